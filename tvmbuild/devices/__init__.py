@@ -1,0 +1,1 @@
+"""Where packages and candidates run."""

@@ -1,0 +1,28 @@
+"""One lock a device, across processes and clones of the project."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tvmbuild.layout import runtime_dir
+from tvmbuild.progress import report_progress
+
+
+@contextmanager
+def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
+    """Hold the device's lock: exclusive while timing, shared for work that would disturb a timing.
+
+    ``device`` is `local` for this machine. The kernel drops the lock when the process dies, kill -9 included.
+    """
+    folder = runtime_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+    with (folder / f"{device}.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report_progress(f"waiting for the device {device}")
+            fcntl.flock(handle, mode)
+        yield

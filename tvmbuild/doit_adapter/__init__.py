@@ -1,0 +1,1 @@
+"""doit_adapter"""

@@ -1,0 +1,23 @@
+"""The one exception that users see: what went wrong, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TvmbuildError(Exception):
+    """A mistake or a condition that the user can act on; shown without a traceback.
+
+    ``message`` names the file, line, key or step and the cause; ``hint`` is the remedy, one sentence.
+    Anything else that is raised is a bug and shows its traceback.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
+        """Keep both parts when an error crosses a process boundary (``doit -n 2``)."""
+        return (TvmbuildError, (self.message, self.hint))
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message

@@ -1,0 +1,81 @@
+"""Every path that tvmbuild reads or writes, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+MODELS_YAML = "models.yaml"
+TARGETS_YAML = "targets.yaml"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths of one project. ``root`` is the folder of models.yaml; nothing here touches the disk."""
+
+    root: Path
+
+    @property
+    def build(self) -> Path:
+        """The git-ignored folder of everything that can be made again."""
+        return self.root / "build"
+
+    @property
+    def state(self) -> Path:
+        """doit's state: one file a step."""
+        return self.build / ".state"
+
+    @property
+    def lock(self) -> Path:
+        """Held by one doit at a time."""
+        return self.build / ".lock"
+
+    def log(self, step_id: str) -> Path:
+        """Everything that a step printed the last time it ran."""
+        return self.build / "logs" / f"{step_id.replace(':', '.')}.log"
+
+    def failure(self, step_id: str) -> Path:
+        """Why a step failed the last time it ran (JSON: message, hint, log); absent when it did not."""
+        return self.build / "logs" / f"{step_id.replace(':', '.')}.failed.json"
+
+    def model_file(self, model: str, name: str) -> Path:
+        """A file of simplify:M (model.onnx, reference.npz, simplify.json)."""
+        return self.build / "models" / model / name
+
+    def cell_file(self, model: str, target: str, name: str) -> Path:
+        """A file of one cell (tasks.json, schedule.json, tune.json, result.json)."""
+        return self.build / "cells" / f"{model}@{target}" / name
+
+    def package(self, model: str, target: str) -> Path:
+        """The archive that a cell ships."""
+        return self.cell_file(model, target, f"{model}-{target}.tar")
+
+    @property
+    def report_markdown(self) -> Path:
+        """The matrix, for people and git hosts."""
+        return self.build / "report.md"
+
+    @property
+    def report_html(self) -> Path:
+        """The matrix, self-contained, with the chart."""
+        return self.build / "report.html"
+
+    def records(self, target: str) -> Path:
+        """The target's records: one JSON file a Task."""
+        return self.root / "records" / target
+
+    def target_lock(self, target: str) -> Path:
+        """What `native` and `from_device` resolved to."""
+        return self.records(target) / "target.lock.json"
+
+
+def cache_dir() -> Path:
+    """Per-user cache: downloads, probes, the linker's own cache. Safe to delete."""
+    return Path(platformdirs.user_cache_dir("tvmbuild"))
+
+
+def runtime_dir() -> Path:
+    """Per-user folder of device locks, shared by all clones on this machine."""
+    return Path(platformdirs.user_runtime_dir("tvmbuild"))

@@ -1,0 +1,10 @@
+"""What a stage's process tells the terminal while it works."""
+
+from __future__ import annotations
+
+PREFIX = "::progress "
+
+
+def report_progress(text: str) -> None:
+    """Show ``text`` (one line) as the step's live state; the parent process reads it from our stdout."""
+    print(f"{PREFIX}{text}", flush=True)

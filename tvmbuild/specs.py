@@ -1,0 +1,278 @@
+"""What `models.yaml` and `targets.yaml` say, as values; and the Step, all that a stage may see.
+
+Every class is frozen, hashable, picklable and made of plain data, so that a fingerprint is simply a
+digest of its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Scalar = str | int | float | bool
+AttributeValue = Scalar | tuple[Scalar, ...]
+Attributes = tuple[tuple[str, AttributeValue], ...]
+"""Target attributes as sorted (name, value) pairs, TVM's spelling: mcpu, mattr, mtriple, num-cores, arch …"""
+
+
+# --------------------------------------------------------------------------- models
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model's ONNX file comes from. ``sha256`` is the file's own, required unless ``kind`` is path."""
+
+    kind: Literal["path", "url", "package"]
+    location: str
+    """Path relative to the project's root; URL; or ``name==version`` of a PyPI distribution."""
+    file: str | None = None
+    """For a package: the file's path inside its wheel or sdist."""
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One model input as fixed by the user: ``shape`` replaces dynamic dimensions."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    """NumPy's name; None: what the ONNX file says."""
+    low: float | None = None
+    high: float | None = None
+    """Range of the seeded reference inputs, [low, high); None: [-1, 1) for floats, [0, 2) for integers."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A package is right when |got - want| <= atol + rtol * |want| for every element."""
+
+    rtol: float = 1e-3
+    atol: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes the input tensor: resize, order, times ``scale``, minus mean, over std."""
+
+    input: str | None = None
+    """Name of the input; None: the only one."""
+    resize: Literal["stretch", "letterbox", "crop"] = "stretch"
+    color: Literal["rgb", "bgr", "gray"] = "rgb"
+    scale: float = 1.0 / 255.0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+
+
+@dataclass(frozen=True)
+class SimplifyOptions:
+    """How the simplify stage works. ``rtol`` and ``atol`` are its numeric gate's."""
+
+    enabled: bool = True
+    skip: tuple[str, ...] = ()
+    """Optimiser passes of onnxsim to leave out."""
+    seed: int = 0
+    rtol: float = 1e-3
+    atol: float = 1e-4
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network: name, source, inputs, how to preprocess."""
+
+    name: str
+    source: Source
+    inputs: tuple[InputSpec, ...] = ()
+    tolerance: Tolerance = Tolerance()
+    preprocess: Preprocess | None = None
+    labels: str | None = None
+    """Path, relative to the project's root, of a text file with one label a line."""
+    simplify: SimplifyOptions = SimplifyOptions()
+    enabled: bool = True
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    """Globs of target names."""
+
+
+# --------------------------------------------------------------------------- targets
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """Where packages of a target run. ``tracker``, ``key`` are rpc's; ``arch`` is qemu's."""
+
+    kind: Literal["local", "none", "rpc", "qemu"] = "local"
+    tracker: str | None = None
+    key: str | None = None
+    timeout_s: float = 60.0
+    arch: str | None = None
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How Tasks without enough records are searched."""
+
+    trials: int | None = None
+    """At most this many measurements for a cell; None: no limit but trials_per_task."""
+    trials_per_task: int = 64
+    number: int = 2
+    repeat: int = 3
+    min_repeat_ms: int = 20
+    seed: int = 0
+    cost_model: Literal["xgb", "random"] = "xgb"
+    ops: tuple[str, ...] = ("*",)
+    """Globs of Task names to search; the others are compiled from whatever records they have."""
+
+
+@dataclass(frozen=True)
+class BenchmarkOptions:
+    """How latency is measured: median over ``repeat`` samples of ``number`` calls each."""
+
+    number: int = 1
+    repeat: int = 50
+    threads: int | None = None
+    """None: the target's num-cores."""
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Hardware to build for. ``attributes`` are resolved: `native` and `from_device` are replaced by the lock's."""
+
+    name: str
+    kind: Literal["llvm", "cuda", "vulkan"]
+    attributes: Attributes = ()
+    host: Attributes = ()
+    """For GPU kinds: attributes of the llvm target that runs the host code."""
+    link: str = "auto"
+    """``auto``: the bundled ziglang; or the name of a compiler command."""
+    glibc: str | None = None
+    measured_on: str | None = None
+    """Device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
+    device: DeviceSpec = DeviceSpec()
+    tune: TuneOptions = TuneOptions()
+    benchmark: BenchmarkOptions = BenchmarkOptions()
+    unresolved: str | None = None
+    """Why the target cannot be used yet (`native` without a lock), with the remedy; None: usable."""
+
+    @property
+    def cpu(self) -> Attributes:
+        """Attributes of the llvm target: the target's own, or its host's."""
+        return self.attributes if self.kind == "llvm" else self.host
+
+    @property
+    def num_cores(self) -> int:
+        """Threads that tuning and benchmarking use; 1 where the target states none."""
+        value = dict(self.cpu).get("num-cores", 1)
+        return value if isinstance(value, int) else 1
+
+
+@dataclass(frozen=True)
+class Project:
+    """Both YAML files, checked, and where they lie."""
+
+    root: Path
+    models: tuple[ModelSpec, ...]
+    targets: tuple[TargetSpec, ...]
+
+
+# --------------------------------------------------------------------------- steps
+
+
+@dataclass(frozen=True)
+class SimplifyStep:
+    """Options of simplify:M."""
+
+    model: str
+    source: Source
+    inputs: tuple[InputSpec, ...]
+    simplify: SimplifyOptions
+
+
+@dataclass(frozen=True)
+class TuneStep:
+    """Options of tune:M@T. The target's link, glibc and benchmark options are not here: they change no record."""
+
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    measured_on: str | None
+    device: DeviceSpec
+    tune: TuneOptions
+
+
+@dataclass(frozen=True)
+class CompileStep:
+    """Options of compile:M@T."""
+
+    model: str
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    link: str
+    glibc: str | None
+    preprocess: Preprocess | None
+
+
+@dataclass(frozen=True)
+class BenchmarkStep:
+    """Options of benchmark:M@T."""
+
+    target: str
+    kind: str
+    device: DeviceSpec
+    threads: int
+    tolerance: Tolerance
+    benchmark: BenchmarkOptions
+
+
+StepOptions = SimplifyStep | TuneStep | CompileStep | BenchmarkStep
+TuneMode = Literal["missing", "never", "full"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one invocation asks for; in no fingerprint."""
+
+    tune: TuneMode = "missing"
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage for one subject: all that the stage may see."""
+
+    stage: str
+    subject: str
+    """Model name, or cell name ``model@target``."""
+    options: StepOptions
+    inputs: tuple[tuple[str, Path], ...] = ()
+    """(role, absolute path) of every file that is read; roles are stage_table's."""
+    outputs: tuple[tuple[str, Path], ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
+    """(tool, version) of what can change an output; in the fingerprint."""
+    version: int = 1
+    """The stage's version: bumped when the same inputs come to mean another output."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the stage's process: TVM_NUM_THREADS …"""
+    root: Path = field(default_factory=Path)
+    """The project's root: paths in records and messages are relative to it. Not in the fingerprint."""
+    settings: Settings = Settings()
+    unavailable: str | None = None
+    """Why the step cannot run here, with the remedy; None: it can."""
+
+    @property
+    def id(self) -> str:
+        """``stage:subject``, doit's task name."""
+        return f"{self.stage}:{self.subject}"
+
+    def input(self, role: str) -> Path:
+        """Return the input file of that role; KeyError when the stage declares none."""
+        return dict(self.inputs)[role]
+
+    def output(self, role: str) -> Path:
+        """Return the output file of that role; KeyError when the stage declares none."""
+        return dict(self.outputs)[role]

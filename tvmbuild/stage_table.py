@@ -1,0 +1,58 @@
+"""The stages, one row each. No row imports its stage: the child process loads the module by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One row: what a stage is called, reads, writes, and where its code is."""
+
+    name: str
+    version: int
+    """Bump when the same inputs and options come to mean another output; a refactoring does not."""
+    scope: Literal["model", "cell"]
+    inputs: tuple[str, ...]
+    """Roles of input files. `source` and `labels` are present only when the YAML names a path."""
+    outputs: tuple[tuple[str, str], ...]
+    """(role, file name); the package's name is layout.package's."""
+    module: str
+    """Has ``run(step: Step) -> None``."""
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage(
+        name="simplify",
+        version=1,
+        scope="model",
+        inputs=("source",),
+        outputs=(("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json")),
+        module="tvmbuild.stages.simplify",
+    ),
+    Stage(
+        name="tune",
+        version=1,
+        scope="cell",
+        inputs=("model",),
+        outputs=(("tasks", "tasks.json"), ("schedule", "schedule.json"), ("info", "tune.json")),
+        module="tvmbuild.stages.tune",
+    ),
+    Stage(
+        name="compile",
+        version=1,
+        scope="cell",
+        inputs=("model", "schedule", "labels"),
+        outputs=(("package", "*.tar"),),
+        module="tvmbuild.stages.compile",
+    ),
+    Stage(
+        name="benchmark",
+        version=1,
+        scope="cell",
+        inputs=("package", "model", "reference"),
+        outputs=(("result", "result.json"),),
+        module="tvmbuild.stages.benchmark",
+    ),
+)
