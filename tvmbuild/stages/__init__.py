@@ -1,1 +1,1 @@
-"""stages"""
+"""The stages: each module's ``run(step)`` reads the Step's inputs and publishes its outputs."""

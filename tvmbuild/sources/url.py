@@ -1,0 +1,56 @@
+"""Download one file over https (or copy one from file://)."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.progress import report_progress
+
+MAX_BYTES = 4 << 30
+TIMEOUT_S = 60.0
+_BLOCK = 1 << 20
+
+
+def download_url(url: str, path: Path) -> Path:
+    """Write what ``url`` (https or file) answers to ``path``; TvmbuildError when it cannot be had."""
+    _check_scheme(url)
+    request = urllib.request.Request(url, headers={"User-Agent": "tvmbuild"})  # noqa: S310 - the scheme is checked
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
+            _check_scheme(answer.geturl())
+            _copy(answer, path, url)
+    except urllib.error.HTTPError as error:
+        raise TvmbuildError(f"{url} answered {error.code} {error.reason}", "check the URL in models.yaml") from error
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise TvmbuildError(
+            f"cannot download {url}: {reason}",
+            "check the URL and the network (a proxy is read from HTTPS_PROXY), or use a local file with `path:`",
+        ) from error
+    return path
+
+
+def _check_scheme(url: str) -> None:
+    if urlsplit(url).scheme not in ("https", "file"):
+        raise TvmbuildError(f"the URL {url} is neither https nor file", "use an https URL in models.yaml")
+
+
+def _copy(answer: object, path: Path, url: str) -> None:
+    total = 0
+    reported = 0
+    read = answer.read  # type: ignore[attr-defined]  # typeshed gives urlopen no useful type
+    with path.open("wb") as out:
+        while block := read(_BLOCK):
+            total += len(block)
+            if total > MAX_BYTES:
+                raise TvmbuildError(
+                    f"{url} is larger than {MAX_BYTES >> 30} GiB", "models that large are not supported"
+                )
+            out.write(block)
+            if total - reported >= 16 * _BLOCK:
+                reported = total
+                report_progress(f"downloading {url}: {total >> 20} MB")

@@ -1,0 +1,69 @@
+"""Compare what was computed with what should have been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvmbuild.specs import Tolerance
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The largest errors over all outputs; ``problem`` says what is wrong first, None when all is within tolerance."""
+
+    max_abs_error: float
+    max_rel_error: float
+    """Of the elements whose |want| exceeds the absolute tolerance; below it, relative errors say nothing."""
+    problem: str | None
+
+
+def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
+    """Compare by name: same names, shapes, and |got - want| <= atol + rtol * |want|; NaN and infinity match themselves."""
+    problems: list[str] = []
+    largest_abs = largest_rel = 0.0
+    if set(got) != set(want):
+        problems.append(f"the outputs are {', '.join(got)} instead of {', '.join(want)}")
+    for name in (n for n in want if n in got):
+        if got[name].shape != want[name].shape:
+            problems.append(f"output {name} has the shape {list(got[name].shape)} instead of {list(want[name].shape)}")
+            continue
+        if want[name].size == 0:
+            continue
+        absolute, relative, problem = _compare_one(name, _widen(got[name]), _widen(want[name]), tolerance)
+        largest_abs = max(largest_abs, absolute)
+        largest_rel = max(largest_rel, relative)
+        if problem is not None:
+            problems.append(problem)
+    return Comparison(largest_abs, largest_rel, "; ".join(problems) or None)
+
+
+def _widen(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _compare_one(name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> tuple[float, float, str | None]:
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(got - want))
+    allowed = tolerance.atol + tolerance.rtol * np.abs(want)
+    finite = np.isfinite(error)
+    wrong = ~same & ~(finite & np.isfinite(allowed) & (error <= allowed))
+    relevant = finite & (np.abs(want) > tolerance.atol) & np.isfinite(want)
+    relative = np.where(relevant, error / np.where(relevant, np.abs(want), 1.0), 0.0)
+    largest = (float(np.max(np.where(finite, error, 0.0))), float(np.max(relative)))
+    count = int(np.count_nonzero(wrong))
+    if count == 0:
+        return (*largest, None)
+    excess = np.where(wrong, np.where(finite, error - np.where(np.isfinite(allowed), allowed, 0.0), np.inf), -np.inf)
+    worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    index = ", ".join(str(int(i)) for i in worst)
+    problem = (
+        f"output {name} is wrong in {count} of {want.size} elements, most at [{index}]: got {got[worst]:.7g}, "
+        f"want {want[worst]:.7g}, off by {error[worst]:.3g} where {allowed[worst]:.3g} is allowed"
+    )
+    return (*largest, problem)

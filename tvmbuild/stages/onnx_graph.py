@@ -1,0 +1,176 @@
+"""Read an ONNX file, fix its input shapes, say what it needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import InputSpec
+
+MAX_BYTES = (1 << 31) - (1 << 20)
+"""Protobuf's limit, with some room."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output: static shape and NumPy's name of the dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def load_model(path: Path, model: str) -> Any:  # noqa: ANN401 - onnx.ModelProto has no usable stubs
+    """Return the ModelProto with external data merged; TvmbuildError when the file is no whole ONNX model."""
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+    except (DecodeError, ValueError) as error:
+        raise TvmbuildError(f"{model}: {path} is not an ONNX file, or is truncated", "check `source:`") from error
+    if not proto.graph.node or not proto.opset_import:
+        raise TvmbuildError(f"{model}: {path} is not an ONNX model: it has no graph", "check `source:`")
+    try:
+        onnx.load_external_data_for_model(proto, str(path.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise TvmbuildError(
+            f"{model}: the external data of {path} cannot be read: {reason}",
+            "the data files must lie beside the ONNX file, whole",
+        ) from error
+    if proto.ByteSize() > MAX_BYTES:
+        raise TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
+    return proto
+
+
+def graph_inputs(proto: Any) -> list[Any]:  # noqa: ANN401
+    """Return the ValueInfoProtos that a caller must feed (older files list weights as inputs, too)."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in weights]
+
+
+def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:  # noqa: ANN401
+    """Write the user's shapes into ``proto`` (in place) and return its inputs, all static.
+
+    A symbolic dimension that one shape fixes is fixed wherever its name appears. TvmbuildError on an unknown
+    input, a wrong rank, size or dtype, and on a dimension left dynamic.
+    """
+    values = graph_inputs(proto)
+    wanted = {spec.name: spec for spec in specs}
+    _check_names(wanted, [value.name for value in values], model)
+    bound: dict[str, int] = {}
+    for value in values:
+        _check_type(value, model)
+        if value.name in wanted:
+            _fix_shape(value, wanted[value.name], bound, model)
+    for value in (*values, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in bound:
+                dim.dim_value = bound[dim.dim_param]
+    del proto.graph.value_info[:]  # they name the symbolic dimensions that are gone
+    for value in values:
+        _check_static(value, model)
+    return [_tensor_info(value) for value in values]
+
+
+def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:  # noqa: ANN401
+    """Write the shapes that a run gave into the graph's outputs (in place)."""
+    for value in proto.graph.output:
+        shape = value.type.tensor_type.shape
+        del shape.dim[:]
+        for size in outputs[value.name].shape:
+            shape.dim.add().dim_value = size
+
+
+def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> None:
+    for name in wanted:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise TvmbuildError(
+                f"{model}: the model has no input {name}{meant}",
+                f"its inputs are {', '.join(names) or 'none'}: correct `inputs:` in models.yaml",
+            )
+
+
+def _check_type(value: Any, model: str) -> None:  # noqa: ANN401
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise TvmbuildError(f"{model}: the input {value.name} is no tensor", "only tensors are supported")
+    kind = value.type.tensor_type.elem_type
+    if kind in (onnx.TensorProto.STRING, onnx.TensorProto.UNDEFINED):
+        raise TvmbuildError(
+            f"{model}: the input {value.name} has the element type {onnx.TensorProto.DataType.Name(kind)}",
+            "only numbers are supported: export the model without its text processing",
+        )
+
+
+def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -> None:  # noqa: ANN401
+    dtype = _dtype(value)
+    if spec.dtype is not None and spec.dtype != dtype:
+        raise TvmbuildError(
+            f"{model}: the input {value.name} is {dtype} in the ONNX file, models.yaml says {spec.dtype}",
+            f"write `dtype: {dtype}` or leave dtype out",
+        )
+    if spec.shape is None:
+        return
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        for size in spec.shape:
+            tensor.shape.dim.add().dim_value = size
+    dims = tensor.shape.dim
+    shown = _show_shape(value)
+    if len(dims) != len(spec.shape):
+        raise TvmbuildError(
+            f"{model}: the input {value.name} has {len(dims)} dimensions {shown}, "
+            f"models.yaml gives {len(spec.shape)}: {list(spec.shape)}",
+            "correct `shape:` in models.yaml",
+        )
+    for index, (dim, size) in enumerate(zip(dims, spec.shape, strict=True)):
+        fixed = bound.get(dim.dim_param, dim.dim_value) if dim.dim_param else dim.dim_value
+        if fixed > 0 and fixed != size:
+            raise TvmbuildError(
+                f"{model}: dimension {index} of the input {value.name} {shown} is {fixed}, models.yaml says {size}",
+                "only dynamic dimensions can be fixed: correct `shape:` in models.yaml",
+            )
+        if dim.dim_param:
+            bound[dim.dim_param] = size
+        dim.dim_value = size
+
+
+def _check_static(value: Any, model: str) -> None:  # noqa: ANN401
+    dims = value.type.tensor_type.shape.dim
+    dynamic = [i for i, dim in enumerate(dims) if dim.dim_value <= 0]
+    if not value.type.tensor_type.HasField("shape"):
+        raise TvmbuildError(
+            f"{model}: the ONNX file gives no shape for the input {value.name}",
+            f"add to {model} in models.yaml: `inputs: {{{value.name}: {{shape: [...]}}}}`",
+        )
+    if dynamic:
+        named = ", ".join(f"{i} ({dims[i].dim_param})" if dims[i].dim_param else str(i) for i in dynamic)
+        example = [
+            str(dim.dim_value) if i not in dynamic else ("1" if i == 0 else f"<dimension {i}>")
+            for i, dim in enumerate(dims)
+        ]
+        raise TvmbuildError(
+            f"{model}: the input {value.name} has dynamic dimensions: {named}",
+            f"fix them in models.yaml, under {model}: `inputs: {{{value.name}: {{shape: [{', '.join(example)}]}}}}`",
+        )
+
+
+def _show_shape(value: Any) -> str:  # noqa: ANN401
+    return "[" + ", ".join(d.dim_param or str(d.dim_value or "?") for d in value.type.tensor_type.shape.dim) + "]"
+
+
+def _dtype(value: Any) -> str:  # noqa: ANN401
+    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def _tensor_info(value: Any) -> TensorInfo:  # noqa: ANN401
+    shape = tuple(int(dim.dim_value) for dim in value.type.tensor_type.shape.dim)
+    return TensorInfo(value.name, shape, _dtype(value))

@@ -1,0 +1,108 @@
+"""Seeded inputs, what ONNX Runtime makes of them, and the file that holds both."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    EPFail,
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    RuntimeException,
+)
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as OrtNotImplemented
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import publish
+from tvmbuild.specs import InputSpec
+from tvmbuild.stages.onnx_graph import TensorInfo
+
+ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Inputs, and the original model's outputs for them."""
+
+    inputs: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+
+
+def make_inputs(tensors: Sequence[TensorInfo], specs: Sequence[InputSpec], seed: int) -> dict[str, np.ndarray]:
+    """Draw every input from its range: the same seed gives the same bytes on every machine and NumPy."""
+    wanted = {spec.name: spec for spec in specs}
+    random = np.random.RandomState(seed)  # unlike Generator's, its streams are frozen for good
+    return {t.name: _draw(random, t, wanted.get(t.name, InputSpec(t.name))) for t in tensors}
+
+
+def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) -> np.ndarray:
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "b":
+        return random.randint(0, 2, tensor.shape).astype(dtype)
+    integer = dtype.kind in "iu"
+    low = (0.0 if integer else -1.0) if spec.low is None else spec.low
+    high = (2.0 if integer else 1.0) if spec.high is None else spec.high
+    if integer:
+        limits = np.iinfo(dtype)
+        first, end = max(math.ceil(low), int(limits.min)), min(math.ceil(high), int(limits.max) + 1)
+        if first >= end:
+            raise TvmbuildError(f"the input {tensor.name} has no {dtype} in [{low}, {high})", "correct low and high")
+        if end > np.iinfo(np.int64).max:
+            return random.randint(first, end, tensor.shape, dtype=np.uint64).astype(dtype)
+        return random.randint(first, end, tensor.shape, dtype=np.int64).astype(dtype)
+    if not low < high:
+        raise TvmbuildError(f"the range [{low}, {high}) of the input {tensor.name} is empty", "correct low and high")
+    return random.uniform(low, high, tensor.shape).astype(dtype)
+
+
+def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray], what: str) -> dict[str, np.ndarray]:
+    """Run the model as it is written (no optimisation, one thread); TvmbuildError with ONNX Runtime's own reason."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        values = session.run(names, dict(inputs))
+    except ORT_ERRORS as error:
+        reason = " ".join(str(error).split())
+        raise TvmbuildError(
+            f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {reason}",
+            "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes",
+        ) from error
+    outputs = dict(zip(names, values, strict=True))
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
+            raise TvmbuildError(
+                f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
+            )
+    return outputs
+
+
+def write_reference(path: Path, reference: Reference) -> None:
+    """Publish the .npz (``input:<name>``, ``output:<name>``): equal arrays are equal bytes."""
+    arrays = {f"input:{name}": value for name, value in reference.inputs.items()}
+    arrays |= {f"output:{name}": value for name, value in reference.outputs.items()}
+    with publish(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        for name, value in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.ascontiguousarray(value).reshape(value.shape), allow_pickle=False)
+
+
+def read_reference(path: Path) -> Reference:
+    """Read what :func:`write_reference` wrote."""
+    with np.load(path, allow_pickle=False) as arrays:
+        inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
+        outputs = {n.removeprefix("output:"): arrays[n] for n in arrays.files if n.startswith("output:")}
+    return Reference(inputs, outputs)

@@ -1,0 +1,120 @@
+"""simplify:M — fetch and check the source, fix shapes, simplify, and prove that the numbers stayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import sha256_file, write_bytes, write_json
+from tvmbuild.progress import report_progress
+from tvmbuild.sources.fetch import fetch
+from tvmbuild.specs import SimplifyOptions, SimplifyStep, Step, Tolerance
+from tvmbuild.stages.compare import Comparison, compare
+from tvmbuild.stages.onnx_graph import MAX_BYTES, TensorInfo, fix_inputs, load_model, set_output_shapes
+from tvmbuild.stages.onnxsim_process import simplify_in_process
+from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
+
+GATE_SETS = 2
+"""The gate compares on this many sets of inputs; the first is the reference."""
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """The model that goes on: simplified, or the original with the reason in ``notes``."""
+
+    model: bytes
+    nodes: int
+    simplified: bool
+    notes: tuple[str, ...]
+    gate: Comparison | None
+
+
+def run(step: Step) -> None:
+    """Publish model.onnx, reference.npz (the original model's outputs) and simplify.json."""
+    options = step.options
+    if not isinstance(options, SimplifyStep):
+        raise TypeError(f"{step.id} has the options of another stage")
+    path = fetch(options.source, step.root)
+    with device_lock("local", exclusive=False):
+        proto = load_model(path, options.model)
+        source_nodes = len(proto.graph.node)
+        tensors = fix_inputs(proto, options.inputs, options.model)
+        report_progress("running the original model")
+        seeds = [options.simplify.seed + i for i in range(GATE_SETS)]
+        inputs = [make_inputs(tensors, options.inputs, seed) for seed in seeds]
+        references = _run_original(proto, inputs, options.model)
+        set_output_shapes(proto, dict(references[0].outputs))
+        outcome = _simplify(proto, references, options.simplify)
+    write_bytes(step.output("model"), outcome.model)
+    write_reference(step.output("reference"), references[0])
+    info = _describe(outcome, tensors, references[0])
+    info["source_sha256"] = sha256_file(path)
+    info["opset"] = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
+    info["nodes"] = {"before": source_nodes, "after": outcome.nodes}
+    write_json(step.output("info"), info)
+
+
+def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:  # noqa: ANN401
+    data = _serialize(proto, model)
+    return [Reference(feed, run_onnx(data, feed, f"{model}'s original model")) for feed in inputs]
+
+
+def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:  # noqa: ANN401
+    original = proto.SerializeToString(deterministic=True)
+    nodes = len(proto.graph.node)
+    if not options.enabled:
+        return _Outcome(original, nodes, simplified=False, notes=("simplification is switched off",), gate=None)
+    report_progress("simplifying")
+    simplified, trouble = simplify_in_process(original, options.skip)
+    if simplified is None:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
+    if simplified.ByteSize() > MAX_BYTES:
+        return _Outcome(original, nodes, simplified=False, notes=("not simplified: it would exceed 2 GB",), gate=None)
+    report_progress("comparing the simplified model with the original")
+    data = simplified.SerializeToString(deterministic=True)
+    tolerance = Tolerance(rtol=options.rtol, atol=options.atol)
+    try:
+        gates = [compare(run_onnx(data, r.inputs, "the simplified model"), r.outputs, tolerance) for r in references]
+    except TvmbuildError as error:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {error.message}",), gate=None)
+    worst = Comparison(
+        max(g.max_abs_error for g in gates),
+        max(g.max_rel_error for g in gates),
+        next((g.problem for g in gates if g.problem), None),
+    )
+    if worst.problem is not None:
+        notes = (f"not simplified: the simplified model differs from the original: {worst.problem}",)
+        return _Outcome(original, nodes, simplified=False, notes=notes, gate=worst)
+    return _Outcome(data, len(simplified.graph.node), simplified=True, notes=(), gate=worst)
+
+
+def _describe(outcome: _Outcome, tensors: list[TensorInfo], reference: Reference) -> dict[str, object]:
+    notes = list(outcome.notes)
+    notes += [
+        f"the reference output {name} has values that are not finite"
+        for name, value in reference.outputs.items()
+        if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
+    gate = outcome.gate
+    return {
+        "format": 1,
+        "simplified": outcome.simplified,
+        "notes": notes,
+        "gate": gate and {"max_abs_error": gate.max_abs_error, "max_rel_error": gate.max_rel_error, "sets": GATE_SETS},
+        "inputs": [{"name": t.name, "shape": list(t.shape), "dtype": t.dtype} for t in tensors],
+        "outputs": [
+            {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
+            for name, value in reference.outputs.items()
+        ],
+    }
+
+
+def _serialize(proto: Any, model: str) -> bytes:  # noqa: ANN401
+    if proto.ByteSize() > MAX_BYTES:
+        raise TvmbuildError(f"{model} is larger than 2 GB", "models that large are not supported")
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
