@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.pip_settings import read_pip_settings
-from tvmbuild.sources.sdist import download_sdist
 
 TIMEOUT_S = 900
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)")
@@ -39,6 +38,8 @@ def download_distribution(requirement: str, folder: Path) -> Path:
     found = sorted(wheels.glob("*.whl"))
     if found:
         return found[0]
+    from tvmbuild.sources.sdist import download_sdist  # noqa: PLC0415 - its HTTP client is slow to import
+
     sdist = download_sdist(requirement, read_pip_settings(), folder)
     if sdist is not None:
         return sdist

@@ -33,7 +33,7 @@ def read_pip_settings() -> PipSettings:
 
 
 def parse_pip_settings(listing: str) -> PipSettings:
-    """Read the lines of ``pip config list``: ``section.name='value'``; variables win over sections, download over global."""
+    """Read the lines of ``pip config list``, ``section.name='value'``: variables win over download, it over global."""
     values: dict[str, str] = {}
     for section in ("global.", "download.", ":env:."):
         for line in listing.splitlines():

@@ -5,17 +5,17 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from unearth import PackageFinder, UnpackError
+from unearth.auth import MultiDomainBasicAuth
+from unearth.fetchers.sync import PyPIClient
+from unearth.preparer import HTTPErrors
+
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.pip_settings import PipSettings
 
 
 def download_sdist(requirement: str, settings: PipSettings, folder: Path) -> Path | None:
     """Download the sdist of ``name==version`` into ``folder``; None when no configured place has one."""
-    from unearth import PackageFinder, UnpackError
-    from unearth.auth import MultiDomainBasicAuth
-    from unearth.fetchers.sync import PyPIClient
-    from unearth.preparer import HTTPErrors
-
     indexes = () if settings.no_index or settings.index_url is None else (settings.index_url,)
     if settings.no_index and not settings.find_links:
         return None

@@ -23,7 +23,10 @@ class Comparison:
 
 
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
-    """Compare by name: same names, shapes, and |got - want| <= atol + rtol * |want|; NaN and infinity match themselves."""
+    """Compare by name: same names, shapes, and |got - want| <= atol + rtol * |want|.
+
+    NaN and infinity match themselves.
+    """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
     if set(got) != set(want):
