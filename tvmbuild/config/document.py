@@ -1,0 +1,183 @@
+"""One YAML file as plain data that remembers where every key and value stands.
+
+Scalars follow YAML 1.2's core schema, as editors read them: `no` and `1_000` are text and `1e-3` is a number,
+where PyYAML's 1.1 says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tvmbuild.config.mistakes import KeyPath, Mistake, Position, show_value
+from tvmbuild.config.syntax import SyntaxMistake, compose
+
+MAX_VALUES = 200_000
+"""Aliases that expand to more values than this are refused."""
+
+_STR, _MERGE = "tag:yaml.org,2002:str", "<<"
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+@dataclass(frozen=True)
+class Document:
+    """``data`` is made of dict, list, str, int, float, bool and None; ``file`` is how messages name the file."""
+
+    file: str
+    data: Any = None
+    keys: dict[KeyPath, Position] = field(default_factory=dict)
+    values: dict[KeyPath, Position] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
+    """Numbers as they are written: 2.30 is not 2.3 where a version is meant."""
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def report(self, path: KeyPath, what: str, expected: str | None = None, nearest: str | None = None) -> None:
+        """Add a mistake at the value of ``path``, or at the nearest key above that is written in the file."""
+        self.mistakes.append(Mistake(self.file, self.value_position(path), path, what, expected, nearest))
+
+    def report_key(self, path: KeyPath, what: str, expected: str | None = None, nearest: str | None = None) -> None:
+        """Add a mistake at the key of ``path``."""
+        self.mistakes.append(Mistake(self.file, self.key_position(path), path, what, expected, nearest))
+
+    def value_position(self, path: KeyPath) -> Position:
+        """Return where the value stands."""
+        return self.values[path] if path in self.values else self.key_position(path)
+
+    def key_position(self, path: KeyPath) -> Position:
+        """Return where the key stands, or the item of a list, or what holds it."""
+        while path:
+            if path in self.keys:
+                return self.keys[path]
+            if isinstance(path[-1], int) and path in self.values:
+                return self.values[path]
+            path = path[:-1]
+        return Position()
+
+    def is_sound(self, path: KeyPath) -> bool:
+        """Tell whether no mistake was found at ``path`` or below."""
+        return not any(mistake.path[: len(path)] == path for mistake in self.mistakes)
+
+
+def read_document(path: Path, name: str) -> Document:
+    """Return the file's data, or a Document whose data is None and whose mistakes say why."""
+    document = Document(name)
+    try:
+        node = compose(path)
+    except SyntaxMistake as mistake:
+        document.mistakes.append(Mistake(name, mistake.position, (), mistake.what, mistake.expected))
+        return document
+    reader = _Reader(document)
+    try:
+        data = reader.read(node, ())
+    except _TooLargeError:
+        document.mistakes.clear()
+        document.report((), f"the aliases expand to more than {MAX_VALUES:,} values", "a file of a sensible size")
+        return document
+    return Document(name, data, document.keys, document.values, document.texts, document.mistakes)
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+class _Reader:
+    """Turns nodes into data; an anchor's content has the anchor's positions wherever it is used."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.open: set[int] = set()
+        self.count = 0
+
+    def read(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401 - YAML is any data
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise _TooLargeError
+        self.document.values[path] = _position(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self.read_scalar(node, path)
+        if id(node) in self.open:
+            self.document.report(path, "this alias contains itself", "a finite value")
+            return None
+        self.open.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+            return self.read_mapping(node, path)
+        finally:
+            self.open.discard(id(node))
+
+    def read_scalar(self, node: yaml.ScalarNode, path: KeyPath) -> object:
+        text: str = node.value
+        if node.tag != _STR:
+            self.document.report(path, f"the tag {_short_tag(node.tag)} is not supported", "a plain value")
+            return text
+        if node.style:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            self.document.texts[path] = text
+            return int(text, 0) if text[:2] in ("0x", "0o") else int(text) if len(text) < 300 else text
+        if _FLOAT.fullmatch(text):
+            number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            if not math.isfinite(number):
+                self.document.report(path, f"{text} is not a finite number", "a finite number")
+                return text
+            self.document.texts[path] = text
+            return number
+        return text
+
+    def read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for name, (key, value) in self.collect_pairs(node, path).items():
+            self.document.keys[(*path, name)] = _position(key)
+            data[name] = self.read(value, (*path, name))
+        return data
+
+    def collect_pairs(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Return the mapping's keys, then those of the mappings that it merges and that it lacks."""
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        merged: list[yaml.Node] = []
+        for key, value in node.value:
+            name = key.value
+            if not isinstance(key, yaml.ScalarNode):
+                self.report_node(key, path, "a key is a list or a map", "keys that are words")
+            elif name == _MERGE and not key.style:
+                merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            elif name in pairs:
+                first = _position(pairs[name][0]).line
+                self.report_node(key, (*path, name), f"duplicate key, first on line {first}", "each key once")
+            else:
+                pairs[name] = (key, value)
+        for source in merged:
+            if not isinstance(source, yaml.MappingNode):
+                self.report_node(source, (*path, _MERGE), "not a map", "an alias of a map, or a list of these")
+            elif id(source) in self.open:
+                self.report_node(source, (*path, _MERGE), "this alias contains itself", "a finite value")
+            else:
+                self.open.add(id(source))
+                pairs = {**self.collect_pairs(source, path), **pairs}
+                self.open.discard(id(source))
+        return pairs
+
+    def report_node(self, node: yaml.Node, path: KeyPath, what: str, expected: str) -> None:
+        self.document.mistakes.append(Mistake(self.document.file, _position(node), path, what, expected))
+
+
+def _position(node: yaml.Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _short_tag(tag: str) -> str:
+    return show_value(tag.replace("tag:yaml.org,2002:", "!!")).strip('"')

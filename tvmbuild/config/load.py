@@ -1,0 +1,48 @@
+"""Both YAML files → Project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.config.check import check_schema
+from tvmbuild.config.document import Document, read_document
+from tvmbuild.config.mistakes import Mistake
+from tvmbuild.config.models import make_models
+from tvmbuild.config.targets import make_targets
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import MODELS_YAML, TARGETS_YAML
+from tvmbuild.specs import Project
+
+
+def load_project(root: Path) -> Project:
+    """Return both files as values; raise one TvmbuildError that lists every mistake of both.
+
+    Reads the YAML files and the targets' locks, looks whether sources exist, and imports no tvm.
+    """
+    root = root.absolute()
+    models_document = _read(root, MODELS_YAML, "models")
+    targets_document = _read(root, TARGETS_YAML, "targets")
+    targets = make_targets(targets_document, root)
+    models = make_models(models_document, root, _names(targets_document))
+    mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
+    if mistakes:
+        raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), "docs/configuration.md lists every key")
+    return Project(root, models, targets)
+
+
+def _read(root: Path, file: str, name: str) -> Document:
+    document = read_document(root / file, file)
+    if document.is_sound(()) or document.data is not None:
+        check_schema(document, name)
+    return document
+
+
+def _names(document: Document) -> tuple[str, ...]:
+    targets = document.data.get("targets") if isinstance(document.data, dict) else None
+    return tuple(targets) if isinstance(targets, dict) else ()
+
+
+def _sort(mistakes: list[Mistake]) -> list[Mistake]:
+    """Return them in the file's order, each place and cause once (a merged anchor is read at every use)."""
+    unique = {(mistake.position, mistake.what, mistake.expected): mistake for mistake in reversed(mistakes)}
+    return sorted(unique.values(), key=lambda mistake: (mistake.position, str(mistake)))

@@ -1,0 +1,52 @@
+"""A target's lock: what `native` and `from_device` resolved to, on which machine's word."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.files import write_json
+from tvmbuild.specs import Attributes
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TargetLock:
+    """Resolved attributes of the target and of its host, as TargetSpec has them."""
+
+    attributes: Attributes = ()
+    host: Attributes = ()
+
+
+def read_lock(path: Path, name: str, asked: dict[str, Any]) -> tuple[TargetLock, str | None]:
+    """Return the lock and None, or an empty lock and why the target cannot be used, with the remedy.
+
+    ``asked`` is what targets.yaml leaves to the lock, such as {"mcpu": "native"}; a lock made for another
+    question does not answer.
+    """
+    remedy = f"run `tvmbuild target lock {name}` on the machine that has it"
+    words = " and ".join(f"{key}: {value}" for key, value in sorted(asked.items()))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            return TargetLock(), f"{path.name} of {name} has another format: {remedy}"
+        if data["asked"] != asked:
+            return TargetLock(), f"{path.name} of {name} does not answer {words}: {remedy}"
+        return TargetLock(_attributes(data["attributes"]), _attributes(data["host"])), None
+    except FileNotFoundError:
+        return TargetLock(), f"{words} is not resolved yet: {remedy}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return TargetLock(), f"{path.name} of {name} is damaged: {remedy}"
+
+
+def write_lock(path: Path, lock: TargetLock, asked: dict[str, Any]) -> None:
+    """Publish the lock."""
+    value = {"format": FORMAT, "asked": asked, "attributes": dict(lock.attributes), "host": dict(lock.host)}
+    write_json(path, value)
+
+
+def _attributes(data: dict[str, Any]) -> Attributes:
+    return tuple(sorted((key, tuple(value) if isinstance(value, list) else value) for key, value in data.items()))

@@ -1,0 +1,18 @@
+"""`defaults` under what a model or a target says itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WHOLE = frozenset({"device"})
+"""Keys whose maps are alternatives: one replaces the other, key by key would mix them."""
+
+
+def merge_maps(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Return ``own`` on top of ``defaults``; maps are merged at every depth, lists and scalars are replaced."""
+    merged = dict(defaults)
+    for key, value in own.items():
+        below = defaults.get(key)
+        both = isinstance(value, dict) and isinstance(below, dict) and key not in WHOLE
+        merged[key] = merge_maps(below or {}, value) if both else value
+    return merged

@@ -1,0 +1,76 @@
+"""What is wrong in a YAML file, where, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a file; both count from 1."""
+
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing to correct. Its text is one line: where: key: what; expected …; did you mean "…"?"""
+
+    file: str
+    position: Position
+    path: KeyPath
+    what: str
+    expected: str | None = None
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.position.line}:{self.position.column}: "
+        key = f"{show_path(self.path)}: " if self.path else ""
+        expected = f"; expected {self.expected}" if self.expected else ""
+        nearest = f'; did you mean "{self.nearest}"?' if self.nearest else ""
+        return f"{where}{key}{self.what}{expected}{nearest}"
+
+
+def show_path(path: KeyPath) -> str:
+    """Return the path of a key as `models.mobilenet_v2.preprocess.mean[1]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            plain = part and not set(part) & set('." \t\n[]:')
+            text += ("." if text else "") + (part if plain else '"' + part.replace("\n", "\\n") + '"')
+    return text
+
+
+def show_value(value: object) -> str:
+    """Return the value in a few words for a message."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        short = value if len(value) <= 60 else value[:57] + "…"
+        return '"' + short.replace("\n", "\\n") + '"'
+    if isinstance(value, dict):
+        return "a map"
+    return "a list" if isinstance(value, list) else str(value)
+
+
+def find_nearest(word: str, valid: Iterable[str]) -> str | None:
+    """Return the valid word that ``word`` is probably a misspelling of, or None."""
+    choices = sorted(valid)
+    folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
+    found = difflib.get_close_matches(word.casefold().replace("_", "-"), folded, n=1, cutoff=0.6)
+    return folded[found[0]] if found else None
+
+
+def list_words(words: Iterable[str], last: str = "or") -> str:
+    """Return `a, b or c`."""
+    items = list(words)
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"

@@ -1,0 +1,148 @@
+"""targets.yaml's data → TargetSpecs, with the checks that a schema cannot make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.config.check import load_schema
+from tvmbuild.config.document import Document
+from tvmbuild.config.lock import TargetLock, read_lock
+from tvmbuild.config.merge import merge_maps
+from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.layout import Layout
+from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
+
+PINNED = {
+    "cuda": ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size"),
+    "vulkan": ("max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size", "supports_int64"),
+}
+"""Attributes without which TVM guesses from the machine that builds, or fails on most models."""
+
+
+def attribute_names(kind: str) -> frozenset[str]:
+    """Return the TVM attributes that a target of that kind may state in targets.yaml."""
+    schema = load_schema("targets")
+    definitions = schema["$defs"]
+    others = {"kind", "host", "from_device", *schema["properties"]["defaults"]["properties"]}
+    return frozenset(definitions[kind]["properties"]) - others
+
+
+def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
+    """Return the targets that are right and report what is wrong with the others."""
+    if not isinstance(document.data, dict):
+        return ()
+    sound = document.is_sound(("defaults",))
+    defaults = (document.data.get("defaults") or {}) if sound else {}
+    defaults = _with_texts(document, ("defaults",), defaults)
+    targets = document.data.get("targets")
+    specs = []
+    for name, own in targets.items() if isinstance(targets, dict) else ():
+        path: KeyPath = ("targets", name)
+        if not document.is_sound(path):
+            continue
+        _check_pinned(document, path, own)
+        data = merge_maps(defaults, _with_texts(document, path, own))
+        specs.append(_make_target(document, root, name, data))
+    return tuple(specs)
+
+
+def needs_lock(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what the target asks its lock for: {} or some of from_device, mcpu, host.mcpu."""
+    asked: dict[str, Any] = {}
+    if "from_device" in data:
+        asked["from_device"] = data["from_device"]
+    if data.get("mcpu") == "native":
+        asked["mcpu"] = "native"
+    if data.get("host", {}).get("mcpu") == "native":
+        asked["host.mcpu"] = "native"
+    return asked
+
+
+def _with_texts(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
+    """Return ``data`` with glibc as it is written: 2.30 is not 2.3."""
+    if isinstance(data.get("glibc"), (int, float)):
+        return {**data, "glibc": document.texts[(*path, "glibc")]}
+    return data
+
+
+def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
+    if data["kind"] == "llvm":
+        _check_triple(document, path, data)
+        return
+    _check_triple(document, (*path, "host"), data["host"])
+    absent = [] if "from_device" in data else [key for key in PINNED[data["kind"]] if key not in data]
+    for key in absent:
+        document.report_key(
+            path,
+            f'the key "{key}" is missing',
+            f"every limit of the device, or from_device: 0 and `tvmbuild target lock {path[-1]}`",
+        )
+
+
+def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
+    if "mtriple" not in data and data.get("mcpu") != "native":
+        document.report_key(
+            path, 'the key "mtriple" is missing', "LLVM's triple, such as x86_64-linux-gnu, or mcpu: native"
+        )
+
+
+def _make_target(document: Document, root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
+    kind = data["kind"]
+    asked = needs_lock(data)
+    lock, unresolved = TargetLock(), None
+    if asked:
+        lock, unresolved = read_lock(Layout(root).target_lock(name), name, asked)
+    glibc = data.get("glibc")
+    return TargetSpec(
+        name=name,
+        kind=kind,
+        attributes=_overlay(lock.attributes, _pick(data, attribute_names(kind))),
+        host=() if kind == "llvm" else _overlay(lock.host, data["host"]),
+        link=data.get("link", "auto"),
+        glibc=glibc,
+        measured_on=data.get("measured_on"),
+        device=_make_device(data.get("device", "local")),
+        tune=_make_tune(data.get("tune", {})),
+        benchmark=BenchmarkOptions(**_integers(data.get("benchmark", {}))),
+        unresolved=unresolved,
+    )
+
+
+def _pick(data: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key in names}
+
+
+def _overlay(locked: Attributes, data: dict[str, Any]) -> Attributes:
+    """Return what the YAML states on top of what the lock says, `native` excepted, as sorted pairs."""
+    stated = {key: _freeze(value) for key, value in data.items() if not (key == "mcpu" and value == "native")}
+    return tuple(sorted({**dict(locked), **stated}.items()))
+
+
+def _freeze(value: Any) -> AttributeValue:  # noqa: ANN401 - a scalar or a list of scalars, by the schema
+    if isinstance(value, list):
+        return tuple(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value  # type: ignore[no-any-return]
+
+
+def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
+    if data == "local":
+        return DeviceSpec("local")
+    if data == "none":
+        return DeviceSpec("none")
+    assert isinstance(data, dict)  # noqa: S101 - by the schema
+    if "qemu" in data:
+        return DeviceSpec("qemu", arch=data["qemu"])
+    rpc = data["rpc"]
+    return DeviceSpec("rpc", rpc["tracker"], rpc["key"], float(rpc.get("timeout_s", 60.0)))
+
+
+def _make_tune(data: dict[str, Any]) -> TuneOptions:
+    plain = dict(data)
+    plain["ops"] = tuple(data.get("ops", ("*",)))
+    return TuneOptions(**_integers(plain))
+
+
+def _integers(data: dict[str, Any]) -> dict[str, Any]:
+    """Return ``data`` with 1e3, which the schema takes for an integer, as 1000."""
+    return {key: int(value) if isinstance(value, float) else value for key, value in data.items()}
