@@ -1,1 +1,1 @@
-"""compiler"""
+"""ONNX → Relax → pipeline → executable → linked library; the target table; upstream workarounds."""

@@ -1,0 +1,92 @@
+"""Records applied to a lowered module, its coverage, and the module built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which Tasks got a record; each is (key, name), in program order."""
+
+    covered: tuple[tuple[str, str], ...]
+    uncovered: tuple[tuple[str, str], ...]
+
+    @property
+    def tasks(self) -> int:
+        """How many distinct Tasks the module has."""
+        return len(self.covered) + len(self.uncovered)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A module with its records applied and its weights repacked for them."""
+
+    mod: tvm.ir.IRModule
+    coverage: Coverage
+
+
+def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
+    """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
+
+    ``database`` is a MetaSchedule Database. GPU functions without a record get DLight's default schedule, without
+    which they could not run; CPU functions without one stay as they are: right, and 50 to 100 times slower.
+    """
+    with target, database:
+        mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
+        coverage = _coverage(lowered.mod, mod)
+        mod = _schedule_rest(mod) if is_gpu(target) else relax.transform.SplitLayoutRewritePreproc()(mod)
+        mod = relax.transform.FoldConstant()(mod)
+        # Repacked weights come back as tuples of constants; make them arguments again.
+        mod = relax.transform.CanonicalizeBindings()(mod)
+        mod = relax.transform.DeadCodeElimination()(mod)
+    return Applied(mod, coverage)
+
+
+def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    """Compile the module to a VM executable, not linked yet."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        return relax.build(mod, target=target, relax_pipeline=tvm.transform.Sequential(_vm_passes()))
+
+
+def _vm_passes() -> list[tvm.transform.Pass]:
+    return [
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory(),
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]
+
+
+def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
+    """Compare by name: applying records keeps every function's name."""
+    covered: dict[str, str] = {}
+    uncovered: dict[str, str] = {}
+    for variable in called_functions(before):
+        function = after[variable.name_hint]
+        scheduled = bool(function.attrs is not None and function.attrs.get("tirx.is_scheduled", False))
+        chosen = covered if scheduled else uncovered
+        chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))
+    return Coverage(tuple(covered.items()), tuple(uncovered.items()))
+
+
+def _schedule_rest(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    from tvm.s_tir import dlight  # noqa: PLC0415 - GPU targets only; its import is not free
+
+    gpu = dlight.gpu
+    rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
+    return dlight.ApplyDefaultSchedule(*rules)(mod)

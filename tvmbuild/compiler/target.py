@@ -1,0 +1,43 @@
+"""Target attributes of `targets.yaml` as a TVM target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Attributes
+
+GPU_KINDS = frozenset({"cuda", "vulkan"})
+
+
+def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
+    """Return the TVM target; GPU kinds get an llvm host with the attributes ``host``.
+
+    TVM 0.27 knows targets as dictionaries only. Attributes that it refuses are a TvmbuildError.
+    """
+    fields = _fields(kind, attributes)
+    if kind in GPU_KINDS:
+        fields["host"] = _fields("llvm", host)
+    try:
+        return tvm.target.Target(fields)
+    except (ValueError, TypeError, KeyError, tvm.error.InternalError) as error:
+        raise TvmbuildError(
+            f"TVM refuses the target {fields}: {_first_line(error)}", "check the target's attributes in targets.yaml"
+        ) from error
+
+
+def is_gpu(target: tvm.target.Target) -> bool:
+    """Say whether kernels of this target run on a GPU."""
+    return str(target.kind.name) in GPU_KINDS
+
+
+def _fields(kind: str, attributes: Attributes) -> dict[str, Any]:
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in attributes}
+    return {"kind": kind, **plain}
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

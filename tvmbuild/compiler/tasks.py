@@ -1,0 +1,68 @@
+"""The Tasks of a lowered module: what MetaSchedule tunes, keyed by content."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvmbuild.compiler.pipeline import Lowered
+
+
+@dataclass(frozen=True)
+class Task:
+    """One fused operator. ``key`` is a digest of its workload, names removed: equal layers have equal keys."""
+
+    key: str
+    """16 hex digits, the same in every process and model."""
+    name: str
+    """What is fused, for people: ``conv2d_add_maximum_minimum``; several Tasks may share one name."""
+    mod: tvm.ir.IRModule
+    """One function ``main``: what MetaSchedule takes as the workload."""
+    weight: int
+    """How often the model calls it."""
+
+
+def extract_tasks(lowered: Lowered) -> tuple[Task, ...]:
+    """Return the module's distinct Tasks in the order in which ``main`` first calls them."""
+    found: dict[str, Task] = {}
+    for variable in called_functions(lowered.mod):
+        mod = normalised(lowered.mod[variable])
+        key = task_key(mod)
+        seen = found.get(key)
+        if seen is not None and not tvm_ffi.structural_equal(seen.mod, mod, map_free_vars=True):
+            raise RuntimeError(f"two different Tasks have the key {key}: {seen.name} and {variable.name_hint}")
+        weight = 1 if seen is None else seen.weight + 1
+        first = seen or Task(key, display_name(variable.name_hint), mod, 0)
+        found[key] = Task(key, first.name, first.mod, weight)
+    return tuple(found.values())
+
+
+def display_name(function: str) -> str:
+    """Return the fused function's name without ``fused_`` and without the numbers that make it unique."""
+    return re.sub(r"\d+(?=_|$)", "", function.removeprefix("fused_"))
+
+
+def task_key(mod: tvm.ir.IRModule) -> str:
+    """Return the workload's digest as 16 hex digits."""
+    return f"{tvm_ffi.structural_hash(mod, map_free_vars=True) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def normalised(function: tvm.tirx.PrimFunc) -> tvm.ir.IRModule:
+    """Return the function as a workload: alone, named ``main``, as MetaSchedule looks it up."""
+    return tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(function)
+
+
+def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
+    """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
+    calls: list[tvm.ir.GlobalVar] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == "relax.call_tir":
+            calls.append(expr.args[0])
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    return tuple(calls)
