@@ -117,8 +117,8 @@ class TuneOptions:
     trials: int | None = None
     """At most this many measurements for a cell; None: no limit but trials_per_task."""
     trials_per_task: int = 64
-    number: int = 2
-    repeat: int = 3
+    number: int = 1
+    repeat: int = 2
     min_repeat_ms: int = 20
     seed: int = 0
     cost_model: Literal["xgb", "random"] = "xgb"

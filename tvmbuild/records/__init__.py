@@ -1,1 +1,1 @@
-"""records"""
+"""Measured schedules that live in git: one JSON file a (target, Task)."""

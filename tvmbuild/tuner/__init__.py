@@ -1,1 +1,1 @@
-"""tuner"""
+"""Drives MetaSchedule: search, cost model, building and timing candidates."""

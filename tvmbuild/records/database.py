@@ -1,0 +1,49 @@
+"""From a Schedule, or a Task's record file, to TVM's in-memory Database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json
+from tvmbuild.records.store import Record
+from tvmbuild.records.traces import load_record
+
+
+def database_from_schedule(
+    schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target
+) -> MemoryDatabase:
+    """Return a Database with the Schedule's trace for each of the cell's ``tasks`` (compiler.tasks.Task) that has one.
+
+    ``schedule`` is the value of `schedule.json`. A trace that this TVM cannot read is a TvmbuildError naming the Task.
+    """
+    database = MemoryDatabase()
+    traces = schedule["schedule"]
+    for task in tasks:
+        if task.key in traces:
+            workload = database.commit_workload(task.mod)
+            try:
+                database.commit_tuning_record(load_record(canonical_json(traces[task.key]["trace"]), workload, target))
+            except TvmbuildError as error:
+                raise TvmbuildError(
+                    f"Task {task.key} ({task.name}): {error.message}",
+                    f"delete records/…/{task.key}.json and run tune again",
+                ) from error
+    return database
+
+
+def load_known(records: Sequence[Record], mod: tvm.IRModule, target: tvm.target.Target) -> list[TuningRecord]:
+    """Return the records as TuningRecords that seed a search, times included; unreadable ones are left out."""
+    workload = MemoryDatabase().commit_workload(mod)
+    known = []
+    for record in records:
+        try:
+            loaded = load_record(record.trace, workload, target)
+        except TvmbuildError:
+            continue
+        known.append(TuningRecord(loaded.trace, workload, [record.seconds], target, loaded.args_info))
+    return known

@@ -1,0 +1,127 @@
+"""Winners: from record files to a cell's Schedule, and whether a Schedule is still current. No tvm here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, write_json
+from tvmbuild.layout import Layout
+from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path
+from tvmbuild.specs import Step, TuneOptions, TuneStep
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TaskId:
+    """What `tasks.json` says of one Task."""
+
+    key: str
+    name: str
+    weight: int
+    """How many times the model calls it."""
+
+
+def resolved_target(options: TuneStep) -> ResolvedTarget:
+    """Return what a record's target must equal to be used by this step."""
+    return ResolvedTarget(options.kind, options.attributes, options.host)
+
+
+def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile | None:
+    """Return the Task's file when it was made for exactly these attributes, else None."""
+    task = read_task_file(record_path(folder, key))
+    if task is None or task.key != key or task.target != canonical_json(target.to_json()):
+        return None
+    return task
+
+
+def elect(task: TaskFile, device_class: str | None) -> Record | None:
+    """Return the fastest record of the device class; where it has none, of the first class that has one.
+
+    Times of different classes are never compared: exactly one class is looked at.
+    """
+    classes = sorted({record.measured_on for record in task.records})
+    if not classes:
+        return None
+    chosen = device_class if device_class in classes else classes[0]
+    return task.best_on(chosen)[0]
+
+
+def wanted_trials(options: TuneOptions, tasks: int) -> int:
+    """Return how many candidates each of a cell's ``tasks`` Tasks gets: trials_per_task, within ``trials`` in all."""
+    if options.trials is None:
+        return options.trials_per_task
+    return min(options.trials_per_task, -(-options.trials // max(1, tasks)))
+
+
+def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: int) -> bool:
+    """Say whether mode `missing` searches this Task: wanted by ``ops``, and no device class has done enough."""
+    if not any(fnmatchcase(name, pattern) for pattern in options.ops):
+        return False
+    if task is None:
+        return True
+    most = max((count for _, count in task.searched), default=0)
+    return not task.exhausted and most < wanted_trials(options, tasks)
+
+
+def write_tasks(path: Path, tasks: Iterable[TaskId]) -> None:
+    """Publish `tasks.json`."""
+    rows = [{"key": task.key, "name": task.name, "weight": task.weight} for task in tasks]
+    write_json(path, {"format": FORMAT, "tasks": sorted(rows, key=lambda row: str(row["key"]))})
+
+
+def read_tasks(path: Path) -> tuple[TaskId, ...]:
+    """Return the Tasks of `tasks.json`; OSError or ValueError when it is absent or damaged."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["tasks"]
+    return tuple(TaskId(str(row["key"]), str(row["name"]), int(row["weight"])) for row in rows)
+
+
+def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> dict[str, object]:
+    """Return the value of `schedule.json`: Task key → winning trace, for the Tasks that have one."""
+    target = resolved_target(options)
+    schedule: dict[str, object] = {}
+    for key in sorted(set(keys)):
+        task = read_applicable(folder, key, target)
+        winner = elect(task, options.measured_on) if task else None
+        if winner is not None:
+            schedule[key] = {"trace": json.loads(winner.trace)}
+    return {"format": FORMAT, "layout": None, "schedule": schedule}
+
+
+def is_current(step: Step) -> str | None:
+    """Return None when the tune step's Schedule is what the record files elect, else the reason to run it."""
+    options = step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    if step.settings.tune == "full" and options.device.kind != "none":
+        return "tune=full was asked for"
+    try:
+        tasks = read_tasks(step.output("tasks"))
+        schedule = json.loads(step.output("schedule").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError):
+        return "its outputs are missing or damaged"
+    folder = Layout(step.root).records(options.target)
+    try:
+        selected = select_schedule(folder, (task.key for task in tasks), options)
+        if canonical_json(selected["schedule"]) != canonical_json(schedule["schedule"]):
+            return "other records win now"
+        if step.settings.tune == "missing" and options.device.kind != "none":
+            return _missing(folder, tasks, options)
+    except TvmbuildError as error:
+        return error.message
+    return None
+
+
+def _missing(folder: Path, tasks: tuple[TaskId, ...], options: TuneStep) -> str | None:
+    target = resolved_target(options)
+    missing = [
+        task.name
+        for task in tasks
+        if needs_search(read_applicable(folder, task.key, target), task.name, options.tune, len(tasks))
+    ]
+    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None

@@ -1,0 +1,191 @@
+"""The record files: `records/<target>/<task key>.json`, pretty, sorted, mergeable by eye.
+
+One file holds the workload (TVM's IRModule as JSON), what the target's attributes resolved to, how many
+candidates each device class has measured, and per device class the best distinct traces.
+Plain JSON: nothing here imports tvm, and loading a file executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, write_text
+from tvmbuild.specs import Attributes
+
+FORMAT = 1
+BEST = 5
+"""Traces kept for each device class."""
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True)
+class ResolvedTarget:
+    """What code generation sees of a target; a record applies only where it is equal."""
+
+    kind: str
+    attributes: Attributes
+    host: Attributes = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the form that record files hold: lists for tuples."""
+        value: dict[str, Json] = json.loads(
+            json.dumps({"kind": self.kind, "attributes": dict(self.attributes), "host": dict(self.host)})
+        )
+        return value
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured schedule. ``trace`` is canonical JSON text of ``{"instructions": …, "decisions": …}``."""
+
+    trace: str
+    seconds: float
+    """Median run time."""
+    measured_on: str
+    """Device class: the CPU's LLVM name, or a board's."""
+    threads: int
+    tvm: str
+    """Version of TVM that measured it."""
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """One Task's file."""
+
+    key: str
+    name: str
+    workload: str
+    """Canonical JSON text of the IRModule, names removed."""
+    target: str
+    """Canonical JSON text of ResolvedTarget.to_json()."""
+    tvm: str
+    records: tuple[Record, ...] = ()
+    searched: tuple[tuple[str, int], ...] = ()
+    """(device class, candidates measured so far), sorted."""
+    exhausted: tuple[str, ...] = ()
+    """Device classes whose search found no new candidate any more."""
+
+    def searched_on(self, device_class: str) -> int:
+        """Return how many candidates that device class has measured."""
+        return dict(self.searched).get(device_class, 0)
+
+    def best_on(self, device_class: str) -> tuple[Record, ...]:
+        """Return the device class's records, fastest first."""
+        return tuple(record for record in self.records if record.measured_on == device_class)
+
+    def with_results(self, device_class: str, records: tuple[Record, ...], measured: int) -> TaskFile:
+        """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept."""
+        counts = dict(self.searched)
+        counts[device_class] = counts.get(device_class, 0) + measured
+        return replace(self, records=keep_best((*self.records, *records)), searched=tuple(sorted(counts.items())))
+
+    def with_times(self, records: tuple[Record, ...]) -> TaskFile:
+        """Return the file with the times of these traces replaced: they were measured again, with care."""
+        again = {(record.measured_on, record.trace) for record in records}
+        others = tuple(record for record in self.records if (record.measured_on, record.trace) not in again)
+        return replace(self, records=keep_best((*others, *records)))
+
+    def with_exhausted(self, device_class: str) -> TaskFile:
+        """Return the file with that device class marked: more trials would find nothing new."""
+        return replace(self, exhausted=tuple(sorted({*self.exhausted, device_class})))
+
+
+def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """Return the BEST fastest distinct traces of each device class, sorted by (class, time, trace)."""
+    fastest: dict[tuple[str, str], Record] = {}
+    for record in records:
+        known = fastest.get((record.measured_on, record.trace))
+        if known is None or record.seconds < known.seconds:
+            fastest[record.measured_on, record.trace] = record
+    kept: list[Record] = []
+    counts: dict[str, int] = {}
+    for record in sorted(fastest.values(), key=lambda r: (r.measured_on, r.seconds, r.trace)):
+        counts[record.measured_on] = counts.get(record.measured_on, 0) + 1
+        if counts[record.measured_on] <= BEST:
+            kept.append(record)
+    return tuple(kept)
+
+
+def record_path(folder: Path, key: str) -> Path:
+    """Return the Task's file below the target's records folder."""
+    return folder / f"{key}.json"
+
+
+def read_task_file(path: Path) -> TaskFile | None:
+    """Return the file's contents, None when there is no such file; TvmbuildError when it is damaged."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        data = json.loads(text)
+        if data["format"] != FORMAT:
+            raise TvmbuildError(
+                f"{path}: record format {data['format']}, this tvmbuild reads {FORMAT}",
+                "update tvmbuild, or restore the file from git",
+            )
+        return TaskFile(
+            key=str(data["key"]),
+            name=str(data["name"]),
+            workload=canonical_json(data["workload"]),
+            target=canonical_json(data["target"]),
+            tvm=str(data["tvm"]),
+            records=keep_best(
+                tuple(
+                    Record(
+                        trace=canonical_json(item["trace"]),
+                        seconds=float(item["seconds"]),
+                        measured_on=str(item["measured_on"]),
+                        threads=int(item["threads"]),
+                        tvm=str(item["tvm"]),
+                    )
+                    for item in data["records"]
+                )
+            ),
+            searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
+            exhausted=tuple(sorted(str(item) for item in data["exhausted"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TvmbuildError(
+            f"{path}: damaged record file ({type(error).__name__}: {error})",
+            "restore it from git, or delete it and the Task is tuned again",
+        ) from error
+
+
+def write_task_file(path: Path, task: TaskFile) -> None:
+    """Publish the file: keys sorted, one line a trace instruction, so that a git diff can be read."""
+    write_text(path, _pretty(task))
+
+
+def _pretty(task: TaskFile) -> str:
+    records = ",\n".join(_pretty_record(record) for record in task.records)
+    fields = {
+        "exhausted": canonical_json(list(task.exhausted)),
+        "format": str(FORMAT),
+        "key": json.dumps(task.key),
+        "name": json.dumps(task.name),
+        "records": f"[\n{records}\n ]" if records else "[]",
+        "searched": canonical_json(dict(task.searched)),
+        "target": task.target,
+        "tvm": json.dumps(task.tvm),
+        "workload": task.workload,
+    }
+    return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items()) + "\n}\n"
+
+
+def _pretty_record(record: Record) -> str:
+    trace = json.loads(record.trace)
+    instructions = ",\n".join(f"     {canonical_json(item)}" for item in trace["instructions"])
+    lines = [
+        f'   "measured_on": {json.dumps(record.measured_on)}',
+        f'   "seconds": {record.seconds!r}',
+        f'   "threads": {record.threads}',
+        f'   "trace": {{\n    "decisions": {canonical_json(trace["decisions"])},\n'
+        f'    "instructions": [\n{instructions}\n    ]\n   }}',
+        f'   "tvm": {json.dumps(record.tvm)}',
+    ]
+    return "  {\n" + ",\n".join(lines) + "\n  }"

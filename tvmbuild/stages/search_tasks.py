@@ -1,0 +1,88 @@
+"""The measuring half of tune: search Tasks one after the other, every batch written to its record file at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import tvm
+
+from tvmbuild.compiler.tasks import Task
+from tvmbuild.files import canonical_json
+from tvmbuild.layout import Layout
+from tvmbuild.progress import report_progress
+from tvmbuild.records.database import load_known
+from tvmbuild.records.selection import read_applicable, resolved_target, wanted_trials
+from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.traces import dump_workload
+from tvmbuild.specs import Step, TuneStep
+from tvmbuild.tuner.pool import CandidatePool
+from tvmbuild.tuner.search import Batch, Searcher
+from tvmbuild.tuner.worker import skip_tensor_intrinsics
+
+
+def search_tasks(step: Step, chosen: Sequence[Task], tasks: int, target: tvm.target.Target) -> int:
+    """Search the ``chosen`` of the cell's ``tasks`` Tasks; return how many candidates were measured."""
+    options = step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    skip_tensor_intrinsics()
+    folder = Layout(step.root).records(options.target)
+    start, measured = time.monotonic(), 0
+    with CandidatePool(target, workers=len(os.sched_getaffinity(0))) as pool:
+        searcher = Searcher(target, options.tune, pool)
+        for number, task in enumerate(chosen):
+            file = _open(folder, task, options)
+            trials = wanted_trials(options.tune, tasks)
+            if step.settings.tune == "missing":
+                trials -= max((count for _, count in file.searched), default=0)
+            known = load_known(file.best_on(machine_class()), task.mod, target)
+            done = 0
+            for batch in searcher.search(task, trials, known):
+                done += batch.candidates
+                measured += batch.candidates
+                file = _add(file, batch, options)
+                write_task_file(record_path(folder, task.key), file)
+                report_progress(
+                    f"task {number + 1}/{len(chosen)} {task.name}: {done}/{trials} candidates, "
+                    f"best {_best_us(file)}, {measured} measured in {time.monotonic() - start:.0f} s"
+                )
+            if done < trials:
+                write_task_file(record_path(folder, task.key), file.with_exhausted(machine_class()))
+    return measured
+
+
+def machine_class() -> str:
+    """Return this machine's device class: LLVM's name of its CPU, e.g. `znver4`."""
+    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+
+def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
+    resolved = resolved_target(options)
+    known = read_applicable(folder, task.key, resolved)
+    return known or TaskFile(
+        key=task.key,
+        name=task.name,
+        workload=dump_workload(task.mod),
+        target=canonical_json(resolved.to_json()),
+        tvm=version("apache-tvm"),
+    )
+
+
+def _add(file: TaskFile, batch: Batch, options: TuneStep) -> TaskFile:
+    threads = int(os.environ["TVM_NUM_THREADS"])
+    records = tuple(
+        Record(one.trace, float(f"{one.seconds:.4g}"), machine_class(), threads, version("apache-tvm"))
+        for one in batch.measured
+    )
+    if batch.candidates:
+        return file.with_results(machine_class(), records, batch.candidates)
+    return file.with_times(records)
+
+
+def _best_us(file: TaskFile) -> str:
+    best = file.best_on(machine_class())
+    return f"{best[0].seconds * 1e6:.1f} us" if best else "none yet"

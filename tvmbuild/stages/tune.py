@@ -1,0 +1,121 @@
+"""tune:M@T — extract the cell's Tasks, measure what the records do not cover, elect the Schedule."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.layout import Layout
+from tvmbuild.progress import report_progress
+from tvmbuild.records.selection import (
+    TaskId,
+    needs_search,
+    read_applicable,
+    resolved_target,
+    select_schedule,
+    write_tasks,
+)
+from tvmbuild.specs import Step, TuneStep
+from tvmbuild.stages.search_tasks import search_tasks
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What this run measured."""
+
+    measured: int = 0
+    seconds: float = 0.0
+    searched: tuple[str, ...] = ()
+    """Names of the Tasks that were searched."""
+
+
+def run(step: Step) -> None:
+    """Write `tasks.json`, `schedule.json` and `tune.json`; add what was measured to the target's records."""
+    options = step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    target = tvm_target(options.kind, options.attributes, options.host)
+    with device_lock("local", exclusive=False):
+        report_progress("extracting tasks")
+        lowered = lower(import_onnx(step.input("model")), target)
+        tasks = extract_tasks(lowered)
+    tuned = _tune(step, options, tasks, target)
+    _publish(step, options, (lowered, tasks), tuned)
+
+
+def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.target.Target) -> Tuned:
+    """Search what the mode asks for, holding the device; nothing for mode `never` or a target without a device."""
+    if step.settings.tune == "never" or options.device.kind == "none":
+        return Tuned()
+    if not _to_search(step, options, tasks):
+        return Tuned()
+    if options.kind != "llvm" or options.device.kind != "local":
+        raise TvmbuildError(
+            f"tuning for kind {options.kind} on device {options.device.kind} cannot be done yet",
+            f"set device: none for the target {options.target}, or run with tune=never",
+        )
+    threads = os.environ.get("TVM_NUM_THREADS")
+    if threads is None:
+        raise RuntimeError("a tune step's environment must set TVM_NUM_THREADS")
+    start = time.monotonic()
+    with device_lock("local", exclusive=True):
+        # Another process may have tuned the same Tasks while we waited.
+        chosen = _to_search(step, options, tasks)
+        measured = search_tasks(step, chosen, len(tasks), target) if chosen else 0
+    return Tuned(measured, time.monotonic() - start, tuple(task.name for task in chosen))
+
+
+def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    if step.settings.tune == "full":
+        return tasks
+    folder, resolved = _folder(step, options), resolved_target(options)
+    return tuple(
+        task
+        for task in tasks
+        if needs_search(read_applicable(folder, task.key, resolved), task.name, options.tune, len(tasks))
+    )
+
+
+def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned) -> None:
+    lowered, tasks = cell
+    schedule = select_schedule(_folder(step, options), (task.key for task in tasks), options)
+    covered = schedule["schedule"]
+    uncovered = [task for task in tasks if task.key not in covered]
+    if uncovered and step.settings.strict:
+        raise TvmbuildError(
+            f"{step.subject}: {len(uncovered)} of {len(tasks)} Tasks have no record: "
+            + ", ".join(sorted(task.name for task in uncovered)),
+            "tune them (tune=missing, on a machine that has the device), or drop strict=1",
+        )
+    write_tasks(step.output("tasks"), (TaskId(task.key, task.name, task.weight) for task in tasks))
+    write_json(
+        step.output("info"),
+        {
+            "format": 1,
+            "tasks": len(tasks),
+            "covered": len(tasks) - len(uncovered),
+            "uncovered": [{"key": task.key, "name": task.name} for task in uncovered],
+            "layout": lowered.layout,
+            "notes": list(lowered.notes),
+            "measured_now": tuned.measured,
+            "searched_now": list(tuned.searched),
+            "seconds": round(tuned.seconds, 1),
+        },
+    )
+    # Last: compile depends on this file, and an interrupted step must leave the old one.
+    write_json(step.output("schedule"), schedule)
+
+
+def _folder(step: Step, options: TuneStep) -> Path:
+    return Layout(step.root).records(options.target)

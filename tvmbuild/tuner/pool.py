@@ -1,0 +1,105 @@
+"""Worker processes that build candidates in parallel and time them one at a time."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
+
+from tvmbuild.tuner.worker import Timing, build_candidate, start_worker, time_candidate
+
+BUILD_TIMEOUT_S = 30
+TIME_TIMEOUT_S = 15
+USES_PER_WORKER = 400
+"""A worker is replaced after this many candidates: LLVM leaks."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """One candidate as a shared library, or why it could not be built."""
+
+    library: str | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One candidate's samples in seconds, or why there are none."""
+
+    samples: tuple[float, ...] = ()
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Median of the samples; infinity when the candidate failed."""
+        return statistics.median(self.samples) if self.samples else float("inf")
+
+
+class CandidatePool:
+    """Builders and one timer; a context manager that ends its processes and removes its libraries."""
+
+    def __init__(self, target: Any, workers: int) -> None:
+        self._target = target
+        self._folder = tempfile.TemporaryDirectory(prefix="tvmbuild-tune-")
+        self._made = 0
+        self._builders = _executor(workers, BUILD_TIMEOUT_S)
+        self._timer = _executor(1, TIME_TIMEOUT_S)
+
+    def __enter__(self) -> CandidatePool:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._builders.shutdown()
+        self._timer.shutdown()
+        self._folder.cleanup()
+
+    def build(self, candidates: Sequence[Any]) -> list[Built]:
+        """Compile MeasureCandidates; the answer is in their order."""
+        inputs = []
+        for candidate in candidates:
+            self._made += 1
+            inputs.append((candidate.sch.mod, self._target, str(Path(self._folder.name) / f"{self._made}.so")))
+        results = self._builders.map_with_error_catching(_build, inputs)
+        return [
+            Built(result.value)
+            if result.status == StatusKind.COMPLETE
+            else Built(None, f"build: {result.value or 'timed out'}")
+            for result in results
+        ]
+
+    def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
+        """Time one library while nothing else of this pool runs."""
+        arguments = tuple(tuple(json.loads(json.dumps(_plain(info.as_json())))) for info in args_info)
+        future = self._timer.submit(time_candidate, library, arguments, timing)
+        try:
+            return Timed(tuple(future.result()))
+        except TimeoutError:
+            return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
+        except (ChildProcessError, RuntimeError, ValueError, OSError) as error:
+            return Timed(error=f"run: {error}")
+
+
+def _executor(workers: int, timeout_s: int) -> PopenPoolExecutor:
+    return PopenPoolExecutor(
+        max_workers=workers,
+        timeout=timeout_s,
+        initializer=start_worker,
+        maximum_process_uses=USES_PER_WORKER,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _build(arguments: tuple[Any, Any, str]) -> str:
+    return build_candidate(*arguments)
+
+
+def _plain(info: Any) -> list[Any]:
+    kind, dtype, shape = info
+    return [str(kind), str(dtype), [int(extent) for extent in shape]]

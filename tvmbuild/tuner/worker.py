@@ -1,0 +1,86 @@
+"""What the tuner's worker processes do: build one candidate, time one candidate.
+
+Workers stay alive between batches; a crash or a time-out costs one candidate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ziglang
+
+_INTRINSICS = "tvm.s_tir.tensor_intrin"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How one candidate is timed: ``repeat`` samples of at least ``number`` calls and ``min_repeat_ms``."""
+
+    number: int
+    repeat: int
+    min_repeat_ms: int
+
+
+def skip_tensor_intrinsics() -> None:
+    """Keep TVM from importing its tensor intrinsics, which costs 15 s of CPU in every process.
+
+    The plain llvm rules tensorise nothing. https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
+    """
+    sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, kill -9 included (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def start_worker() -> None:
+    """Initialise a worker process."""
+    die_with_parent()
+    # Ctrl-C reaches the whole process group; the tuner decides when its workers end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    skip_tensor_intrinsics()
+
+
+def build_candidate(mod: Any, target: Any, library: str) -> str:
+    """Compile one scheduled module into the shared library at that path; return the path."""
+    import tvm  # noqa: PLC0415  (after start_worker)
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415
+
+    mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
+    tvm.driver.build(mod, target=target).export_library(library, fcompile=_link)
+    return library
+
+
+def _link(output: str, objects: list[str], **_options: Any) -> None:
+    zig = Path(ziglang.__file__).parent / "zig"
+    subprocess.run([str(zig), "ld.lld", "-shared", "-o", output, *objects], check=True, capture_output=True)
+
+
+_link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
+
+
+def time_candidate(library: str, arguments: tuple[Any, ...], timing: Timing) -> list[float]:
+    """Load the library and time its function on random ``arguments`` (ArgInfo JSON); seconds, one a sample."""
+    import tvm  # noqa: PLC0415
+
+    device = tvm.cpu(0)
+    fill = tvm.get_global_func("tvm.contrib.random.random_fill_for_measure")
+    tensors = []
+    for _kind, dtype, shape in arguments:
+        tensor = tvm.runtime.empty(shape=tuple(shape), dtype=dtype, device=device)
+        fill(tensor)
+        tensors.append(tensor)
+    module = tvm.runtime.load_module(library)
+    evaluator = module.time_evaluator(
+        module.entry_name, device, number=timing.number, repeat=timing.repeat, min_repeat_ms=timing.min_repeat_ms
+    )
+    return [float(value) for value in evaluator(*tensors).results]
