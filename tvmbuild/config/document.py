@@ -20,6 +20,9 @@ from tvmbuild.config.syntax import SyntaxMistake, compose
 MAX_VALUES = 200_000
 """Aliases that expand to more values than this are refused."""
 
+MAX_DIGITS = 300
+"""Longer integers are floats: Python refuses to convert thousands of digits."""
+
 _STR, _MERGE = "tag:yaml.org,2002:str", "<<"
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -111,9 +114,9 @@ class _Reader:
             return None
         self.open.add(id(node))
         try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
-            return self.read_mapping(node, path)
+            if isinstance(node, yaml.MappingNode):
+                return self.read_mapping(node, path)
+            return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
         finally:
             self.open.discard(id(node))
 
@@ -124,25 +127,28 @@ class _Reader:
             return text
         if node.style:
             return text
-        if text in _WORDS:
-            return _WORDS[text]
-        if _INTEGER.fullmatch(text):
-            self.document.texts[path] = text
-            return int(text, 0) if text[:2] in ("0x", "0o") else int(text) if len(text) < 300 else text
-        if _FLOAT.fullmatch(text):
+        return _WORDS[text] if text in _WORDS else self.read_number(text, path)
+
+    def read_number(self, text: str, path: KeyPath) -> int | float | str:
+        """Return the number, or the text itself when it is none."""
+        number: int | float
+        if _INTEGER.fullmatch(text) and len(text) < MAX_DIGITS:
+            number = int(text, 0) if text[:2] in ("0x", "0o") else int(text)
+        elif _FLOAT.fullmatch(text):
             number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
             if not math.isfinite(number):
-                self.document.report(path, f"{text} is not a finite number", "a finite number")
-                return text
-            self.document.texts[path] = text
-            return number
-        return text
+                self.document.report(path, f"{show_value(text)} is not a finite number", "a finite number")
+        else:
+            return text
+        self.document.texts[path] = text
+        return number
 
     def read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for name, (key, value) in self.collect_pairs(node, path).items():
-            self.document.keys[(*path, name)] = _position(key)
-            data[name] = self.read(value, (*path, name))
+            here = (*path, name)
+            self.document.keys[here] = _position(key)
+            data[name] = self.read(value, here)
         return data
 
     def collect_pairs(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, tuple[yaml.Node, yaml.Node]]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tvmbuild.config.check import check_schema
 from tvmbuild.config.document import Document, read_document
+from tvmbuild.config.lock import Questions
 from tvmbuild.config.mistakes import Mistake
 from tvmbuild.config.models import make_models
-from tvmbuild.config.targets import make_targets
+from tvmbuild.config.targets import find_questions, make_targets
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.specs import Project
@@ -19,6 +20,17 @@ def load_project(root: Path) -> Project:
 
     Reads the YAML files and the targets' locks, looks whether sources exist, and imports no tvm.
     """
+    project, _ = _load(root)
+    return project
+
+
+def load_questions(root: Path) -> dict[str, Questions]:
+    """Return what each target leaves to its lock, () for most; raise as load_project does."""
+    _, document = _load(root)
+    return {name: find_questions(data) for name, data in document.data["targets"].items()}
+
+
+def _load(root: Path) -> tuple[Project, Document]:
     root = root.absolute()
     models_document = _read(root, MODELS_YAML, "models")
     targets_document = _read(root, TARGETS_YAML, "targets")
@@ -27,12 +39,12 @@ def load_project(root: Path) -> Project:
     mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
     if mistakes:
         raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), "docs/configuration.md lists every key")
-    return Project(root, models, targets)
+    return Project(root, models, targets), targets_document
 
 
 def _read(root: Path, file: str, name: str) -> Document:
     document = read_document(root / file, file)
-    if document.is_sound(()) or document.data is not None:
+    if document.data is not None or not document.mistakes:
         check_schema(document, name)
     return document
 
@@ -43,6 +55,6 @@ def _names(document: Document) -> tuple[str, ...]:
 
 
 def _sort(mistakes: list[Mistake]) -> list[Mistake]:
-    """Return them in the file's order, each place and cause once (a merged anchor is read at every use)."""
+    """Return them in the file's order, each place and cause once (an anchor is read at every use)."""
     unique = {(mistake.position, mistake.what, mistake.expected): mistake for mistake in reversed(mistakes)}
     return sorted(unique.values(), key=lambda mistake: (mistake.position, str(mistake)))

@@ -12,6 +12,9 @@ from tvmbuild.specs import Attributes
 
 FORMAT = 1
 
+Questions = tuple[tuple[str, str | int], ...]
+"""What a target leaves to its lock: from_device, mcpu, host.mcpu; such as (("mcpu", "native"),)."""
+
 
 @dataclass(frozen=True)
 class TargetLock:
@@ -21,19 +24,18 @@ class TargetLock:
     host: Attributes = ()
 
 
-def read_lock(path: Path, name: str, asked: dict[str, Any]) -> tuple[TargetLock, str | None]:
+def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str | None]:
     """Return the lock and None, or an empty lock and why the target cannot be used, with the remedy.
 
-    ``asked`` is what targets.yaml leaves to the lock, such as {"mcpu": "native"}; a lock made for another
-    question does not answer.
+    A lock that was made for other questions than ``asked`` does not answer.
     """
     remedy = f"run `tvmbuild target lock {name}` on the machine that has it"
-    words = " and ".join(f"{key}: {value}" for key, value in sorted(asked.items()))
+    words = " and ".join(f"{key}: {value}" for key, value in asked)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return TargetLock(), f"{path.name} of {name} has another format: {remedy}"
-        if data["asked"] != asked:
+        if data["asked"] != dict(asked):
             return TargetLock(), f"{path.name} of {name} does not answer {words}: {remedy}"
         return TargetLock(_attributes(data["attributes"]), _attributes(data["host"])), None
     except FileNotFoundError:
@@ -42,9 +44,9 @@ def read_lock(path: Path, name: str, asked: dict[str, Any]) -> tuple[TargetLock,
         return TargetLock(), f"{path.name} of {name} is damaged: {remedy}"
 
 
-def write_lock(path: Path, lock: TargetLock, asked: dict[str, Any]) -> None:
+def write_lock(path: Path, lock: TargetLock, asked: Questions) -> None:
     """Publish the lock."""
-    value = {"format": FORMAT, "asked": asked, "attributes": dict(lock.attributes), "host": dict(lock.host)}
+    value = {"format": FORMAT, "asked": dict(asked), "attributes": dict(lock.attributes), "host": dict(lock.host)}
     write_json(path, value)
 
 

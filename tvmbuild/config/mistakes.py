@@ -19,7 +19,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing to correct. Its text is one line: where: key: what; expected …; did you mean "…"?"""
+    """One thing to correct."""
 
     file: str
     position: Position
@@ -29,6 +29,7 @@ class Mistake:
     nearest: str | None = None
 
     def __str__(self) -> str:
+        """Return one line: where: key: what is wrong; expected …; did you mean "…"?."""
         where = f"{self.file}:{self.position.line}:{self.position.column}: "
         key = f"{show_path(self.path)}: " if self.path else ""
         expected = f"; expected {self.expected}" if self.expected else ""

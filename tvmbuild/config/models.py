@@ -21,7 +21,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
 
     ``targets`` are the names of all targets, for globs that match none; empty: unknown, not checked.
     """
-    if not document.is_sound(()) and not isinstance(document.data, dict):
+    if not isinstance(document.data, dict):
         return ()
     defaults = document.data.get("defaults") or {}
     if document.is_sound(("defaults",)):
@@ -130,12 +130,14 @@ def _make_preprocess(document: Document, path: KeyPath, data: dict[str, Any]) ->
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:
-    plain = {key: data[key] for key in ("enabled",) if key in data}
-    if "skip" in data:
-        plain["skip"] = tuple(data["skip"])
-    if "seed" in data:
-        plain["seed"] = int(data["seed"])
-    return SimplifyOptions(**plain, **_floats({key: data[key] for key in ("rtol", "atol") if key in data}))
+    default = SimplifyOptions()
+    return SimplifyOptions(
+        enabled=data.get("enabled", default.enabled),
+        skip=tuple(data.get("skip", default.skip)),
+        seed=int(data.get("seed", default.seed)),
+        rtol=float(data.get("rtol", default.rtol)),
+        atol=float(data.get("atol", default.atol)),
+    )
 
 
 def _floats(data: dict[str, Any]) -> dict[str, float]:

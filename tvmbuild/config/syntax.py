@@ -91,7 +91,7 @@ def _refuse_deep_nesting(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                mark = event.start_mark
+                mark = event.start_mark or yaml.Mark("", 0, 0, 0, None, 0)
                 raise SyntaxMistake(
                     Position(mark.line + 1, mark.column + 1), "nested too deeply", f"at most {MAX_DEPTH} levels"
                 )

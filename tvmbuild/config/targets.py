@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from tvmbuild.config.check import load_schema
 from tvmbuild.config.document import Document
-from tvmbuild.config.lock import TargetLock, read_lock
+from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.layout import Layout
@@ -43,27 +44,29 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
             continue
         _check_pinned(document, path, own)
         data = merge_maps(defaults, _with_texts(document, path, own))
-        specs.append(_make_target(document, root, name, data))
+        specs.append(_make_target(root, name, data))
     return tuple(specs)
 
 
-def needs_lock(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what the target asks its lock for: {} or some of from_device, mcpu, host.mcpu."""
-    asked: dict[str, Any] = {}
-    if "from_device" in data:
-        asked["from_device"] = data["from_device"]
-    if data.get("mcpu") == "native":
-        asked["mcpu"] = "native"
-    if data.get("host", {}).get("mcpu") == "native":
-        asked["host.mcpu"] = "native"
-    return asked
+def find_questions(data: dict[str, Any]) -> Questions:
+    """Return what the target leaves to its lock."""
+    found = {
+        "from_device": data.get("from_device"),
+        "mcpu": data.get("mcpu"),
+        "host.mcpu": data.get("host", {}).get("mcpu"),
+    }
+    return tuple((key, value) for key, value in found.items() if isinstance(value, int) or value == "native")
 
 
 def _with_texts(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
     """Return ``data`` with glibc as it is written: 2.30 is not 2.3."""
-    if isinstance(data.get("glibc"), (int, float)):
-        return {**data, "glibc": document.texts[(*path, "glibc")]}
-    return data
+    if not isinstance(data.get("glibc"), (int, float)):
+        return data
+    here = (*path, "glibc")
+    text, rule = document.texts[here], load_schema("targets")["$defs"]["glibc"]
+    if not re.search(rule["pattern"], text):
+        document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
+    return {**data, "glibc": text}
 
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
@@ -87,9 +90,9 @@ def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> No
         )
 
 
-def _make_target(document: Document, root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
+def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
     kind = data["kind"]
-    asked = needs_lock(data)
+    asked = find_questions(data)
     lock, unresolved = TargetLock(), None
     if asked:
         lock, unresolved = read_lock(Layout(root).target_lock(name), name, asked)
@@ -122,7 +125,7 @@ def _overlay(locked: Attributes, data: dict[str, Any]) -> Attributes:
 def _freeze(value: Any) -> AttributeValue:  # noqa: ANN401 - a scalar or a list of scalars, by the schema
     if isinstance(value, list):
         return tuple(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value  # type: ignore[no-any-return]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
