@@ -15,6 +15,7 @@ from tvmbuild.sources.pip_settings import read_pip_settings
 
 TIMEOUT_S = 900
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)")
+_UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "NameResolutionError", "SSLError", "ProxyError")
 _VERSIONS = re.compile(r"from versions: ([^)]*)\)")
 
 
@@ -38,6 +39,11 @@ def download_distribution(requirement: str, folder: Path) -> Path:
     found = sorted(wheels.glob("*.whl"))
     if found:
         return found[0]
+    if any(sign in answer for sign in _UNREACHABLE):
+        raise TvmbuildError(
+            f"cannot download {requirement}: pip does not reach its package index",
+            "check the network and pip's configuration (`pip config list`), or use a local file with `path:`",
+        )
     from tvmbuild.sources.sdist import download_sdist  # noqa: PLC0415 - its HTTP client is slow to import
 
     sdist = download_sdist(requirement, read_pip_settings(), folder)
@@ -63,7 +69,6 @@ def _run_pip(requirement: str, folder: Path) -> str:
 
 def _explain(requirement: str, version: str, answer: str) -> TvmbuildError:
     lines = [line for line in answer.splitlines() if line.startswith("ERROR")]
-    unreachable = any(word in answer for word in ("NewConnectionError", "Retrying", "NameResolutionError", "SSLError"))
     versions = _VERSIONS.search(answer)
     known = [v.strip() for v in versions.group(1).split(",")] if versions else []
     known = [v for v in known if v and v != "none"]
@@ -72,11 +77,6 @@ def _explain(requirement: str, version: str, answer: str) -> TvmbuildError:
         return TvmbuildError(
             f"{requirement} does not exist; the nearest versions: {', '.join(near)}",
             "correct `package:` in models.yaml",
-        )
-    if unreachable:
-        return TvmbuildError(
-            f"cannot download {requirement}: pip reaches no package index",
-            "check the network and pip's configuration (`pip config list`), or use a local file with `path:`",
         )
     detail = f" ({lines[-1].removeprefix('ERROR: ')})" if lines else ""
     return TvmbuildError(
