@@ -1,0 +1,98 @@
+"""Why a step cannot run on this machine, with the remedy. Pure."""
+
+from __future__ import annotations
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.cpu_features import KNOWN_FEATURES
+from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneStep
+
+
+def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabilities) -> str | None:
+    """Return why the stage cannot run for the target here, or None: it can."""
+    if target.unresolved is not None:
+        return target.unresolved
+    if stage == "tune":
+        return _explain_codegen(target.kind, capabilities)
+    if stage == "compile":
+        return (
+            _explain_codegen(target.kind, capabilities)
+            or _explain_cuda_compiler(target.kind, capabilities)
+            or _explain_linker(target.link, capabilities)
+        )
+    if stage == "benchmark":
+        return explain_device(target.kind, target.cpu, target.device, capabilities)
+    raise ValueError(f"{stage} is no stage of a cell")
+
+
+def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
+    """Say whether candidates can be timed: the target's device is here and runs its code."""
+    cpu = options.attributes if options.kind == "llvm" else options.host
+    return explain_device(options.kind, cpu, options.device, capabilities) is None
+
+
+def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:
+    """Return why packages of this kind cannot run on the device from here, or None."""
+    if device.kind == "none":
+        return "the target has no device; give it `device: local` on a machine that runs its code"
+    if device.kind in {"rpc", "qemu"}:
+        return f"device {device.kind} is not supported yet; use `device: local` or `device: none`"
+    if kind != "llvm":
+        return _explain_gpu(kind, capabilities)
+    return _explain_cpu(cpu, capabilities)
+
+
+def _explain_codegen(kind: str, capabilities: Capabilities) -> str | None:
+    if kind in capabilities.codegens:
+        return None
+    if kind == "vulkan":
+        return (
+            "the installed TVM generates no Vulkan code; install a TVM built with USE_VULKAN=ON or a `tvm.backends` "
+            "plugin that brings it (`tvmbuild doctor` shows which half is missing)"
+        )
+    return f"the installed TVM generates no {kind} code; install a TVM built with it (see `tvmbuild doctor`)"
+
+
+def _explain_cuda_compiler(kind: str, capabilities: Capabilities) -> str | None:
+    if kind != "cuda" or capabilities.nvcc is not None or capabilities.nvrtc is not None:
+        return None
+    return "neither nvcc nor NVRTC is here; `pip install 'tvmbuild[cuda]'` brings NVRTC, no GPU needed"
+
+
+def _explain_linker(link: str, capabilities: Capabilities) -> str | None:
+    if link == "auto":
+        if capabilities.version("ziglang") is None:
+            return "the linker is missing; `pip install ziglang`"
+        return None
+    if link in dict(capabilities.linkers):
+        return None
+    return f"the compiler `{link}` is not on PATH; install it, or say `link: auto` for the bundled one"
+
+
+def _explain_gpu(kind: str, capabilities: Capabilities) -> str | None:
+    if kind not in capabilities.runtimes:
+        return f"the installed TVM has no {kind} runtime, or its driver is missing; see `tvmbuild doctor`"
+    if kind not in capabilities.devices:
+        return f"no {kind} device answers on this machine; say `device: none` to build only"
+    return None
+
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}
+
+
+def _explain_cpu(cpu: Attributes, capabilities: Capabilities) -> str | None:
+    attributes = dict(cpu)
+    here = _MACHINES.get(capabilities.machine.lower(), capabilities.machine.lower())
+    triple = str(attributes.get("mtriple", here))
+    there = triple.split("-", maxsplit=1)[0].lower()
+    if _MACHINES.get(there, there) != here:
+        return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
+    mcpu = str(attributes.get("mcpu", "generic"))
+    if mcpu not in capabilities.runnable_cpus and mcpu != capabilities.host_cpu:
+        return f"this CPU ({capabilities.host_cpu}) lacks instructions of {mcpu}; build here, run on one that has them"
+    mattr = attributes.get("mattr", ())
+    wanted = mattr if isinstance(mattr, tuple) else (mattr,)
+    names = [str(name).removeprefix("+") for name in wanted if str(name).startswith("+")]
+    missing = [name for name in names if name in KNOWN_FEATURES and name not in capabilities.cpu_features]
+    if missing:
+        return f"this CPU ({capabilities.host_cpu}) lacks {', '.join(missing)}; build here, run on one that has them"
+    return None

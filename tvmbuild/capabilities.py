@@ -1,0 +1,172 @@
+"""What this machine and this installation of TVM can build, link and run: a value for the planner.
+
+Planning never imports TVM: a subprocess (`python -m tvmbuild.probe`) does, and its answer is cached per machine and
+installation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.layout import cache_dir
+
+FORMAT = 1
+TOOLS = (
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "onnx",
+    "onnxsim",
+    "onnxruntime",
+    "ziglang",
+    "xgboost",
+    "xgboost-cpu",
+    "cuda-bindings",
+)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What can be done here. Empty tuples and None mean: it cannot."""
+
+    codegens: tuple[str, ...] = ()
+    """Kinds that this TVM generates code for: llvm, cuda, vulkan."""
+    runtimes: tuple[str, ...] = ()
+    """Kinds whose device runtime is in this TVM."""
+    devices: tuple[str, ...] = ()
+    """Kinds of which a device answered; llvm always does."""
+    nvcc: str | None = None
+    nvrtc: str | None = None
+    """Versions of the CUDA compilers."""
+    llvm: str | None = None
+    machine: str = ""
+    """platform.machine(): x86_64, aarch64."""
+    host_cpu: str = ""
+    """LLVM's name of this CPU."""
+    cpu_features: tuple[str, ...] = ()
+    """LLVM's names of the instruction sets that this CPU has."""
+    runnable_cpus: tuple[str, ...] = ()
+    """LLVM's mcpu names whose instruction sets this CPU has."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """(distribution, version) of the installed tools."""
+    linkers: tuple[tuple[str, str], ...] = ()
+    """(command, version) of the named compilers that exist here."""
+
+    def version(self, distribution: str) -> str | None:
+        """Return the installed version, or None."""
+        return dict(self.versions).get(distribution)
+
+
+def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
+    """Return this machine's capabilities; ``commands`` are the compilers that targets name as their linker."""
+    versions = tuple((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
+    linkers = tuple((name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None)
+    return replace(_probe_cached(), versions=versions, linkers=linkers)
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the distribution's version from its metadata, without importing it."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def forget_probe() -> None:
+    """Remove the cached answer, so that the next detection asks again."""
+    _cache_file().unlink(missing_ok=True)
+
+
+def _cache_file() -> Path:
+    return cache_dir() / "probe" / f"{_probe_key()}.json"
+
+
+def _probe_cached() -> Capabilities:
+    path = _cache_file()
+    try:
+        return _decode(path.read_text())
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # absent or damaged: made again
+    answer = _run_probe()
+    try:
+        write_json(path, asdict(answer))
+    except OSError as error:
+        print(f"tvmbuild: the probe's answer could not be cached: {error}", file=sys.stderr)
+    return answer
+
+
+def _run_probe() -> Capabilities:
+    command = [sys.executable, "-m", "tvmbuild.probe"]
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd="/")
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise TvmbuildError(
+            f"TVM could not be asked what it can do: {last}",
+            f"Run `{sys.executable} -m tvmbuild.probe` to see all of it; reinstall tvmbuild where TVM is damaged.",
+        )
+    return _decode(done.stdout.splitlines()[-1])
+
+
+def _decode(text: str) -> Capabilities:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()
+    }
+    return Capabilities(**fields)
+
+
+def _probe_key() -> str:
+    """Digest of all that could change the probe's answer."""
+    parts = [
+        str(FORMAT),
+        sys.executable,
+        platform.machine(),
+        _cpu_identity(),
+        _distribution_identity("apache-tvm"),
+        _distribution_identity("apache-tvm-ffi"),
+        _distribution_identity("cuda-bindings"),
+        str(shutil.which("nvcc")),
+        *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
+        *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),
+        *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _cpu_identity() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(
+        sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
+    )
+
+
+def _distribution_identity(name: str) -> str:
+    try:
+        found = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return f"{name}: absent"
+    record = Path(str(found.locate_file(f"{name.replace('-', '_')}-{found.version}.dist-info"))) / "RECORD"
+    stamp = record.stat().st_mtime_ns if record.exists() else 0
+    return f"{name} {found.version} {record} {stamp}"
+
+
+def _command_version(command: str) -> str | None:
+    if shutil.which(command) is None:
+        return None
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    return (done.stdout.splitlines() or ["unknown"])[0].strip()

@@ -1,0 +1,82 @@
+"""What doit calls: module functions that take a Step, so that every kind of doit's workers can run them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from doit.exceptions import TaskFailed
+
+from tvmbuild.doit_adapter.process import remove_temporaries, run_process
+from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.fingerprint import digest_file, fingerprint
+from tvmbuild.layout import Layout
+from tvmbuild.specs import Step
+
+RECORD = "tvmbuild"
+"""Key of what we keep among a task's values in doit's state."""
+
+
+def run_step(step: Step) -> dict[str, object] | TaskFailed:
+    """Run the step; return what its up-to-date check compares next time."""
+    try:
+        inputs = {role: digest_file(path) for role, path in step.inputs}
+        run_process(step)
+        outputs = {role: digest_file(path) for role, path in step.outputs}
+    except TvmbuildError as error:
+        write_failure(step, error, ran=True)
+        return TaskFailed(str(error))
+    clear_failure(step)
+    return {RECORD: {"fingerprint": fingerprint(step), "inputs": inputs, "outputs": outputs}}
+
+
+def refuse_step(step: Step) -> TaskFailed:
+    """Fail: `strict=1` and the step cannot run here."""
+    error = TvmbuildError(f"unavailable: {step.unavailable}", "strict=1 turns what is unavailable into an error.")
+    write_failure(step, error, ran=False)
+    return TaskFailed(str(error))
+
+
+def clean_step(step: Step, dryrun: bool) -> None:
+    """Remove the step's outputs, its log and its failure; records are no outputs and stay. doit passes ``dryrun``."""
+    layout = Layout(step.root)
+    if not dryrun:
+        hold_project_lock(layout.build)
+        remove_temporaries(step)
+    for path in (*(path for _, path in step.outputs), layout.log(step.id), layout.failure(step.id)):
+        if path.exists():
+            print(f"{step.id} - removing file '{_relative(path, step.root)}'")
+            if not dryrun:
+                path.unlink()
+                _remove_empty(path.parent, layout.build)
+
+
+def write_failure(step: Step, error: TvmbuildError, *, ran: bool) -> None:
+    """Keep why the step failed, for the report; ``ran``: the step itself ran, so its state is not to be trusted."""
+    layout = Layout(step.root)
+    failure = {
+        "message": error.message,
+        "hint": error.hint,
+        "log": _relative(layout.log(step.id), step.root),
+        "ran": ran,
+    }
+    with contextlib.suppress(OSError):  # a full disk: doit shows the message, the report cannot
+        write_json(layout.failure(step.id), failure)
+
+
+def clear_failure(step: Step) -> None:
+    """Remove the failure of an earlier run."""
+    Layout(step.root).failure(step.id).unlink(missing_ok=True)
+
+
+def _relative(path: Path, root: Path) -> str:
+    return str(path.relative_to(root))
+
+
+def _remove_empty(folder: Path, build: Path) -> None:
+    with contextlib.suppress(OSError):  # not empty
+        while folder != build:
+            folder.rmdir()
+            folder = folder.parent

@@ -1,0 +1,59 @@
+"""What `dodo.py` calls: the project beside it, as doit's settings and tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.config import load_project
+from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.reporter import MatrixReporter
+from tvmbuild.doit_adapter.tasks import TaskDict, list_tasks
+from tvmbuild.doit_adapter.variables import read_settings
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.plan import Plan, make_plan
+from tvmbuild.specs import Settings
+from tvmbuild.stage_table import STAGES
+
+
+class DoitFile(NamedTuple):
+    """What doit looks for in a dodo.py: `DOIT_CONFIG` and a function called `task_…`."""
+
+    config: dict[str, object]
+    task_creator: Callable[[], Iterator[TaskDict]]
+
+
+def load_plan(root: Path, settings: Settings) -> Plan:
+    """Return the project's plan on this machine; TvmbuildError for mistakes in the YAML files."""
+    project = load_project(root)
+    commands = [target.link for target in project.targets if target.link != "auto"]
+    return make_plan(project, detect_capabilities(commands), settings)
+
+
+def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
+    """Return doit's settings and task creator for the project of this dodo.py, wherever doit was started."""
+    root = Path(dodo).resolve().parent
+    layout = Layout(root)
+    reporter = MatrixReporter(layout)
+
+    def create_tasks() -> Iterator[TaskDict]:
+        try:
+            settings = read_settings()
+            reporter.plan = plan = load_plan(root, settings)
+        except TvmbuildError as error:
+            raise end_run(error) from error
+        yield from list_tasks(plan, settings)
+
+    config = {
+        "backend": "tvmbuild",
+        "dep_file": str(layout.state),
+        "reporter": reporter,
+        "default_tasks": [stage.name for stage in STAGES],
+        "continue": True,
+        "minversion": "0.36.0",
+    }
+    return DoitFile(config, create_tasks)

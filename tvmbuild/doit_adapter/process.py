@@ -1,0 +1,164 @@
+"""Runs one step in a fresh process of its own session, and turns how it ended into a message."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tvmbuild.doit_adapter.display import show_progress
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.progress import PREFIX
+from tvmbuild.specs import Step
+
+TAIL_LINES = 12
+KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
+"""Says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """How the process ended: exit status, the error it reported on its pipe, its last lines."""
+
+    status: int
+    report: str
+    tail: tuple[str, ...]
+
+
+def run_process(step: Step) -> None:
+    """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
+
+    However this ends, the whole process group is dead and no temporary file of an output is left.
+    """
+    remove_temporaries(step)
+    try:
+        ending = _run(step)
+    finally:
+        remove_temporaries(step)
+    if ending.status != 0:
+        raise _explain(step, ending)
+    missing = [path for _, path in step.outputs if not path.exists()]
+    if missing:
+        raise TvmbuildError(
+            f"{step.id} finished without writing {missing[0]}", f"Log: {Layout(step.root).log(step.id)}"
+        )
+
+
+def remove_temporaries(step: Step) -> None:
+    """Remove what an interrupted writer left beside the step's outputs."""
+    for _, path in step.outputs:
+        for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+            temporary.unlink(missing_ok=True)
+
+
+def _run(step: Step) -> _Ending:
+    read_end, write_end = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tvmbuild.stages", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=step.root,
+            env=_environment(step),
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(write_end)
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    with os.fdopen(read_end, "rb") as reports, show_progress(step.id) as show:
+        reader = threading.Thread(target=_copy_output, args=(process.stdout, step, show, tail))
+        reader.start()
+        try:
+            _send(process, step)
+            process.wait()
+        finally:
+            # Also after success: a helper that the stage left behind would hold the pipes, and the device.
+            _kill_group(process)
+            process.wait()
+            reader.join()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()  # type: ignore[union-attr]
+            process.stdout.close()  # type: ignore[union-attr]
+        return _Ending(process.returncode, reports.read().decode(errors="replace"), tuple(tail))
+
+
+def _environment(step: Step) -> dict[str, str]:
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("TVM_") or name in KEPT_TVM_VARIABLES
+    }
+    # PYTHONSAFEPATH: a file called onnx.py in the project must not shadow a package.
+    return kept | {"PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"} | dict(step.environment)
+
+
+def _send(process: subprocess.Popen[bytes], step: Step) -> None:
+    """Send the Step. The pipe stays open: its end tells the process's watcher that we are dead."""
+    data = pickle.dumps(step)
+    with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status says why
+        process.stdin.write(f"{len(data):08x}".encode() + data)  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _copy_output(stream: IO[bytes], step: Step, show: Callable[[str], None], tail: deque[str]) -> None:
+    """Copy the process's lines to its log, and its progress to the terminal, until every writer is gone."""
+    with _open_log(Layout(step.root).log(step.id)) as log:
+        for raw in stream:
+            line = raw.decode(errors="replace").rstrip("\n")
+            if line.startswith(PREFIX):
+                show(line.removeprefix(PREFIX))
+                line = line.removeprefix("::")
+            else:
+                tail.append(line)
+            if log is not None:
+                with contextlib.suppress(OSError):  # a full disk must not stop the reading
+                    log.write(line + "\n")
+                    log.flush()
+
+
+@contextlib.contextmanager
+def _open_log(path: Path) -> Iterator[IO[str] | None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = path.open("w", encoding="utf-8")
+    except OSError:
+        yield None  # the step itself will say that the folder cannot be written
+        return
+    try:
+        yield log
+    finally:
+        with contextlib.suppress(OSError):
+            log.close()
+
+
+def _explain(step: Step, ending: _Ending) -> TvmbuildError:
+    log = f"Log: {Layout(step.root).log(step.id)}"
+    if ending.report:
+        report = json.loads(ending.report)
+        hint = report["hint"]
+        return TvmbuildError(report["message"], f"{hint} {log}" if hint else log)
+    if ending.status == -signal.SIGKILL:
+        return TvmbuildError(
+            "its process was killed (SIGKILL), most likely because memory ran out",
+            f"Run fewer steps at once (-n) or free memory. {log}",
+        )
+    last = "\n".join(f"  | {line}" for line in ending.tail)
+    if ending.status < 0:
+        return TvmbuildError(f"its process crashed ({signal.Signals(-ending.status).name})\n{last}", log)
+    return TvmbuildError(f"a bug in tvmbuild, or in a library that it uses; the last lines:\n{last}", log)

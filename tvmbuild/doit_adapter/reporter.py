@@ -1,0 +1,165 @@
+"""What a run prints: a line when a step starts and ends, the failures, and the matrix at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TextIO
+
+from doit.exceptions import BaseFail, TaskFailed, UnmetDependency
+from doit.globals import Globals
+from doit.task import Task
+
+from tvmbuild.doit_adapter.actions import clear_failure, write_failure
+from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.doit_adapter.state import StepState
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.plan import Plan
+from tvmbuild.specs import Step
+
+
+@dataclass
+class _Counts:
+    done: int = 0
+    current: int = 0
+    unavailable: int = 0
+    failed: list[str] = field(default_factory=list)
+    unmet: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class MatrixReporter:
+    """A reporter of doit's for one project; ``plan`` is set when the tasks are loaded."""
+
+    desc = "steps as they start and end, then the matrix"
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.plan: Plan | None = None
+        self._started: dict[str, float] = {}
+        self._counts = _Counts()
+        self._steps: dict[str, Step] = {}
+        self._out: TextIO = sys.stdout
+
+    # -- doit calls these; the names are its own
+
+    def initialize(self, tasks: Mapping[str, Task], selected_tasks: Sequence[str]) -> None:  # noqa: ARG002
+        """Before the first task: one run at a time, and from here on a removal from the state means a failure."""
+        sys.excepthook = _show_interrupt
+        try:
+            hold_project_lock(self.layout.build)
+        except TvmbuildError as error:
+            raise end_run(error) from error
+        self._steps = {step.id: step for step in (self.plan.steps if self.plan else ())}
+        state = Globals.dep_manager.backend
+        if isinstance(state, StepState):
+            state.keeps = lambda task_id: not self.layout.failure(task_id).exists()
+
+    def get_status(self, task: Task) -> None:
+        """Before doit asks whether the task is up to date."""
+
+    def execute_task(self, task: Task) -> None:
+        """When a task starts."""
+        if task.name in self._steps and task.actions:
+            self._started[task.name] = time.monotonic()
+            self._print(f".  {task.name}")
+
+    def add_success(self, task: Task) -> None:
+        """When a task has ended well."""
+        if task.name in self._steps:
+            self._counts.done += 1
+            self._print(f"ok {task.name}{self._duration(task)}")
+
+    def add_failure(self, task: Task, fail: BaseFail) -> None:
+        """When a task failed, or could not run."""
+        if isinstance(fail, UnmetDependency):
+            if task.name in self._steps:
+                self._counts.unmet.append(task.name)
+                self._print(f"-- {task.name}  not run: {fail.message} failed")
+            return
+        self._counts.failed.append(task.name)
+        message = fail.message if isinstance(fail, TaskFailed) else self._explain(task, fail)
+        self._print(f"!! {task.name}{self._duration(task)}  {message}")
+
+    def skip_uptodate(self, task: Task) -> None:
+        """When a task need not run."""
+        step = self._steps.get(task.name)
+        if step is None:
+            return
+        if step.unavailable:
+            self._counts.unavailable += 1
+        else:
+            self._counts.current += 1
+        clear_failure(step)
+
+    def skip_ignore(self, task: Task) -> None:
+        """When the user told doit to ignore the task."""
+        self._print(f"-- {task.name}  ignored (`doit forget {task.name}` ends that)")
+
+    def teardown_task(self, task: Task) -> None:
+        """No task of ours has one."""
+
+    def cleanup_error(self, exception: BaseFail) -> None:
+        """When doit could not clean up after a task."""
+        self._counts.errors.append(exception.get_msg())
+
+    def runtime_error(self, msg: str) -> None:
+        """When doit itself gave up."""
+        self._counts.errors.append(msg)
+
+    def complete_run(self) -> None:
+        """After the last task, interrupted or not: the summary, the report, the matrix."""
+        for error in self._counts.errors:
+            self._print(f"error: {error}")
+        if self.plan is not None:
+            self._report(self.plan)
+        self._print(self._summarise())
+
+    # -- ours
+
+    def _report(self, plan: Plan) -> None:
+        from rich.console import Console  # noqa: PLC0415 - only a run pays for it
+
+        from tvmbuild.stages.report import render_table, write_report  # noqa: PLC0415 - as above
+
+        try:
+            write_report(plan.root, plan.steps)
+        except OSError as error:
+            self._print(f"error: the report could not be written: {error.strerror}: {error.filename}")
+        Console(file=self._out).print(render_table(plan.root, plan.steps))
+
+    def _summarise(self) -> str:
+        counts = self._counts
+        parts = [f"{counts.done} done", f"{counts.current} up to date"]
+        parts += [f"{counts.unavailable} unavailable here"] if counts.unavailable else []
+        parts += [f"{len(counts.failed)} failed ({', '.join(counts.failed)})"] if counts.failed else []
+        parts += [f"{len(counts.unmet)} not run because of it"] if counts.unmet else []
+        return ", ".join(parts)
+
+    def _explain(self, task: Task, fail: BaseFail) -> str:
+        """Return doit's own error (a file that does not exist), or a bug in an action of ours with its traceback."""
+        message = str(fail.get_msg()).strip().removeprefix("ERROR: ")
+        step = self._steps.get(task.name)
+        if step is not None:
+            write_failure(step, TvmbuildError(message), ran=False)
+        return message
+
+    def _duration(self, task: Task) -> str:
+        started = self._started.pop(task.name, None)
+        return "" if started is None else f"  {time.monotonic() - started:.1f} s"
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+
+def _show_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    """Ctrl-C is no bug: one line instead of doit's traceback."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("interrupted: nothing half-written is left; the next doit goes on from here", file=sys.stderr)
+        return
+    sys.__excepthook__(kind, error, at)

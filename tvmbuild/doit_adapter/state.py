@@ -1,0 +1,112 @@
+"""doit's database as one atomic file per step, written the moment the step has finished: kill -9 loses nothing.
+
+doit calls `set` for every key of a finished task and `deps:` last; that key publishes the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+
+LAST_KEY = "deps:"
+SUFFIX = ".json"
+
+
+class StepState:
+    """A backend of doit's (`doit.BACKEND`): `name` is the folder, codecs are ignored."""
+
+    desc = "one atomic file per step"
+
+    def __init__(self, name: str, codec: object = None, *, module_name: str | None = None) -> None:  # noqa: ARG002
+        self.name = name
+        self.keeps: Callable[[str], bool] | None = None
+        """While tasks run: says of a task that doit removes whether what it knows stays true."""
+        self._folder = Path(name)
+        self._known: dict[str, dict[str, object]] = {}
+        self._dirty: set[str] = set()
+
+    def get(self, task_id: str, dependency: str) -> object:
+        """Return the value, or None."""
+        return self._load(task_id).get(dependency)
+
+    def set(self, task_id: str, dependency: str, value: object) -> None:
+        """Store the value; doit's last key of a finished task publishes all of them."""
+        self._load(task_id)[dependency] = value
+        self._dirty.add(task_id)
+        if dependency == LAST_KEY:
+            self._publish(task_id)
+
+    def in_(self, task_id: str) -> bool:
+        """Say whether anything is known of the task."""
+        return bool(self._load(task_id))
+
+    def remove(self, task_id: str) -> None:
+        """Forget the task. doit also removes a task that it did not run because another failed: that one is kept."""
+        if self.keeps is not None and self.keeps(task_id):
+            self._known.pop(task_id, None)
+            self._dirty.discard(task_id)
+            return
+        self._known[task_id] = {}
+        self._dirty.discard(task_id)
+        path = self._path(task_id)
+        if path.exists():
+            self._unlink(path)
+
+    def remove_all(self) -> None:
+        """Forget every task."""
+        self._known.clear()
+        self._dirty.clear()
+        for path in sorted(self._folder.glob(f"*{SUFFIX}")):
+            self._unlink(path)
+
+    def dump(self) -> None:
+        """Publish what no finished task published (`doit ignore`)."""
+        for task_id in sorted(self._dirty):
+            self._publish(task_id)
+
+    def _path(self, task_id: str) -> Path:
+        return self._folder / f"{quote(task_id, safe='@+')}{SUFFIX}"
+
+    def _load(self, task_id: str) -> dict[str, object]:
+        known = self._known.get(task_id)
+        if known is None:
+            known = self._known[task_id] = _read(self._path(task_id))
+        return known
+
+    def _publish(self, task_id: str) -> None:
+        self._dirty.discard(task_id)
+        with self._writing():
+            write_json(self._path(task_id), self._known[task_id])
+
+    def _unlink(self, path: Path) -> None:
+        with self._writing():
+            path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the project's lock; what cannot be written ends the run with a message."""
+        try:
+            hold_project_lock(self._folder.parent)
+            yield
+        except TvmbuildError as error:
+            raise end_run(error) from error
+        except OSError as error:
+            message = f"cannot write to {self._folder}: {error.strerror}"
+            hint = "Make room or make it writable, then run doit again: finished steps are not lost."
+            raise end_run(TvmbuildError(message, hint)) from error
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        value = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}  # unknown or damaged: the step runs again
+    return value if isinstance(value, dict) else {}

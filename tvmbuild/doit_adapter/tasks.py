@@ -1,0 +1,79 @@
+"""Step → doit's task, as the dictionary that doit wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step
+from tvmbuild.doit_adapter.uptodate import UpToDate
+from tvmbuild.plan import Plan
+from tvmbuild.specs import CompileStep, Settings, Step, TuneStep
+from tvmbuild.stage_table import STAGES
+
+TaskDict = dict[str, object]
+
+GROUP_DOCS = {
+    "simplify": "fetch, check and simplify every model",
+    "tune": "search schedules for every model on every target",
+    "compile": "build the package of every model for every target",
+    "benchmark": "check numbers and measure latency of every package",
+}
+
+
+def list_tasks(plan: Plan, settings: Settings) -> Iterator[TaskDict]:
+    """Yield a group for each stage, then a subtask for each step."""
+    for stage in STAGES:
+        yield {"basename": stage.name, "name": None, "doc": GROUP_DOCS[stage.name]}
+    for step in plan.steps:
+        yield _unavailable_task(step, settings) if step.unavailable else _make_task(step)
+
+
+def _make_task(step: Step) -> TaskDict:
+    return {
+        "basename": step.stage,
+        "name": step.subject,
+        "doc": _describe(step),
+        "actions": [(run_step, [step])],
+        "file_dep": [path for _, path in step.inputs],
+        "targets": [path for _, path in step.outputs],
+        "uptodate": [UpToDate(step)],
+        "clean": [(clean_step, [step])],
+        "io": {"capture": False},
+        "verbosity": 2,
+    }
+
+
+def _unavailable_task(step: Step, settings: Settings) -> TaskDict:
+    """Make a task with nothing to do, or with `strict=1` one that fails. It declares no file, so doit checks none."""
+    return {
+        "basename": step.stage,
+        "name": step.subject,
+        "doc": f"unavailable: {step.unavailable}",
+        "actions": [(refuse_step, [step])] if settings.strict else [],
+        "uptodate": [not settings.strict],
+        "clean": [(clean_step, [step])],
+        "io": {"capture": False},
+        "verbosity": 2,
+    }
+
+
+def _describe(step: Step) -> str:
+    options = step.options
+    model = step.subject.split("@")[0]
+    if isinstance(options, TuneStep):
+        return f"search schedules of {model} for {options.target}{_trials(options)}"
+    if isinstance(options, CompileStep):
+        return f"build the package of {model} for {options.target} ({_hardware(options)})"
+    if step.stage == "benchmark":
+        return f"check and time {step.subject}"
+    return f"fetch, check and simplify {model}"
+
+
+def _trials(options: TuneStep) -> str:
+    return "" if options.device.kind == "local" else f" (device {options.device.kind}: records only)"
+
+
+def _hardware(options: CompileStep) -> str:
+    attributes = dict(options.attributes)
+    detail = attributes.get("mcpu") or attributes.get("arch")
+    return f"{options.kind} {detail}" if detail else options.kind

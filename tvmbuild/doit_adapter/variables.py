@@ -1,0 +1,56 @@
+"""`tune=…` and `strict=…`: from doit's command line, else from the environment."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import cast, get_args
+
+from doit import doit_cmd
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Settings, TuneMode
+
+STRICT = {"0": False, "1": True}
+VARIABLES: dict[str, tuple[str, ...]] = {"tune": get_args(TuneMode), "strict": tuple(STRICT)}
+
+
+def read_settings() -> Settings:
+    """Return what this invocation asks for; TvmbuildError names an unknown variable or value."""
+    given: dict[str, str] = vars(doit_cmd)["_CMDLINE_VARS"] or {}
+    for name, value in given.items():
+        check_variable(name, value)
+    tune = _read("tune", given, "missing")
+    return Settings(tune=cast("TuneMode", tune), strict=STRICT[_read("strict", given, "0")])
+
+
+def check_variable(name: str, value: str) -> None:
+    """Refuse an unknown variable, or a value that it does not take."""
+    if name not in VARIABLES:
+        near = difflib.get_close_matches(name, VARIABLES, n=1)
+        raise TvmbuildError(
+            f"unknown variable {name}={value}",
+            f"Did you mean {near[0]}=…?" if near else f"Known are {_list_variables()}.",
+        )
+    _check_value(f"{name}=", name, value)
+
+
+def _read(name: str, given: dict[str, str], default: str) -> str:
+    if name in given:
+        return given[name]
+    variable = f"TVMBUILD_{name.upper()}"
+    value = os.environ.get(variable, default)
+    _check_value(f"{variable}=", name, value)
+    return value
+
+
+def _check_value(shown: str, name: str, value: str) -> None:
+    choices = VARIABLES[name]
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        raise TvmbuildError(f"{shown}{value} is not valid", f"{meant}{name} is one of {', '.join(choices)}.")
+
+
+def _list_variables() -> str:
+    return " and ".join(f"{name}={'|'.join(choices)}" for name, choices in VARIABLES.items())

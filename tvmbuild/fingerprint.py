@@ -1,0 +1,59 @@
+"""What a step's result depends on besides its files, as flat (name, text) pairs that can be compared and shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.specs import Step
+
+Digest = tuple[int, int, str]
+"""A file's size in bytes, its mtime in nanoseconds, its SHA-256."""
+
+
+def fingerprint(step: Step) -> dict[str, str]:
+    """Return options, tools, environment and the stage's version by dotted name; the mode is not in it."""
+    pairs = dict(_flatten("option", step.options))
+    pairs |= {f"tool {name}": version for name, version in step.tools}
+    pairs |= {f"environment {name}": value for name, value in step.environment}
+    pairs["stage version"] = str(step.version)
+    return pairs
+
+
+def digest_file(path: Path) -> Digest:
+    """Return what `is_same_file` compares; OSError when the file cannot be read."""
+    status = path.stat()
+    return (status.st_size, status.st_mtime_ns, sha256_file(path))
+
+
+def is_same_file(path: Path, known: Digest) -> bool:
+    """Say whether the file still has the known bytes: by size and mtime, else by size and hash."""
+    size, mtime, sha256 = known
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    if status.st_size != size:
+        return False
+    return status.st_mtime_ns == mtime or sha256_file(path) == sha256
+
+
+def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
+    if dataclasses.is_dataclass(value):
+        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return [pair for name, inner in fields for pair in _flatten(f"{prefix}.{name}", inner)]
+    if isinstance(value, tuple) and value and all(dataclasses.is_dataclass(item) for item in value):
+        return [pair for index, item in enumerate(value) for pair in _flatten(f"{prefix}[{index}]", item)]
+    if _is_mapping(value):
+        return [(f"{prefix}.{name}", canonical_json(inner)) for name, inner in value]  # type: ignore[attr-defined]
+    return [(prefix, canonical_json(value))]
+
+
+def _is_mapping(value: object) -> bool:
+    """Attributes are (name, value) pairs; shown one line each."""
+    return (
+        isinstance(value, tuple)
+        and bool(value)
+        and all(isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in value)
+    )

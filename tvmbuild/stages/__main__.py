@@ -1,0 +1,97 @@
+"""A step's own process: reads the Step, runs its stage, reports an error on the pipe that it was given.
+
+Started by `tvmbuild.doit_adapter.process` as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of
+length, then a pickle) and then stays open for as long as the parent lives.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib
+import json
+import os
+import pickle
+import signal
+import sys
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Step
+from tvmbuild.stage_table import STAGES
+
+PR_SET_PDEATHSIG = 1
+CONDITIONS = {
+    errno.ENOSPC: "Make room on that disk, then run doit again.",
+    errno.EDQUOT: "Make room within the quota, then run doit again.",
+    errno.EROFS: "Make the build folder writable, or move the project.",
+    errno.EACCES: "Give this user the permission, or move the project.",
+    errno.EPERM: "Give this user the permission, or move the project.",
+}
+
+
+def main() -> int:
+    """Return 0 when the stage's outputs are written; 1 after an error that the user can act on."""
+    report_fd = int(sys.argv[1])
+    os.set_inheritable(report_fd, False)
+    step = _receive()
+    _die_with_parent()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if not sys.flags.safe_path if hasattr(sys.flags, "safe_path") else True:
+        sys.path.pop(0)  # Python 3.10 puts the project's folder there
+    stage = next(stage for stage in STAGES if stage.name == step.stage)
+    try:
+        importlib.import_module(stage.module).run(step)
+    except TvmbuildError as error:
+        return _report(report_fd, error)
+    except MemoryError:
+        return _report(report_fd, TvmbuildError("memory ran out", "Run fewer steps at once (-n) or free memory."))
+    except OSError as error:
+        if error.errno not in CONDITIONS:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        return _report(report_fd, TvmbuildError(f"{place}{error.strerror}", CONDITIONS[error.errno]))
+    return 0
+
+
+def _report(fd: int, error: TvmbuildError) -> int:
+    print(f"error: {error}")
+    os.write(fd, json.dumps({"message": error.message, "hint": error.hint}).encode())
+    return 1
+
+
+def _receive() -> Step:
+    length = int(_read(8), 16)
+    step = pickle.loads(_read(length))  # noqa: S301 - from our own parent
+    if not isinstance(step, Step):
+        raise TypeError(f"got {type(step).__name__}, expected a Step")
+    return step
+
+
+def _read(count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        block = os.read(0, count - len(data))
+        if not block:
+            raise EOFError("the parent closed the pipe")
+        data += block
+    return data
+
+
+def _die_with_parent() -> None:
+    """Die, with every process that this one will start, when the parent does, however it dies.
+
+    The kernel kills us with the parent's thread; the watcher, which sleeps on the pipe, kills the group.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    group = os.getpgrp()
+    if os.fork() == 0:
+        os.closerange(1, 1024)
+        os.read(0, 1)
+        os.killpg(group, signal.SIGKILL)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # the tools that a stage starts must not wait on that pipe
+    os.close(null)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
