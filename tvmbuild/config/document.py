@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tvmbuild.config.mistakes import KeyPath, Mistake, Position, show_value
-from tvmbuild.config.syntax import SyntaxMistake, compose
+from tvmbuild.config.syntax import MAX_DEPTH, SyntaxMistake, compose
 
 MAX_VALUES = 200_000
 """Aliases that expand to more values than this are refused."""
@@ -23,7 +23,8 @@ MAX_VALUES = 200_000
 MAX_DIGITS = 300
 """Longer integers are floats: Python refuses to convert thousands of digits."""
 
-_STR, _MERGE = "tag:yaml.org,2002:str", "<<"
+_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_MERGE = "<<"
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -83,15 +84,9 @@ def read_document(path: Path, name: str) -> Document:
     reader = _Reader(document)
     try:
         data = reader.read(node, ())
-    except _TooLargeError:
-        document.mistakes.clear()
-        document.report((), f"the aliases expand to more than {MAX_VALUES:,} values", "a file of a sensible size")
-        return document
+    except SyntaxMistake as mistake:
+        return Document(name, mistakes=[Mistake(name, mistake.position, (), mistake.what, mistake.expected)])
     return Document(name, data, document.keys, document.values, document.texts, document.mistakes)
-
-
-class _TooLargeError(Exception):
-    pass
 
 
 class _Reader:
@@ -105,7 +100,12 @@ class _Reader:
     def read(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401 - YAML is any data
         self.count += 1
         if self.count > MAX_VALUES:
-            raise _TooLargeError
+            what = f"the aliases expand to more than {MAX_VALUES:,} values"
+            raise SyntaxMistake(_position(node), what, "a file of a sensible size")
+        if len(path) > MAX_DEPTH:
+            raise SyntaxMistake(_position(node), "nested too deeply", f"at most {MAX_DEPTH} levels")
+        if node.tag not in _TAGS:
+            self.document.report(path, f"the tag {_short_tag(node.tag)} is not supported", "a plain value")
         self.document.values[path] = _position(node)
         if isinstance(node, yaml.ScalarNode):
             return self.read_scalar(node, path)
@@ -122,10 +122,7 @@ class _Reader:
 
     def read_scalar(self, node: yaml.ScalarNode, path: KeyPath) -> object:
         text: str = node.value
-        if node.tag != _STR:
-            self.document.report(path, f"the tag {_short_tag(node.tag)} is not supported", "a plain value")
-            return text
-        if node.style:
+        if node.style or node.tag not in _TAGS:
             return text
         return _WORDS[text] if text in _WORDS else self.read_number(text, path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,15 @@ _TYPES = {
     "null": "null",
 }
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+MANY = 12
+"""A longer list of valid keys helps nobody: the documentation has it."""
+
 _SYNONYMS = {
+    "arm64": "aarch64",
+    "amd64": "x86_64",
+    "x64": "x86_64",
+    "cpu": "llvm",
+    "nvidia": "cuda",
     "float": "float32",
     "double": "float64",
     "half": "float16",
@@ -48,10 +57,12 @@ class Violation:
 def _explain_unknown(document: Document, violation: Violation) -> None:
     valid = list(violation.schema["properties"])
     absent = [key for key in valid if key not in violation.value]
+    about = _as_clause(violation.schema.get("description", "this map"))
+    expected = list_words(valid) if len(valid) <= MANY else f"one of the {len(valid)} keys of {about}"
     for key in violation.value:
         if key not in valid and not key.startswith("x-"):
             nearest = find_nearest(key, absent) or find_nearest(key, valid)
-            document.report_key((*violation.path, key), "unknown key", list_words(valid), nearest)
+            document.report_key((*violation.path, key), "unknown key", expected, nearest)
 
 
 def _explain_missing(document: Document, violation: Violation) -> None:
@@ -61,7 +72,14 @@ def _explain_missing(document: Document, violation: Violation) -> None:
     for key in missing:
         if key not in misspelt or not properties:
             about = properties.get(key, {}).get("description")
-            document.report_key(violation.path, f'the key "{key}" is missing', about and about.rstrip("."))
+            expected = f"{key}: {_as_clause(about)}" if about else None
+            document.report_key(violation.path, f'the key "{key}" is missing', expected)
+
+
+def _as_clause(sentence: str) -> str:
+    """Return a schema's description as the end of a sentence: no full stop, no capital but of LLVM or ONNX."""
+    first = sentence[0] if sentence[1:2].isupper() else sentence[0].lower()
+    return first + sentence[1:].rstrip(".")
 
 
 def _explain_type(document: Document, violation: Violation) -> None:
@@ -70,18 +88,16 @@ def _explain_type(document: Document, violation: Violation) -> None:
     expected = list_words(_TYPES[name] for name in types)
     nearest = None
     if "string" in types and isinstance(value, (int, float)):
-        text = document.texts.get(path, show_value(value))
-        document.report(
-            path,
-            f"{text} is {'a number' if path in document.texts else 'a truth value'}",
-            f"text; write it as '{text}'",
-        )
+        text, rule = document.texts.get(path, show_value(value)), violation.schema
+        right = re.search(rule.get("pattern", ""), text)
+        what = f"{text} is {'a number' if path in document.texts else 'no text'}"
+        document.report(path, what, f"text; write it as '{text}'" if right else rule["patternErrorMessage"])
         return
     if "boolean" in types and isinstance(value, str):
         nearest = _YAML_1_1.get(value.lower())
     elif "array" in types and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         nearest = f"[{document.texts.get(path, value)}]"
-    document.report(path, f"{document.texts.get(path) or show_value(value)} is not {expected}", expected, nearest)
+    document.report(path, f"found {document.texts.get(path) or show_value(value)}", expected, nearest)
 
 
 def _explain_choice(document: Document, violation: Violation) -> None:
@@ -135,11 +151,12 @@ def _explain_branches(document: Document, violation: Violation) -> None:
     branches = violation.wanted
     leading = [str(branch["required"][0]) for branch in branches if "required" in branch]
     words = [str(word) for branch in branches for word in branch.get("enum", ())]
-    maps = f"{'a map with ' if words else ''}exactly one of {', '.join(leading)}"
-    expected = f"{', '.join(words)} or {maps}" if words else f"a map with {maps}"
+    expected = f"{', '.join([*words, ''])}a map with exactly one of the keys {list_words(leading)}"
+    expected = expected.replace(", a map", " or a map")
     path, value = violation.path, violation.value
     if not isinstance(value, dict):
-        document.report(path, f"{show_value(value)} is not valid", expected)
+        nearest = f"{leading[0]}: {value}" if isinstance(value, str) and not words else None
+        document.report(path, f"found {show_value(value)}", expected, nearest)
         return
     present = [key for key in leading if key in value]
     if present:

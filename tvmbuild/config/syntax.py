@@ -102,7 +102,9 @@ def _refuse_deep_nesting(text: str) -> None:
 def _explain(error: yaml.YAMLError, text: str) -> SyntaxMistake:
     if isinstance(error, yaml.reader.ReaderError):
         position = _position_after(text[: error.position])
-        return SyntaxMistake(position, f"the character U+{ord(error.character):04X} is not allowed", "printable text")
+        return SyntaxMistake(
+            position, f"the character U+{ord(text[error.position]):04X} is not allowed", "printable text"
+        )
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return SyntaxMistake(Position(), f"not YAML: {error}")
     position = Position(error.problem_mark.line + 1, error.problem_mark.column + 1)
