@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,4 +79,6 @@ def cache_dir() -> Path:
 
 def runtime_dir() -> Path:
     """Per-user folder of device locks, shared by all clones on this machine."""
-    return Path(platformdirs.user_runtime_dir("tvmbuild"))
+    with warnings.catch_warnings():  # without a login session it lies in the temporary folder, which is good enough
+        warnings.simplefilter("ignore")
+        return Path(platformdirs.user_runtime_dir("tvmbuild"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,11 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.specs import InputSpec
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output: static shape and NumPy's name of the dtype."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
 
 
 def load_model(path: Path, model: str) -> Any:  # noqa: ANN401 - onnx.ModelProto has no usable stubs

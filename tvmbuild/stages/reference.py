@@ -22,8 +22,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as OrtNot
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish
+from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.specs import InputSpec
-from tvmbuild.stages.onnx_graph import TensorInfo
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
 _EPOCH = (1980, 1, 1, 0, 0, 0)

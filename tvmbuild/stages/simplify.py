@@ -10,11 +10,12 @@ import numpy as np
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file, write_bytes, write_json
+from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.progress import report_progress
 from tvmbuild.sources.fetch import fetch
 from tvmbuild.specs import SimplifyOptions, SimplifyStep, Step, Tolerance
 from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.onnx_graph import MAX_BYTES, TensorInfo, fix_inputs, load_model, set_output_shapes
+from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, load_model, set_output_shapes
 from tvmbuild.stages.onnxsim_process import simplify_in_process
 from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
 

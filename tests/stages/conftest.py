@@ -1,0 +1,70 @@
+"""Small ONNX models, and the Step that simplifies one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.specs import InputSpec, SimplifyOptions, SimplifyStep, Source, Step
+
+NO_OPTIONS = SimplifyOptions()
+MakeStep = Callable[..., Step]
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+        folder = tmp_path / variable.lower()
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(folder))
+
+
+@pytest.fixture
+def simplify_step(tmp_path: Path) -> MakeStep:
+    """Make the Step that simplifies ``model`` (a ModelProto, or a path) into tmp_path/out."""
+
+    def make(model: onnx.ModelProto | Path, *inputs: InputSpec, options: SimplifyOptions = NO_OPTIONS) -> Step:
+        path = model if isinstance(model, Path) else tmp_path / "source.onnx"
+        if not isinstance(model, Path):
+            onnx.save(model, str(path))
+        out = tmp_path / "out"
+        outputs = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))
+        return Step(
+            "simplify",
+            "net",
+            SimplifyStep("net", Source("path", str(path)), inputs, options),
+            outputs=tuple((role, out / name) for role, name in outputs),
+            root=tmp_path,
+        )
+
+    return make
+
+
+@pytest.fixture
+def dense() -> Callable[..., Any]:
+    """Make y = relu(x @ w + 0), with an Identity and a dead branch to simplify away."""
+
+    def make(shape: tuple[Any, ...] = ("N", 4), dtype: int = TensorProto.FLOAT) -> onnx.ModelProto:
+        weight = np.random.RandomState(0).uniform(-1, 1, (4, 3)).astype(helper.tensor_dtype_to_np_dtype(dtype))
+        nodes = [
+            helper.make_node("Identity", ["x"], ["same"]),
+            helper.make_node("MatMul", ["same", "w"], ["product"]),
+            helper.make_node("Identity", ["product"], ["product2"]),
+            helper.make_node("Relu", ["product2"], ["y"]),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "net",
+            [helper.make_tensor_value_info("x", dtype, shape)],
+            [helper.make_tensor_value_info("y", dtype, (shape[0], 3))],
+            [numpy_helper.from_array(weight, "w")],
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    return make

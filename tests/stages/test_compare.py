@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tvmbuild.specs import Tolerance
+from tvmbuild.stages.compare import compare
+
+WANT = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+
+
+def test_equal_outputs() -> None:
+    result = compare({"y": WANT}, {"y": WANT.copy()}, Tolerance(0, 0))
+    assert (result.max_abs_error, result.max_rel_error, result.problem) == (0.0, 0.0, None)
+
+
+def test_within_and_beyond_the_tolerance() -> None:
+    got = WANT.copy()
+    got[1, 0] += 0.03
+    assert compare({"y": got}, {"y": WANT}, Tolerance(rtol=0.01, atol=0.001)).problem is None
+    result = compare({"y": got}, {"y": WANT}, Tolerance(rtol=0.001, atol=0.001))
+    assert result.max_abs_error == pytest.approx(0.03, rel=1e-4)
+    assert result.max_rel_error == pytest.approx(0.01, rel=1e-4)
+    assert result.problem is not None
+    assert "output y is wrong in 1 of 4 elements, most at [1, 0]: got 3.03, want 3, off by 0.03" in result.problem
+
+
+def test_nan_and_infinity_match_only_themselves() -> None:
+    want = np.array([np.nan, np.inf, -np.inf, 1.0])
+    assert compare({"y": want}, {"y": want.copy()}, Tolerance()).problem is None
+    for index, wrong in ((0, 1.0), (1, -np.inf), (2, np.nan), (3, np.nan), (3, np.inf)):
+        got = want.copy()
+        got[index] = wrong
+        problem = compare({"y": got}, {"y": want}, Tolerance()).problem
+        assert problem is not None, (index, wrong)
+        assert f"most at [{index}]" in problem
+
+
+def test_names_and_shapes() -> None:
+    assert compare({"z": WANT}, {"y": WANT}, Tolerance()).problem == "the outputs are z instead of y"
+    problem = compare({"y": WANT[0]}, {"y": WANT}, Tolerance()).problem
+    assert problem == "output y has the shape [2] instead of [2, 2]"
+
+
+def test_integers_booleans_and_scalars() -> None:
+    assert compare({"y": np.array(3)}, {"y": np.array(4)}, Tolerance(0, 0)).problem is not None
+    assert compare({"y": np.array([True])}, {"y": np.array([False])}, Tolerance(0, 0)).problem is not None
+    assert compare({"y": np.array(4)}, {"y": np.array(4)}, Tolerance(0, 0)).problem is None
+    assert compare({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))}, Tolerance()).problem is None

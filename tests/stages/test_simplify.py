@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import InputSpec, SimplifyOptions, Step
+from tvmbuild.stages import simplify
+from tvmbuild.stages.reference import read_reference
+
+MakeStep = Callable[..., Step]
+Make = Callable[..., Any]
+
+
+def info_of(step: Step) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(step.output("info").read_text())
+    return value
+
+
+def run_file(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def refused(step: Step) -> TvmbuildError:
+    with pytest.raises(TvmbuildError) as caught:
+        simplify.run(step)
+    assert not any(path.exists() for _, path in step.outputs)
+    return caught.value
+
+
+def test_a_model_is_simplified_and_its_numbers_stay(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense(), InputSpec("x", (2, 4)))
+    simplify.run(step)
+    info = info_of(step)
+    assert info["simplified"]
+    assert info["notes"] == []
+    assert info["nodes"]["before"] == 4
+    assert info["nodes"]["after"] == 2
+    assert info["inputs"] == [{"name": "x", "shape": [2, 4], "dtype": "float32"}]
+    assert info["outputs"] == [{"name": "y", "shape": [2, 3], "dtype": "float32"}]
+    reference = read_reference(step.output("reference"))
+    np.testing.assert_allclose(
+        run_file(step.output("model"), reference.inputs)["y"], reference.outputs["y"], rtol=1e-5, atol=1e-6
+    )
+    original = onnx.load(str(step.root / "source.onnx"))
+    weight = numpy_helper.to_array(original.graph.initializer[0])
+    np.testing.assert_allclose(reference.outputs["y"], np.maximum(reference.inputs["x"] @ weight, 0), rtol=1e-5)
+
+
+def test_the_written_model_is_static(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense(), InputSpec("x", (2, 4)))
+    simplify.run(step)
+    graph = onnx.load(str(step.output("model"))).graph
+    for value in (*graph.input, *graph.output):
+        assert all(dim.dim_value > 0 for dim in value.type.tensor_type.shape.dim)
+
+
+def test_a_real_model(simplify_step: MakeStep, shared_models: Path) -> None:
+    step = simplify_step(shared_models / "mnist.onnx")
+    simplify.run(step)
+    assert info_of(step)["nodes"] == {"before": 12, "after": 8}
+    assert read_reference(step.output("reference")).outputs["Plus214_Output_0"].shape == (1, 10)
+
+
+def test_the_same_inputs_give_the_same_bytes(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense(), InputSpec("x", (2, 4)))
+    simplify.run(step)
+    first = [path.read_bytes() for _, path in step.outputs]
+    simplify.run(step)
+    assert [path.read_bytes() for _, path in step.outputs] == first
+
+
+def test_the_seed_changes_the_reference(simplify_step: MakeStep, dense: Make) -> None:
+    values = []
+    for seed in (0, 7):
+        step = simplify_step(dense(), InputSpec("x", (2, 4)), options=SimplifyOptions(seed=seed))
+        simplify.run(step)
+        values.append(read_reference(step.output("reference")).inputs["x"])
+    assert not np.array_equal(values[0], values[1])
+
+
+def test_ranges_are_kept(simplify_step: MakeStep) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["table", "index"], ["row"]), helper.make_node("Add", ["row", "x"], ["y"])],
+        "net",
+        [
+            helper.make_tensor_value_info("index", TensorProto.INT64, (500,)),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, (500,)),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (500,))],
+        [numpy_helper.from_array(np.arange(10, dtype=np.float32), "table")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    step = simplify_step(model, InputSpec("index", low=3, high=10), InputSpec("x", low=0, high=255))
+    simplify.run(step)
+    inputs = read_reference(step.output("reference")).inputs
+    assert inputs["index"].dtype == np.int64
+    assert set(inputs["index"].tolist()) == set(range(3, 10))
+    assert inputs["x"].min() >= 0
+    assert 200 < inputs["x"].max() < 255
+
+
+def test_one_symbol_is_fixed_everywhere(simplify_step: MakeStep) -> None:
+    shape = ("batch", "length")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "ab"],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    step = simplify_step(model, InputSpec("a", (2, 5)))
+    simplify.run(step)
+    assert [value["shape"] for value in info_of(step)["inputs"]] == [[2, 5], [2, 5]]
+
+
+def test_external_data_is_merged(tmp_path: Path, simplify_step: MakeStep, dense: Make) -> None:
+    folder = tmp_path / "external"
+    folder.mkdir()
+    onnx.save(dense((1, 4)), str(folder / "m.onnx"), save_as_external_data=True, location="w.bin", size_threshold=0)
+    step = simplify_step(folder / "m.onnx")
+    simplify.run(step)
+    (folder / "w.bin").unlink()
+    reference = read_reference(step.output("reference"))
+    np.testing.assert_allclose(
+        run_file(step.output("model"), reference.inputs)["y"], reference.outputs["y"], rtol=1e-5, atol=1e-6
+    )
+    assert "the external data of" in refused_after(step)
+
+
+def refused_after(step: Step) -> str:
+    with pytest.raises(TvmbuildError) as caught:
+        simplify.run(step)
+    return caught.value.message
+
+
+def test_simplification_can_be_switched_off(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense((1, 4)), options=SimplifyOptions(enabled=False))
+    simplify.run(step)
+    assert info_of(step)["nodes"] == {"before": 4, "after": 4}
+    assert info_of(step)["notes"] == ["simplification is switched off"]
+
+
+@pytest.fixture
+def shadow_onnxsim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a module that takes onnxsim's place on the child process's path, so that the child really fails."""
+
+    def shadow(program: str) -> None:
+        (tmp_path / "onnxsim.py").write_text(program)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    return shadow
+
+
+@pytest.mark.parametrize(
+    ("program", "note"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "not simplified: onnxsim crashed with signal 11"),
+        ("raise RuntimeError('no such pass')", "not simplified: onnxsim failed: RuntimeError: no such pass"),
+        ("import os; os._exit(0)", "not simplified: onnxsim left no readable model: "),
+    ],
+)
+def test_when_onnxsim_crashes_the_original_goes_on(
+    shadow_onnxsim: Callable[[str], None], simplify_step: MakeStep, dense: Make, program: str, note: str
+) -> None:
+    shadow_onnxsim(program)
+    step = simplify_step(dense((1, 4)))
+    simplify.run(step)
+    info = info_of(step)
+    assert not info["simplified"]
+    assert info["nodes"] == {"before": 4, "after": 4}
+    assert info["notes"][0].startswith(note)
+    reference = read_reference(step.output("reference"))
+    np.testing.assert_array_equal(run_file(step.output("model"), reference.inputs)["y"], reference.outputs["y"])
+
+
+def test_when_the_simplified_model_disagrees_the_original_goes_on(
+    shadow_onnxsim: Callable[[str], None], simplify_step: MakeStep, dense: Make
+) -> None:
+    breaks_the_weights = """
+import numpy as np
+from onnx import numpy_helper
+
+def simplify(model, **options):
+    weight = model.graph.initializer[0]
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) + np.float32(0.5), weight.name))
+    return model, True
+"""
+    shadow_onnxsim(breaks_the_weights)
+    step = simplify_step(dense((1, 4)))
+    simplify.run(step)
+    info = info_of(step)
+    assert not info["simplified"]
+    assert "the simplified model differs from the original: output y is wrong in" in info["notes"][0]
+    assert info["gate"]["max_abs_error"] > 0.1
+    reference = read_reference(step.output("reference"))
+    np.testing.assert_array_equal(run_file(step.output("model"), reference.inputs)["y"], reference.outputs["y"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        (None, "the input x has dynamic dimensions: 0 (N)", "`inputs: {x: {shape: [1, 4]}}`"),
+        (InputSpec("X", (1, 4)), "has no input X", "its inputs are x"),
+        (InputSpec("xx", (1, 4)), "has no input xx; did you mean x?", "its inputs are x"),
+        (InputSpec("x", (1, 4, 1)), "has 2 dimensions [N, 4], models.yaml gives 3: [1, 4, 1]", "shape"),
+        (InputSpec("x", (1, 5)), "dimension 1 of the input x [N, 4] is 4, models.yaml says 5", "shape"),
+        (InputSpec("x", (1, 4), "int32"), "is float32 in the ONNX file, models.yaml says int32", "`dtype: float32`"),
+    ],
+)
+def test_inputs_that_do_not_fit(
+    simplify_step: MakeStep, dense: Make, spec: InputSpec | None, message: str, hint: str
+) -> None:
+    error = refused(simplify_step(dense(), *([spec] if spec else [])))
+    assert message in error.message
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize("content", [b"", b"this is a text file, not a model\n" * 20, b"\x89PNG\r\n\x1a\n" + bytes(64)])
+def test_a_file_that_is_no_model(tmp_path: Path, simplify_step: MakeStep, content: bytes) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(content)
+    assert f"{path} is not an ONNX" in refused(simplify_step(path)).message
+
+
+def test_a_truncated_model(tmp_path: Path, simplify_step: MakeStep, shared_models: Path) -> None:
+    path = tmp_path / "short.onnx"
+    path.write_bytes((shared_models / "mnist.onnx").read_bytes()[:20000])
+    assert "is truncated" in refused(simplify_step(path)).message
+
+
+def test_an_opset_from_the_future(simplify_step: MakeStep, dense: Make) -> None:
+    model = dense((1, 4))
+    model.opset_import[0].version = 99
+    error = refused(simplify_step(model))
+    assert "cannot run net's original model" in error.message
+    assert "99" in error.message
+
+
+def test_an_unknown_operator(simplify_step: MakeStep, dense: Make) -> None:
+    model = dense((1, 4))
+    model.graph.node[3].op_type = "Frobnicate"
+    assert "Frobnicate" in refused(simplify_step(model)).message
+
+
+def test_a_string_input(simplify_step: MakeStep) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.STRING, (1,))],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, (1,))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert "the input x has the element type STRING" in refused(simplify_step(model)).message
+
+
+def test_infinite_outputs_are_noted(simplify_step: MakeStep) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Log", ["x"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (8,))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (8,))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    step = simplify_step(model)
+    simplify.run(step)
+    assert info_of(step)["notes"] == ["the reference output y has values that are not finite"]

@@ -1,0 +1,161 @@
+"""The local machine as a device: child processes that hold a model, one running while the others are stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+
+import numpy as np
+
+from tvmbuild.errors import TvmbuildError
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a worker loads: ``runtime`` is `tvm` (a package) or `onnxruntime` (an ONNX file)."""
+
+    runtime: str
+    model: Path
+    reference: Path
+    """An .npz whose `input:<name>` arrays are the inputs."""
+    threads: int
+
+
+class Worker:
+    """A running child process of :mod:`tvmbuild.devices.worker`."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str], load: Load) -> None:
+        self._process = process
+        self._errors = errors
+        self._load = load
+        self.threads = int(str(self._read()["threads"]))
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Run once and return the outputs by name."""
+        with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
+            path = Path(folder, "outputs.npz")
+            self._ask({"do": "outputs", "path": str(path)})
+            with np.load(path, allow_pickle=False) as arrays:
+                return {name.removeprefix("output:"): arrays[name] for name in arrays.files}
+
+    def warm_up(self, seconds: float) -> float:
+        """Run for about ``seconds``; return the last call's time in ms."""
+        return float(str(self._ask({"do": "warm_up", "seconds": seconds})["ms"]))
+
+    def time(self, number: int, repeat: int) -> list[float]:
+        """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
+        samples = self._ask({"do": "time", "number": number, "repeat": repeat})["ms"]
+        if not isinstance(samples, list):
+            raise TypeError(f"a worker answered {samples!r}")
+        return [float(sample) for sample in samples]
+
+    def peak_memory_mb(self) -> float | None:
+        """Return the high-water mark of the process's resident memory; None where the system does not tell."""
+        value = self._ask({"do": "memory"})["peak_mb"]
+        return None if value is None else float(str(value))
+
+    def pause(self) -> None:
+        """Stop the process: it takes no CPU, not even spinning threads."""
+        self._process.send_signal(signal.SIGSTOP)
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a stopped process go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        with contextlib.suppress(OSError):  # stdin's buffer, when the process is gone
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process.wait()
+
+    def _ask(self, command: Mapping[str, object]) -> dict[str, object]:
+        if self._process.stdin is None:
+            raise TypeError("a worker has no stdin")
+        with contextlib.suppress(BrokenPipeError):  # reading says why it died
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, object]:
+        if self._process.stdout is None:
+            raise TypeError("a worker has no stdout")
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._explain_death()
+        answer: dict[str, object] = json.loads(line)
+        if "error" in answer:
+            hint = answer.get("hint")
+            raise TvmbuildError(str(answer["error"]), None if hint is None else str(hint))
+        return answer
+
+    def _explain_death(self) -> TvmbuildError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [line.rstrip() for line in self._errors.readlines() if line.strip()]
+        sys.stderr.write("\n".join(lines[-60:]) + "\n")  # the whole story for the step's log
+        how = f"died of signal {-code} ({_signal_name(-code)})" if code < 0 else f"failed with exit code {code}"
+        last = f": {lines[-1]}" if lines and code >= 0 else ""
+        hints = {
+            -signal.SIGILL: "the package uses instructions that this CPU does not have: build for another mcpu",
+            -signal.SIGKILL: "the machine may have run out of memory",
+        }
+        return TvmbuildError(f"the process that ran {self._load.model.name} {how}{last}", hints.get(code))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+@contextmanager
+def start_worker(load: Load) -> Iterator[Worker]:
+    """Start a process that has ``load`` loaded; it is gone when the context ends, or when this process dies."""
+    command = [sys.executable, "-m", "tvmbuild.devices.worker", load.runtime]
+    command += [str(load.model), str(load.reference), str(load.threads)]
+    # The runtime library alone: what a package needs where it ships, and 5 times less memory than the compiler.
+    environment = dict(os.environ, TVM_NUM_THREADS=str(load.threads), TVM_USE_RUNTIME_LIB="1")
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        worker = None
+        try:
+            worker = Worker(process, errors, load)
+            yield worker
+        finally:
+            if worker is not None:
+                worker.close()
+            else:
+                process.kill()
+                process.communicate()
+
+
+def machine_name() -> str:
+    """Return the CPU's model name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("model name", "Model"):
+                return " ".join(value.split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,38 @@
+"""A package under TVM's runtime, with its inputs bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.session import Session, num_threads
+
+
+class TvmRunner:
+    """Calls take no copies of the inputs; refuses to run with another number of threads than asked for."""
+
+    def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
+        if num_threads() != threads:
+            raise TvmbuildError(
+                f"TVM's runtime uses {num_threads()} threads, {threads} were asked for",
+                f"the process needs TVM_NUM_THREADS={threads}, and its CPU affinity as many cores",
+            )
+        self._session = Session(package)
+        self._inputs = inputs
+        self._call = self._session.bind(inputs)
+
+    @property
+    def call(self) -> Callable[[], object]:
+        """Run once."""
+        return self._call
+
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """Run once and copy the outputs."""
+        return self._session.run(self._inputs)
+
+    def threads(self) -> int:
+        """Return the number of threads of the runtime's pool."""
+        return num_threads()

@@ -1,0 +1,147 @@
+"""A child process that holds one model under one runtime: runs it, times it, tells its memory.
+
+Started as ``python -m tvmbuild.devices.worker RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line, answers
+one JSON line each. It dies with its parent, stopped or not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tvmbuild.errors import TvmbuildError
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Runner(Protocol):
+    """One loaded model with its inputs in place."""
+
+    def call(self) -> object:
+        """Run once; returns when the outputs are there."""
+
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """Run once and return the outputs."""
+
+    def threads(self) -> int:
+        """Return how many threads the runtime uses."""
+
+
+def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load a package; its threads come from TVM_NUM_THREADS."""
+    from tvmbuild.devices.tvm_runner import TvmRunner  # noqa: PLC0415 - each process imports its own runtime only
+
+    return TvmRunner(model, inputs, threads)
+
+
+def load_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load an ONNX file with ONNX Runtime's defaults and that many threads."""
+    from tvmbuild.devices.onnxruntime_runner import OnnxRuntimeRunner  # noqa: PLC0415
+
+    return OnnxRuntimeRunner(model, inputs, threads)
+
+
+RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
+    "tvm": load_tvm,
+    "onnxruntime": load_onnxruntime,
+}
+
+
+def time_calls(call: Callable[[], object], number: int, repeat: int) -> list[float]:
+    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
+    samples = []
+    for _ in range(repeat):
+        start = time.perf_counter_ns()
+        for _ in range(number):
+            call()
+        samples.append((time.perf_counter_ns() - start) / number / 1e6)
+    return samples
+
+
+def warm_up(call: Callable[[], object], seconds: float) -> float:
+    """Call at least twice and for about ``seconds``; return the last call's time in ms."""
+    end = time.perf_counter() + seconds
+    call()
+    while True:
+        last = time_calls(call, 1, 1)[0]
+        if time.perf_counter() >= end:
+            return last
+
+
+def peak_memory_mb() -> float | None:
+    """Return the high-water mark of this process's resident memory; None where the system does not tell.
+
+    Not ru_maxrss: it survives exec, so a child starts with its parent's.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return None
+
+
+def serve(arguments: list[str]) -> None:
+    """Load the model, then answer commands until stdin ends."""
+    _die_with_parent()
+    # Whatever a library prints goes to stderr; the answers keep the real stdout.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(value: Mapping[str, object]) -> None:
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    try:
+        runtime, model, reference, threads = arguments
+        before = peak_memory_mb()
+        with np.load(reference, allow_pickle=False) as arrays:
+            inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
+        runner = RUNTIMES[runtime](Path(model), inputs, int(threads))
+        answer({"threads": runner.threads()})
+        for line in sys.stdin:
+            command = json.loads(line)
+            answer(_obey(runner, command, before))
+    except TvmbuildError as error:
+        answer({"error": error.message, "hint": error.hint})
+        sys.exit(1)
+
+
+def _obey(runner: Runner, command: Mapping[str, object], before: float | None) -> dict[str, object]:
+    kind = command["do"]
+    if kind == "outputs":
+        arrays: dict[str, Any] = {f"output:{name}": value for name, value in runner.outputs().items()}
+        np.savez(str(command["path"]), **arrays)
+        return {}
+    if kind == "warm_up":
+        return {"ms": warm_up(runner.call, float(str(command["seconds"])))}
+    if kind == "time":
+        return {"ms": time_calls(runner.call, int(str(command["number"])), int(str(command["repeat"])))}
+    if kind == "memory":
+        return {"peak_mb": peak_memory_mb(), "before_mb": before}
+    raise ValueError(f"unknown command {kind}")
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the parent goes: a stopped process would otherwise stay for ever."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

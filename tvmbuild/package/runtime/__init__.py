@@ -1,0 +1,1 @@
+"""Run packages with TVM's runtime library alone; no compiler is needed."""

@@ -1,0 +1,108 @@
+"""Load a package and run it on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import runtime
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_package
+from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.runtime.host import check_cpu, load_backend
+
+_POOLED_ALLOCATOR = 2
+
+
+def num_threads() -> int:
+    """Return the size of the runtime's thread pool, which TVM_NUM_THREADS sets before the first use."""
+    return int(tvm_ffi.get_global_func("runtime.NumThreads")())
+
+
+class Session:
+    """A loaded package. ``run`` maps inputs to outputs by their ONNX names.
+
+    Raises TvmbuildError when the archive is damaged, or when this machine cannot run it. Not safe for use by several
+    threads at once.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        package = read_package(Path(path))
+        self.info: PackageInfo = package.info
+        check_cpu(self.info.target)
+        kind = self.info.target.kind
+        if kind != "llvm":
+            load_backend(kind)
+        self._device = runtime.cpu(0) if kind == "llvm" else runtime.device(kind, 0)
+        if not self._device.exist:
+            raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+        with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
+            library = Path(folder, "mod.so")
+            library.write_bytes(package.library)
+            module = runtime.load_module(str(library))  # mapped: the file may go
+        self._vm = module["vm_load_executable"]()
+        self._vm["vm_initialization"](*self._describe_devices())
+        self._params = self._load_params(package.params)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of what ``run`` takes."""
+        return self.info.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of what ``run`` returns."""
+        return self.info.outputs
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute the outputs; TvmbuildError when an input is missing, unknown, or of another shape or dtype."""
+        result = self._vm[self.info.entry](*self._arguments(inputs))
+        values = [result] if isinstance(result, runtime.Tensor) else list(result)
+        return {info.name: value.numpy() for info, value in zip(self.outputs, values, strict=True)}
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> Callable[[], object]:
+        """Return a function that runs on these inputs and waits for the outputs: no copies, for timing."""
+        self._vm["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(inputs))
+        bound = self._vm["tvmbuild_bound"]
+        if self.info.target.kind == "llvm":
+            return bound  # type: ignore[no-any-return]  # tvm is not typed
+
+        def call() -> object:
+            result = bound()
+            self._device.sync()
+            return result
+
+        return call
+
+    def _arguments(self, inputs: Mapping[str, np.ndarray]) -> list[Any]:
+        unknown = sorted(set(inputs) - {info.name for info in self.inputs})
+        if unknown:
+            names = ", ".join(info.name for info in self.inputs)
+            raise TvmbuildError(f"{self.info.model} has no input {', '.join(unknown)}; its inputs are {names}")
+        arguments = []
+        for info in self.inputs:
+            if info.name not in inputs:
+                raise TvmbuildError(f"{self.info.model} needs the input {info.name}")
+            value = np.asarray(inputs[info.name])
+            if value.shape != info.shape or str(value.dtype) != info.dtype:
+                raise TvmbuildError(
+                    f"the input {info.name} of {self.info.model} is {info.dtype} {list(info.shape)}, "
+                    f"got {value.dtype} {list(value.shape)}"
+                )
+            arguments.append(runtime.tensor(np.ascontiguousarray(value).reshape(info.shape), device=self._device))
+        return arguments + self._params
+
+    def _describe_devices(self) -> list[int]:
+        devices = [self._device] if self.info.target.kind == "llvm" else [self._device, runtime.cpu(0)]
+        return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
+
+    def _load_params(self, data: bytes) -> list[Any]:
+        if self.info.params == "embedded":
+            return []
+        params = runtime.load_param_dict(bytearray(data))
+        return [params[name].copyto(self._device) for name in sorted(str(key) for key in params)]
