@@ -14,9 +14,7 @@ from tvmbuild.records.store import Record
 from tvmbuild.records.traces import load_record
 
 
-def database_from_schedule(
-    schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target
-) -> MemoryDatabase:
+def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
     """Return a Database with the Schedule's trace for each of the cell's ``tasks`` (compiler.tasks.Task) that has one.
 
     ``schedule`` is the value of `schedule.json`. A trace that this TVM cannot read is a TvmbuildError naming the Task.

@@ -27,6 +27,25 @@ class TaskId:
     """How many times the model calls it."""
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """The winning traces that one cell uses: (Task key, canonical JSON text of the trace), sorted by key."""
+
+    winners: tuple[tuple[str, str], ...]
+    layout: str | None = None
+    """The graph's measured layout; None: the default."""
+
+    @property
+    def traces(self) -> dict[str, str]:
+        """Task key → trace."""
+        return dict(self.winners)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
+        traces = {key: {"trace": json.loads(trace)} for key, trace in self.winners}
+        return {"format": FORMAT, "layout": self.layout, "schedule": traces}
+
+
 def resolved_target(options: TuneStep) -> ResolvedTarget:
     """Return what a record's target must equal to be used by this step."""
     return ResolvedTarget(options.kind, options.attributes, options.host)
@@ -81,16 +100,16 @@ def read_tasks(path: Path) -> tuple[TaskId, ...]:
     return tuple(TaskId(str(row["key"]), str(row["name"]), int(row["weight"])) for row in rows)
 
 
-def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> dict[str, object]:
-    """Return the value of `schedule.json`: Task key → winning trace, for the Tasks that have one."""
+def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Schedule:
+    """Return the winner of each Task that has one."""
     target = resolved_target(options)
-    schedule: dict[str, object] = {}
+    winners: dict[str, str] = {}
     for key in sorted(set(keys)):
         task = read_applicable(folder, key, target)
         winner = elect(task, options.measured_on) if task else None
         if winner is not None:
-            schedule[key] = {"trace": json.loads(winner.trace)}
-    return {"format": FORMAT, "layout": None, "schedule": schedule}
+            winners[key] = winner.trace
+    return Schedule(tuple(winners.items()))
 
 
 def is_current(step: Step) -> str | None:
@@ -108,7 +127,7 @@ def is_current(step: Step) -> str | None:
     folder = Layout(step.root).records(options.target)
     try:
         selected = select_schedule(folder, (task.key for task in tasks), options)
-        if canonical_json(selected["schedule"]) != canonical_json(schedule["schedule"]):
+        if canonical_json(selected.to_json()) != canonical_json(schedule):
             return "other records win now"
         if step.settings.tune == "missing" and options.device.kind != "none":
             return _missing(folder, tasks, options)

@@ -180,12 +180,12 @@ def _pretty(task: TaskFile) -> str:
 def _pretty_record(record: Record) -> str:
     trace = json.loads(record.trace)
     instructions = ",\n".join(f"     {canonical_json(item)}" for item in trace["instructions"])
+    body = f'"decisions": {canonical_json(trace["decisions"])},\n    "instructions": [\n{instructions}\n    ]'
     lines = [
         f'   "measured_on": {json.dumps(record.measured_on)}',
         f'   "seconds": {record.seconds!r}',
         f'   "threads": {record.threads}',
-        f'   "trace": {{\n    "decisions": {canonical_json(trace["decisions"])},\n'
-        f'    "instructions": [\n{instructions}\n    ]\n   }}',
+        f'   "trace": {{\n    {body}\n   }}',
         f'   "tvm": {json.dumps(record.tvm)}',
     ]
     return "  {\n" + ",\n".join(lines) + "\n  }"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.database import load_known
 from tvmbuild.records.selection import read_applicable, resolved_target, wanted_trials
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_workload
 from tvmbuild.specs import Step, TuneStep
-from tvmbuild.tuner.pool import CandidatePool
+from tvmbuild.tuner.pool import candidate_pool
 from tvmbuild.tuner.search import Batch, Searcher
 from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
@@ -32,19 +33,19 @@ def search_tasks(step: Step, chosen: Sequence[Task], tasks: int, target: tvm.tar
     skip_tensor_intrinsics()
     folder = Layout(step.root).records(options.target)
     start, measured = time.monotonic(), 0
-    with CandidatePool(target, workers=len(os.sched_getaffinity(0))) as pool:
+    with candidate_pool(target, workers=len(os.sched_getaffinity(0))) as pool:
         searcher = Searcher(target, options.tune, pool)
         for number, task in enumerate(chosen):
             file = _open(folder, task, options)
             trials = wanted_trials(options.tune, tasks)
             if step.settings.tune == "missing":
                 trials -= max((count for _, count in file.searched), default=0)
-            known = load_known(file.best_on(machine_class()), task.mod, target)
+            known = load_known(_seeds(step, file), task.mod, target)
             done = 0
             for batch in searcher.search(task, trials, known):
                 done += batch.candidates
                 measured += batch.candidates
-                file = _add(file, batch, options)
+                file = _add(file, batch)
                 write_task_file(record_path(folder, task.key), file)
                 report_progress(
                     f"task {number + 1}/{len(chosen)} {task.name}: {done}/{trials} candidates, "
@@ -60,6 +61,17 @@ def machine_class() -> str:
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
 
+def _seeds(step: Step, file: TaskFile) -> tuple[Record, ...]:
+    """Return the schedules that the search starts from: this machine's, else what other targets found for the Task."""
+    own = file.best_on(machine_class())
+    if own:
+        return own
+    others = [read_task_file(path) for path in sorted(Layout(step.root).records("").glob(f"*/{file.key}.json"))]
+    kind = json.loads(file.target)["kind"]
+    found = [r for other in others if other and json.loads(other.target)["kind"] == kind for r in other.records]
+    return tuple(sorted(found, key=lambda record: (record.seconds, record.trace)))[:BEST]
+
+
 def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
     resolved = resolved_target(options)
     known = read_applicable(folder, task.key, resolved)
@@ -72,7 +84,7 @@ def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
     )
 
 
-def _add(file: TaskFile, batch: Batch, options: TuneStep) -> TaskFile:
+def _add(file: TaskFile, batch: Batch) -> TaskFile:
     threads = int(os.environ["TVM_NUM_THREADS"])
     records = tuple(
         Record(one.trace, float(f"{one.seconds:.4g}"), machine_class(), threads, version("apache-tvm"))

@@ -90,8 +90,7 @@ def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[
 def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned) -> None:
     lowered, tasks = cell
     schedule = select_schedule(_folder(step, options), (task.key for task in tasks), options)
-    covered = schedule["schedule"]
-    uncovered = [task for task in tasks if task.key not in covered]
+    uncovered = [task for task in tasks if task.key not in schedule.traces]
     if uncovered and step.settings.strict:
         raise TvmbuildError(
             f"{step.subject}: {len(uncovered)} of {len(tasks)} Tasks have no record: "
@@ -114,7 +113,7 @@ def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...
         },
     )
     # Last: compile depends on this file, and an interrupted step must leave the old one.
-    write_json(step.output("schedule"), schedule)
+    write_json(step.output("schedule"), schedule.to_json())
 
 
 def _folder(step: Step, options: TuneStep) -> Path:

@@ -6,7 +6,8 @@ import json
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,30 +43,34 @@ class Timed:
         return statistics.median(self.samples) if self.samples else float("inf")
 
 
+@contextmanager
+def candidate_pool(target: Any, workers: int) -> Iterator[CandidatePool]:
+    """Yield a pool; on the way out its processes end and its libraries are removed."""
+    builders, timer = _executor(workers, BUILD_TIMEOUT_S), _executor(1, TIME_TIMEOUT_S)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
+            yield CandidatePool(target, Path(folder), builders, timer)
+    finally:
+        builders.shutdown()
+        timer.shutdown()
+
+
 class CandidatePool:
-    """Builders and one timer; a context manager that ends its processes and removes its libraries."""
+    """Builders and one timer; libraries are written to ``folder``."""
 
-    def __init__(self, target: Any, workers: int) -> None:
+    def __init__(self, target: Any, folder: Path, builders: PopenPoolExecutor, timer: PopenPoolExecutor) -> None:
         self._target = target
-        self._folder = tempfile.TemporaryDirectory(prefix="tvmbuild-tune-")
+        self._folder = folder
+        self._builders = builders
+        self._timer = timer
         self._made = 0
-        self._builders = _executor(workers, BUILD_TIMEOUT_S)
-        self._timer = _executor(1, TIME_TIMEOUT_S)
-
-    def __enter__(self) -> CandidatePool:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._builders.shutdown()
-        self._timer.shutdown()
-        self._folder.cleanup()
 
     def build(self, candidates: Sequence[Any]) -> list[Built]:
         """Compile MeasureCandidates; the answer is in their order."""
         inputs = []
         for candidate in candidates:
             self._made += 1
-            inputs.append((candidate.sch.mod, self._target, str(Path(self._folder.name) / f"{self._made}.so")))
+            inputs.append((candidate.sch.mod, self._target, str(self._folder / f"{self._made}.so")))
         results = self._builders.map_with_error_catching(_build, inputs)
         return [
             Built(result.value)

@@ -128,7 +128,7 @@ class Searcher:
         )
 
     def _time_again(self, best: Sequence[tuple[Measured, str, Any]]) -> tuple[Measured, ...]:
-        """A single short timing picks lucky candidates: time the fastest few in turns and take the medians."""
+        """Time the fastest few again, in turns, and take the medians: a single short timing picks lucky candidates."""
         samples: dict[int, list[float]] = {index: [] for index in range(len(best))}
         for _ in range(RETIMING_ROUNDS):
             for index, (_, library, args_info) in enumerate(best):
@@ -151,4 +151,3 @@ def _runner_result(timed: Timed) -> RunnerResult:
 
 def _random_state(key: str, seed: int) -> int:
     return 1 + (int(key, 16) + seed) % (2**31 - 2)
-
