@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json
+from tvmbuild.records.store import BEST, Record, ResolvedTarget, TaskFile, keep_best, read_task_file, write_task_file
+
+TARGET = ResolvedTarget("llvm", (("mattr", ("+avx2",)), ("mcpu", "x86-64-v3"), ("num-cores", 2)))
+
+
+def trace(number: int) -> str:
+    return canonical_json({"decisions": [[1, number]], "instructions": [["GetSBlock", [], ["C", "main"], ["b0"]]]})
+
+
+def record(number: int, seconds: float, measured_on: str = "znver4") -> Record:
+    return Record(trace(number), seconds, measured_on, 2, "0.27.0")
+
+
+def task_file(*records: Record) -> TaskFile:
+    return TaskFile("00ff" * 4, "conv2d_add", '{"nodes":[]}', canonical_json(TARGET.to_json()), "0.27.0", records)
+
+
+def test_a_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    file = task_file().with_results("znver4", (record(1, 2e-6), record(2, 1.5e-6)), 32).with_exhausted("znver4")
+    write_task_file(path, file)
+    assert read_task_file(path) == file
+    assert file.searched == (("znver4", 32),)
+    assert file.exhausted == ("znver4",)
+
+
+def test_the_file_is_sorted_and_has_one_line_an_instruction(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_task_file(path, task_file(record(1, 2e-6)))
+    text = path.read_text()
+    data = json.loads(text)
+    assert list(data) == sorted(data)
+    assert list(data["records"][0]) == sorted(data["records"][0])
+    assert '     ["GetSBlock",[],["C","main"],["b0"]]\n' in text
+    assert text.endswith("}\n")
+    assert data["target"] == {"attributes": {"mattr": ["+avx2"], "mcpu": "x86-64-v3", "num-cores": 2}, "host": {}, "kind": "llvm"}
+
+
+def test_the_best_five_distinct_traces_of_each_class_are_kept() -> None:
+    many = tuple(record(i, 10.0 - i) for i in range(9))
+    kept = keep_best((*many, record(8, 5.0), record(0, 1e-9, "cortex-a72")))
+    assert [r.measured_on for r in kept] == ["cortex-a72"] + ["znver4"] * BEST
+    assert [r.seconds for r in kept[1:]] == [2.0, 3.0, 4.0, 5.0, 6.0]
+    assert len({r.trace for r in kept if r.measured_on == "znver4"}) == BEST
+
+
+def test_counts_of_one_class_add_up_and_others_stay() -> None:
+    file = task_file().with_results("znver4", (), 32).with_results("cortex-a72", (), 8).with_results("znver4", (), 10)
+    assert file.searched == (("cortex-a72", 8), ("znver4", 42))
+    assert file.searched_on("unknown") == 0
+
+
+def test_a_second_careful_timing_replaces_a_lucky_first() -> None:
+    file = task_file(record(1, 1e-6), record(2, 1.2e-6))
+    again = file.with_times((record(1, 3e-6),))
+    assert [(r.trace, r.seconds) for r in again.records] == [(trace(2), 1.2e-6), (trace(1), 3e-6)]
+
+
+def test_no_file_is_no_error(tmp_path: Path) -> None:
+    assert read_task_file(tmp_path / "absent.json") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "damaged record file (JSONDecodeError"),
+        ("[1, 2]", "damaged record file (TypeError"),
+        ('{"format": 1}', "damaged record file (KeyError: 'key')"),
+        ('{"format": 99}', "record format 99, this tvmbuild reads 1"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(TvmbuildError) as caught:
+        read_task_file(path)
+    assert str(path) in caught.value.message
+    assert said in caught.value.message
+    assert caught.value.hint
