@@ -14,15 +14,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.workarounds import layout_friendly_importer
 from tvmbuild.errors import TvmbuildError
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of a model: its ONNX name, static shape and NumPy dtype."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
+from tvmbuild.package.metadata import TensorInfo
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.importer import ImportedModel, TensorInfo
+from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.target import is_gpu
+from tvmbuild.package.metadata import TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
 

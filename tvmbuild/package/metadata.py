@@ -1,0 +1,134 @@
+"""What ``mod.json`` says, as values. No time, host or absolute path is ever in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Attributes, Preprocess
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a model: its ONNX name, static shape and NumPy dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class PackageTarget:
+    """The target that the library was built for."""
+
+    name: str
+    kind: str
+    attributes: Attributes = ()
+    host: Attributes = ()
+    glibc: str | None = None
+
+
+@dataclass(frozen=True)
+class PackageCoverage:
+    """How many Tasks the model has, how many got a record, and the names of the others."""
+
+    tasks: int
+    covered: int
+    uncovered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of the archive."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class PackageInfo:
+    """All of ``mod.json``."""
+
+    model: str
+    target: PackageTarget
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    params: Literal["lifted", "embedded"]
+    """``lifted``: ``main`` takes the tensors of mod.params, sorted by name, after the inputs."""
+    coverage: PackageCoverage
+    layout: str
+    """NHWC or NCHW: of the convolutions inside, not of the inputs."""
+    preprocess: Preprocess | None = None
+    labels: tuple[str, ...] | None = None
+    digests: tuple[tuple[str, str], ...] = ()
+    """(role, SHA-256) of every file that the package was made from."""
+    tools: tuple[tuple[str, str], ...] = ()
+    """(tool, version)."""
+    notes: tuple[str, ...] = ()
+    files: tuple[FileEntry, ...] = field(default=())
+    entry: str = "main"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; ``from_json`` is the inverse."""
+        value: dict[str, object] = {"format": FORMAT, **asdict(self)}
+        target = asdict(self.target)
+        target.update(attributes=dict(self.target.attributes), host=dict(self.target.host))
+        files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
+        value.update(target=target, digests=dict(self.digests), tools=dict(self.tools), files=files)
+        return value
+
+    @classmethod
+    def from_json(cls, value: object) -> PackageInfo:
+        """Check and read a JSON value; a TvmbuildError says what is wrong."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            found = value.get("format") if isinstance(value, dict) else type(value).__name__
+            raise TvmbuildError(f"mod.json has the format {found!r}; this tvmbuild reads {FORMAT}", "build it again")
+        try:
+            return _read(value)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise TvmbuildError(f"mod.json is damaged: {type(error).__name__}: {error}", "build it again") from error
+
+
+def _read(value: Mapping[str, Any]) -> PackageInfo:
+    target, coverage, preprocess, labels = (value[key] for key in ("target", "coverage", "preprocess", "labels"))
+    if value["params"] not in ("lifted", "embedded"):
+        raise ValueError(f"params is {value['params']!r}")
+    return PackageInfo(
+        model=str(value["model"]),
+        target=PackageTarget(
+            target["name"],
+            target["kind"],
+            _pairs(target["attributes"]),
+            _pairs(target["host"]),
+            target["glibc"],
+        ),
+        inputs=_tensors(value["inputs"]),
+        outputs=_tensors(value["outputs"]),
+        params=value["params"],
+        coverage=PackageCoverage(coverage["tasks"], coverage["covered"], tuple(coverage["uncovered"])),
+        layout=str(value["layout"]),
+        preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
+        labels=None if labels is None else tuple(labels),
+        digests=_pairs(value["digests"]),
+        tools=_pairs(value["tools"]),
+        notes=tuple(value["notes"]),
+        files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
+        entry=str(value["entry"]),
+    )
+
+
+def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"]) for v in values)
+
+
+def _pairs(value: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, _frozen(entry)) for name, entry in sorted(value.items()))
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,91 @@
+"""compile:M@T — model and schedule → package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from tvmbuild.compiler.build import Coverage, apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.lift import Lifted, lift_constants, params_bytes
+from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import sha256_file
+from tvmbuild.package.archive import Package, write_package
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.progress import report_progress
+from tvmbuild.records.database import database_from_schedule
+from tvmbuild.specs import CompileStep, Step
+
+SCHEDULE_FORMAT = 1
+
+
+def run(step: Step) -> None:
+    """Import, lower, apply the schedule's records, build, link and publish the package."""
+    options = cast("CompileStep", step.options)
+    # Shared: compiling beside a compile is fine, beside a timing it is not.
+    with device_lock("local", exclusive=False):
+        _compile(step, options)
+
+
+def _compile(step: Step, options: CompileStep) -> None:
+    schedule = _read_schedule(step.input("schedule"))
+    target = tvm_target(options.kind, options.attributes, options.host)
+    report_progress("importing")
+    imported = import_onnx(step.input("model"))
+    report_progress("lowering")
+    lowered = lower(imported, target, schedule["layout"])
+    database = database_from_schedule(schedule, extract_tasks(lowered), target)
+    report_progress("applying records")
+    applied = apply_records(lowered, target, database)
+    lifted = lift_constants(applied.mod, len(lowered.inputs))
+    report_progress("generating code")
+    executable = build_executable(lifted.mod, target)
+    report_progress("linking")
+    library = export_library(executable, LinkOptions(options.link, options.glibc))
+    info = _info(step, lowered, applied.coverage, lifted)
+    write_package(step.output("package"), Package(info, library, params_bytes(lifted.params)))
+    _report(info.coverage)
+
+
+def _read_schedule(path: Path) -> dict[str, Any]:
+    schedule = json.loads(path.read_text(encoding="utf-8"))
+    if schedule.get("format") != SCHEDULE_FORMAT:
+        raise TvmbuildError(
+            f"{path.name} has the format {schedule.get('format')!r}; this tvmbuild reads {SCHEDULE_FORMAT}",
+            "run the cell's tune step again",
+        )
+    return cast("dict[str, Any]", schedule)
+
+
+def _info(step: Step, lowered: Lowered, coverage: Coverage, lifted: Lifted) -> PackageInfo:
+    options = cast("CompileStep", step.options)
+    inputs = dict(step.inputs)
+    uncovered = tuple(name for _, name in coverage.uncovered)
+    return PackageInfo(
+        model=options.model,
+        target=PackageTarget(options.target, options.kind, options.attributes, options.host, options.glibc),
+        inputs=lowered.inputs,
+        outputs=lowered.outputs,
+        params="embedded" if lifted.embedded else "lifted",
+        coverage=PackageCoverage(coverage.tasks, len(coverage.covered), uncovered),
+        layout=lowered.layout,
+        preprocess=options.preprocess,
+        labels=_labels(inputs["labels"]) if "labels" in inputs else None,
+        digests=tuple((role, sha256_file(path)) for role, path in sorted(inputs.items())),
+        tools=tuple(sorted(step.tools)),
+        notes=lowered.notes,
+    )
+
+
+def _labels(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8").splitlines())
+
+
+def _report(coverage: PackageCoverage) -> None:
+    report_progress(f"{coverage.covered} of {coverage.tasks} tasks have records")
