@@ -28,7 +28,7 @@ def load_schema(name: str) -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(schema_text(name))
     definitions = schema["$defs"]
 
-    def expand(part: Any) -> Any:  # noqa: ANN401 - JSON is any data
+    def expand(part: Any) -> Any:
         if isinstance(part, list):
             return [expand(item) for item in part]
         if not isinstance(part, dict):
@@ -38,7 +38,7 @@ def load_schema(name: str) -> dict[str, Any]:
         return {key: expand(item) for key, item in part.items() if key != "$defs"}
 
     @cache
-    def definition(name: str) -> Any:  # noqa: ANN401
+    def definition(name: str) -> Any:
         return expand(definitions[name])
 
     return {**expand(schema), "$defs": {key: definition(key) for key in definitions}}
@@ -80,9 +80,8 @@ def _list_violations(errors: Iterable[ValidationError]) -> Iterator[Violation]:
 
 
 def _choose_branch(branches: list[dict[str, Any]], value: object) -> int | None:
-    """Return the branch whose type is the value's and whose leading key the value has; None: no single one."""
-    if isinstance(value, dict):
-        fits = [i for i, branch in enumerate(branches) if "required" in branch and branch["required"][0] in value]
-    else:
-        fits = [i for i, branch in enumerate(branches) if branch["type"] == "string" and isinstance(value, str)]
+    """Return the branch whose leading key the map has; None when it is no map or there is no single branch."""
+    if not isinstance(value, dict):
+        return None
+    fits = [i for i, branch in enumerate(branches) if "required" in branch and branch["required"][0] in value]
     return fits[0] if len(fits) == 1 else None

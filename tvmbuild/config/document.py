@@ -68,6 +68,15 @@ class Document:
             path = path[:-1]
         return Position()
 
+    def part(self, path: KeyPath, key: str, default: Any) -> Any:
+        """Return what the map at ``path`` has under ``key``; the default when it has none, or one with mistakes."""
+        if not self.is_sound((*path, key)):
+            return default
+        value = self.data
+        for step in path:
+            value = value[step]
+        return value.get(key, default)
+
     def is_sound(self, path: KeyPath) -> bool:
         """Tell whether no mistake was found at ``path`` or below."""
         return not any(mistake.path[: len(path)] == path for mistake in self.mistakes)
@@ -97,7 +106,8 @@ class _Reader:
         self.open: set[int] = set()
         self.count = 0
 
-    def read(self, node: yaml.Node, path: KeyPath) -> Any:  # noqa: ANN401 - YAML is any data
+    def read(self, node: yaml.Node, path: KeyPath) -> Any:
+        self.document.values[path] = _position(node)
         self.count += 1
         if self.count > MAX_VALUES:
             what = f"the aliases expand to more than {MAX_VALUES:,} values"
@@ -105,8 +115,7 @@ class _Reader:
         if len(path) > MAX_DEPTH:
             raise SyntaxMistake(_position(node), "nested too deeply", f"at most {MAX_DEPTH} levels")
         if node.tag not in _TAGS:
-            self.document.report(path, f"the tag {_short_tag(node.tag)} is not supported", "a plain value")
-        self.document.values[path] = _position(node)
+            self.document.report(path, f"the tag {_short_tag(node.tag)} is not supported", "a value without a tag")
         if isinstance(node, yaml.ScalarNode):
             return self.read_scalar(node, path)
         if id(node) in self.open:

@@ -155,7 +155,9 @@ def _explain_branches(document: Document, violation: Violation) -> None:
     expected = expected.replace(", a map", " or a map")
     path, value = violation.path, violation.value
     if not isinstance(value, dict):
-        nearest = f"{leading[0]}: {value}" if isinstance(value, str) and not words else None
+        nearest = None
+        if isinstance(value, str):
+            nearest = find_nearest(value, words) if words else f"{leading[0]}: {value}"
         document.report(path, f"found {show_value(value)}", expected, nearest)
         return
     present = [key for key in leading if key in value]

@@ -46,7 +46,7 @@ def compose(path: Path) -> yaml.Node:
     return node
 
 
-def _compose_with(loader_class: Any, text: str) -> yaml.Node | None:  # noqa: ANN401 - the loader's class has no common type
+def _compose_with(loader_class: Any, text: str) -> yaml.Node | None:
     loader = loader_class(text)
     try:
         node: yaml.Node | None = loader.get_single_node()

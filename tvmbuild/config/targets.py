@@ -10,7 +10,7 @@ from tvmbuild.config.check import load_schema
 from tvmbuild.config.document import Document
 from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
-from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.config.mistakes import KeyPath, find_nearest
 from tvmbuild.layout import Layout
 from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
 
@@ -33,18 +33,17 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
     """Return the targets that are right and report what is wrong with the others."""
     if not isinstance(document.data, dict):
         return ()
-    sound = document.is_sound(("defaults",))
-    defaults = (document.data.get("defaults") or {}) if sound else {}
-    defaults = _with_texts(document, ("defaults",), defaults)
+    defaults = document.part((), "defaults", {})
+    defaults = _with_text(document, ("defaults",), defaults)
     targets = document.data.get("targets")
     specs = []
     for name, own in targets.items() if isinstance(targets, dict) else ():
         path: KeyPath = ("targets", name)
-        if not document.is_sound(path):
-            continue
-        _check_pinned(document, path, own)
-        data = merge_maps(defaults, _with_texts(document, path, own))
-        specs.append(_make_target(root, name, data))
+        if isinstance(own, dict):
+            _check_pinned(document, path, own)
+            data = merge_maps(defaults, _with_text(document, path, own))
+            if document.is_sound(path):
+                specs.append(_make_target(root, name, data))
     return tuple(specs)
 
 
@@ -58,11 +57,11 @@ def find_questions(data: dict[str, Any]) -> Questions:
     return tuple((key, value) for key, value in found.items() if isinstance(value, int) or value == "native")
 
 
-def _with_texts(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return ``data`` with glibc as it is written: 2.30 is not 2.3."""
-    if not isinstance(data.get("glibc"), (int, float)):
-        return data
+def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
+    """Return ``data`` with glibc as it is written, 2.30 and not 2.3; report what is no such version."""
     here = (*path, "glibc")
+    if here not in document.texts:
+        return data
     text, rule = document.texts[here], load_schema("targets")["$defs"]["glibc"]
     if not re.search(rule["pattern"], text):
         document.report(here, f"{text} is not valid", rule["patternErrorMessage"])
@@ -70,24 +69,26 @@ def _with_texts(document: Document, path: KeyPath, data: dict[str, Any]) -> dict
 
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
-    if data["kind"] == "llvm":
+    """Report attributes without which the package would depend on the machine that builds it."""
+    kind = data.get("kind")
+    if kind == "llvm":
         _check_triple(document, path, data)
+    if kind not in PINNED:
         return
-    _check_triple(document, (*path, "host"), data["host"])
-    absent = [] if "from_device" in data else [key for key in PINNED[data["kind"]] if key not in data]
-    for key in absent:
-        document.report_key(
-            path,
-            f'the key "{key}" is missing',
-            f"every limit of the device, or from_device: 0 and `tvmbuild target lock {path[-1]}`",
-        )
+    if isinstance(data.get("host"), dict):
+        _check_triple(document, (*path, "host"), data["host"])
+    expected = f"every limit of the device, or from_device: 0 and `tvmbuild target lock {path[-1]}`"
+    misspelt = {find_nearest(key, PINNED[kind]) for key in data if key not in attribute_names(kind)}
+    for key in PINNED[kind] if "from_device" not in data else ():
+        if key not in data and key not in misspelt:
+            document.report_key(path, f'the key "{key}" is missing', expected)
 
 
 def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
-    if "mtriple" not in data and data.get("mcpu") != "native":
-        document.report_key(
-            path, 'the key "mtriple" is missing', "LLVM's triple, such as x86_64-linux-gnu, or mcpu: native"
-        )
+    misspelt = any(find_nearest(key, ["mtriple"]) for key in data)
+    if "mtriple" not in data and data.get("mcpu") != "native" and not misspelt:
+        expected = "mtriple: LLVM's triple, such as x86_64-linux-gnu; or mcpu: native"
+        document.report_key(path, 'the key "mtriple" is missing', expected)
 
 
 def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
@@ -122,7 +123,7 @@ def _overlay(locked: Attributes, data: dict[str, Any]) -> Attributes:
     return tuple(sorted({**dict(locked), **stated}.items()))
 
 
-def _freeze(value: Any) -> AttributeValue:  # noqa: ANN401 - a scalar or a list of scalars, by the schema
+def _freeze(value: Any) -> AttributeValue:
     if isinstance(value, list):
         return tuple(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,51 @@
+"""A project of two small right files, of which a test replaces one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.config import load_project
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Project
+
+GOOD_MODELS = "models:\n  net:\n    source: {path: models/net.onnx}\n"
+GOOD_TARGETS = "targets:\n  pc: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2}\n"
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write_project(tmp_path: Path) -> Write:
+    """Write both files; what is not given is right. Bytes are written as they are."""
+
+    def write(models: str | bytes = GOOD_MODELS, targets: str | bytes = GOOD_TARGETS) -> Path:
+        (tmp_path / "models").mkdir(exist_ok=True)
+        (tmp_path / "models" / "net.onnx").write_bytes(b"onnx")
+        (tmp_path / "models" / "labels.txt").write_text("cat\ndog\n")
+        for name, content in (("models.yaml", models), ("targets.yaml", targets)):
+            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def load(write_project: Write) -> Callable[..., Project]:
+    """Write both files and load them."""
+    return lambda **files: load_project(write_project(**files))
+
+
+@pytest.fixture
+def load_mistakes(write_project: Write) -> Callable[..., list[str]]:
+    """Write both files and return the lines of the error that loading them raises."""
+
+    def find(**files: str | bytes) -> list[str]:
+        with pytest.raises(TvmbuildError) as caught:
+            load_project(write_project(**files))
+        assert caught.value.hint == "docs/configuration.md lists every key"
+        return caught.value.message.split("\n")
+
+    return find

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.compiler
+
+
+@pytest.mark.parametrize(
+    ("triple", "normal"),
+    [
+        ("x86_64-conda-linux-gnu", "x86_64-linux-gnu"),
+        ("x86_64-pc-linux-gnu", "x86_64-linux-gnu"),
+        ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu"),
+        ("x86_64-linux-gnu", "x86_64-linux-gnu"),
+        ("arm64-apple-darwin22.0.0", "arm64-apple-darwin22.0.0"),
+    ],
+)
+def test_triple_without_a_vendor(triple: str, normal: str) -> None:
+    from tvmbuild.devices.describe import normalise_triple  # noqa: PLC0415 - imports tvm
+
+    assert normalise_triple(triple) == normal
+
+
+def test_features_that_a_virtual_machine_hides() -> None:
+    from tvmbuild.devices.describe import _find_hidden  # noqa: PLC0415 - imports tvm
+
+    features = {"avx2", "avx512vnni", "amx-tile", "bmi", "bmi2", "sse2", "fma"}
+    flags = {"avx2", "avx512_vnni", "bmi1", "bmi2", "fma"}
+    assert _find_hidden(features, flags) == ["amx-tile"]
+    assert _find_hidden(features, set()) == []
