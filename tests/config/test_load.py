@@ -175,6 +175,21 @@ def test_all_mistakes_of_both_files_in_order(load_mistakes: Callable[..., list[s
     ]
 
 
+@pytest.mark.parametrize("path", [r"a\nb", r"a\0b", "x" * 300, "models/net.onnx/x"])
+def test_impossible_paths_are_one_line(path: str, load_mistakes: Callable[..., list[str]]) -> None:
+    (line,) = load_mistakes(models=f'models:\n  net: {{source: {{path: "{path}"}}}}\n')
+    shown = path.replace(r"\0", r"\x00")
+    place = "models.yaml:2:24: models.net.source.path: "
+    assert line == f"{place}the file {shown} does not exist; expected a path relative to the project's folder"
+
+
+def test_x_keys_hold_anchors_at_the_top_only(load_mistakes: Callable[..., list[str]]) -> None:
+    targets = "x-any: {a: 1}\ntargets:\n  pc: {x-kind: llvm}\n"
+    assert load_mistakes(targets=targets) == [
+        'targets.yaml:3:3: targets.pc: the key "kind" is missing; expected kind: TVM\'s code generator',
+    ]
+
+
 def test_mistake_in_an_anchor_is_told_once_where_it_is_written(load_mistakes: Callable[..., list[str]]) -> None:
     models = "x-t: &t {rtoll: 1}\nmodels:\n" + "".join(
         f"  {name}:\n    source: {{path: models/net.onnx}}\n    tolerance: {{<<: *t}}\n" for name in "ab"

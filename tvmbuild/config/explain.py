@@ -60,7 +60,7 @@ def _explain_unknown(document: Document, violation: Violation) -> None:
     about = _as_clause(violation.schema.get("description", "this map"))
     expected = list_words(valid) if len(valid) <= MANY else f"one of the {len(valid)} keys of {about}"
     for key in violation.value:
-        if key not in valid and not key.startswith("x-"):
+        if key not in valid and not any(re.search(rule, key) for rule in violation.schema.get("patternProperties", ())):
             nearest = find_nearest(key, absent) or find_nearest(key, valid)
             document.report_key((*violation.path, key), "unknown key", expected, nearest)
 
@@ -68,9 +68,10 @@ def _explain_unknown(document: Document, violation: Violation) -> None:
 def _explain_missing(document: Document, violation: Violation) -> None:
     properties = violation.schema.get("properties", {})
     missing = [key for key in violation.wanted if key not in violation.value]
-    misspelt = {find_nearest(key, missing) for key in violation.value if key not in properties}
+    closed = violation.schema.get("additionalProperties") is False
+    misspelt = {find_nearest(key, missing) for key in violation.value if closed and key not in properties}
     for key in missing:
-        if key not in misspelt or not properties:
+        if key not in misspelt:
             about = properties.get(key, {}).get("description")
             expected = f"{key}: {_as_clause(about)}" if about else None
             document.report_key(violation.path, f'the key "{key}" is missing', expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tvmbuild.config.document import Document
@@ -22,13 +23,19 @@ def check_file(document: Document, root: Path, path: KeyPath, text: str, *, must
         return
     name = relative_path(root, text)
     file = root / name
-    if not must_exist or file.is_file():
+    if not must_exist or os.path.isfile(file):  # noqa: PTH113 - answers for impossible names too
         return
-    if file.is_dir():
+    if os.path.isdir(file):  # noqa: PTH112
         document.report(path, f"{name} is a folder", "a file")
         return
-    folder = file.parent
-    beside = {item.stem: item.name for item in sorted(folder.iterdir()) if item.is_file()} if folder.is_dir() else {}
+    beside = {item.stem: item.name for item in _list_files(file.parent)}
     near = find_nearest(file.stem, beside)
     nearest = (Path(name).parent / beside[near]).as_posix() if near else None
     document.report(path, f"the file {name} does not exist", "a path relative to the project's folder", nearest)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(item for item in folder.iterdir() if item.is_file())
+    except (OSError, ValueError):  # absent, unreadable, or no possible name
+        return []

@@ -34,7 +34,8 @@ class Mistake:
         key = f"{show_path(self.path)}: " if self.path else ""
         expected = f"; expected {self.expected}" if self.expected else ""
         nearest = f'; did you mean "{self.nearest}"?' if self.nearest else ""
-        return f"{where}{key}{self.what}{expected}{nearest}"
+        text = f"{where}{key}{self.what}{expected}{nearest}"
+        return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def show_path(path: KeyPath) -> str:
@@ -45,7 +46,7 @@ def show_path(path: KeyPath) -> str:
             text += f"[{part}]"
         else:
             plain = part and not set(part) & set('." \t\n[]:')
-            text += ("." if text else "") + (part if plain else '"' + part.replace("\n", "\\n") + '"')
+            text += ("." if text else "") + (part if plain else '"' + part + '"')
     return text
 
 
@@ -57,7 +58,7 @@ def show_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         short = value if len(value) <= 60 else value[:57] + "…"
-        return '"' + short.replace("\n", "\\n") + '"'
+        return f'"{short}"'
     if isinstance(value, dict):
         return "a map"
     return "a list" if isinstance(value, list) else str(value)

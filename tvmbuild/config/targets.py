@@ -70,7 +70,7 @@ def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
     """Report attributes without which the package would depend on the machine that builds it."""
-    kind = data.get("kind")
+    kind = document.part(path, "kind", None)
     if kind == "llvm":
         _check_triple(document, path, data)
     if kind not in PINNED:
