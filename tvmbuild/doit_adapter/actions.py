@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from doit.exceptions import TaskFailed
+from doit.task import Task
 
 from tvmbuild.doit_adapter.process import remove_temporaries, run_process
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
@@ -19,8 +21,8 @@ RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""
 
 
-def run_step(step: Step) -> dict[str, object] | TaskFailed:
-    """Run the step; return what its up-to-date check compares next time."""
+def run_step(step: Step, task: Task) -> TaskFailed | None:
+    """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
     try:
         inputs = {role: digest_file(path) for role, path in step.inputs}
         run_process(step)
@@ -29,7 +31,9 @@ def run_step(step: Step) -> dict[str, object] | TaskFailed:
         write_failure(step, error, ran=True)
         return TaskFailed(str(error))
     clear_failure(step)
-    return {RECORD: {"fingerprint": fingerprint(step), "inputs": inputs, "outputs": outputs}}
+    # Not returned: doit would keep it twice, as the task's values and as its result.
+    task.values[RECORD] = {"fingerprint": fingerprint(step), "inputs": inputs, "outputs": outputs}
+    return None
 
 
 def refuse_step(step: Step) -> TaskFailed:
@@ -51,6 +55,13 @@ def clean_step(step: Step, dryrun: bool) -> None:
             if not dryrun:
                 path.unlink()
                 _remove_empty(path.parent, layout.build)
+
+
+def write_reports(root: Path, steps: Sequence[Step]) -> None:
+    """Write the report from the files on disk; a file that would not change is left alone."""
+    from tvmbuild.stages.report import write_report  # noqa: PLC0415 - only a run pays for it
+
+    write_report(root, steps)
 
 
 def write_failure(step: Step, error: TvmbuildError, *, ran: bool) -> None:

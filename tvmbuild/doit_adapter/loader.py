@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tvmbuild.capabilities import detect_capabilities
-from tvmbuild.config import load_project
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.reporter import MatrixReporter
 from tvmbuild.doit_adapter.tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.variables import read_settings
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
-from tvmbuild.plan import Plan, make_plan
-from tvmbuild.specs import Settings
+from tvmbuild.project import load_plan
 from tvmbuild.stage_table import STAGES
 
 
@@ -27,16 +24,10 @@ class DoitFile(NamedTuple):
     task_creator: Callable[[], Iterator[TaskDict]]
 
 
-def load_plan(root: Path, settings: Settings) -> Plan:
-    """Return the project's plan on this machine; TvmbuildError for mistakes in the YAML files."""
-    project = load_project(root)
-    commands = [target.link for target in project.targets if target.link != "auto"]
-    return make_plan(project, detect_capabilities(commands), settings)
-
-
 def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     """Return doit's settings and task creator for the project of this dodo.py, wherever doit was started."""
     root = Path(dodo).resolve().parent
+    os.chdir(root)  # doit's own start folder, unless it was given -d; the tasks' paths are relative to it
     layout = Layout(root)
     reporter = MatrixReporter(layout)
 

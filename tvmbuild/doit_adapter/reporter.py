@@ -13,7 +13,7 @@ from doit.exceptions import BaseFail, TaskFailed, UnmetDependency
 from doit.globals import Globals
 from doit.task import Task
 
-from tvmbuild.doit_adapter.actions import clear_failure, write_failure
+from tvmbuild.doit_adapter.actions import clear_failure, write_failure, write_reports
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.doit_adapter.state import StepState
@@ -125,10 +125,10 @@ class MatrixReporter:
     def _report(self, plan: Plan) -> None:
         from rich.console import Console  # noqa: PLC0415 - only a run pays for it
 
-        from tvmbuild.stages.report import render_table, write_report  # noqa: PLC0415 - as above
+        from tvmbuild.stages.report import render_table  # noqa: PLC0415 - as above
 
         try:
-            write_report(plan.root, plan.steps)
+            write_reports(plan.root, plan.steps)
         except OSError as error:
             self._print(f"error: the report could not be written: {error.strerror}: {error.filename}")
         Console(file=self._out).print(render_table(plan.root, plan.steps))

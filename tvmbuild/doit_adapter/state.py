@@ -17,6 +17,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 
 LAST_KEY = "deps:"
+CHECKER_KEY = "checker:"
 SUFFIX = ".json"
 
 
@@ -83,6 +84,8 @@ class StepState:
 
     def _publish(self, task_id: str) -> None:
         self._dirty.discard(task_id)
+        if all(not value or key == CHECKER_KEY for key, value in self._known[task_id].items()):
+            return  # a group: nothing that a later run could compare
         with self._writing():
             write_json(self._path(task_id), self._known[task_id])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step
+from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.plan import Plan
 from tvmbuild.specs import CompileStep, Settings, Step, TuneStep
@@ -24,18 +24,26 @@ def list_tasks(plan: Plan, settings: Settings) -> Iterator[TaskDict]:
     """Yield a group for each stage, then a subtask for each step."""
     for stage in STAGES:
         yield {"basename": stage.name, "name": None, "doc": GROUP_DOCS[stage.name]}
+    yield {
+        "basename": "report",
+        "doc": "write build/report.md and build/report.html from the files on disk",
+        "actions": [(write_reports, [plan.root, plan.steps])],
+        "io": {"capture": False},
+        "verbosity": 2,
+    }
     for step in plan.steps:
         yield _unavailable_task(step, settings) if step.unavailable else _make_task(step)
 
 
 def _make_task(step: Step) -> TaskDict:
+    # Relative paths: the state stays true when the project is moved, and `doit build/…/x.tar` works.
     return {
         "basename": step.stage,
         "name": step.subject,
         "doc": _describe(step),
         "actions": [(run_step, [step])],
-        "file_dep": [path for _, path in step.inputs],
-        "targets": [path for _, path in step.outputs],
+        "file_dep": [path.relative_to(step.root) for _, path in step.inputs],
+        "targets": [path.relative_to(step.root) for _, path in step.outputs],
         "uptodate": [UpToDate(step)],
         "clean": [(clean_step, [step])],
         "io": {"capture": False},

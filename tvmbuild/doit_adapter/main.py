@@ -1,0 +1,77 @@
+"""Hand a command line to doit, with the checks that doit leaves out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from doit.cmd_base import DodoTaskLoader
+from doit.doit_cmd import DoitMain
+from doit.task import Task
+
+from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.variables import check_variable
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.project import find_root
+
+WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
+LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
+
+
+def run_doit(arguments: Sequence[str], own_commands: Sequence[str]) -> int:
+    """Run doit in the project around the current folder; return its exit code."""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if equals and not name.startswith("-"):
+            check_variable(name, value)
+    elsewhere = any(argument.startswith(LOADER_OPTIONS) for argument in arguments)
+    if not elsewhere and (not arguments or arguments[0] not in WITHOUT_PROJECT):
+        root = find_root(Path.cwd())
+        if not (root / "dodo.py").exists():
+            raise TvmbuildError(f"no dodo.py in {root}", "`tvmbuild init` in an empty folder writes one to copy.")
+        os.chdir(root)
+    doit = DoitMain()
+    loader = _CheckedLoader([*own_commands, *doit.get_cmds()])
+    doit.task_loader = loader
+    return int(doit.run(list(arguments)) or 0)
+
+
+class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
+    """Loads dodo.py; refuses names and patterns that match nothing, and expands patterns for every command."""
+
+    def __init__(self, commands: Sequence[str]) -> None:
+        super().__init__()
+        self._commands = commands
+
+    def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
+        """Load all tasks; doit takes ``pos_args``, which is changed in place, as the selection."""
+        tasks: list[Task] = super().load_tasks(cmd, pos_args)
+        if not any(argument.startswith("-") for argument in pos_args):
+            try:
+                pos_args[:] = select_names(pos_args, tasks, self._commands)
+            except TvmbuildError as error:
+                raise end_run(error) from error
+        return tasks
+
+
+def select_names(wanted: Sequence[str], tasks: Sequence[Task], commands: Sequence[str]) -> list[str]:
+    """Return the names of tasks and files that ``wanted`` asks for, patterns expanded; TvmbuildError for no match."""
+    names = [task.name for task in tasks]
+    known = {*names, *(target for task in tasks for target in task.targets)}
+    selected: list[str] = []
+    for argument in wanted:
+        found = [argument] if argument in known else [name for name in names if fnmatchcase(name, argument)]
+        if not found:
+            raise _no_match(argument, [*names, *commands])
+        selected += found
+    return selected
+
+
+def _no_match(argument: str, words: Sequence[str]) -> TvmbuildError:
+    near = get_close_matches(argument, words, n=1, cutoff=0.5)
+    kind = "pattern" if any(character in argument for character in "*?[") else "command, step or output"
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return TvmbuildError(f"no {kind} {argument!r}", f"{hint}`tvmbuild list --all` shows every step.")

@@ -1,0 +1,1 @@
+"""What `tvmbuild init` writes."""
