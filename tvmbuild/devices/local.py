@@ -39,6 +39,7 @@ class Worker:
         self._process = process
         self._errors = errors
         self._load = load
+        self.pid = process.pid
         self.threads = int(str(self._read()["threads"]))
 
     def outputs(self) -> dict[str, np.ndarray]:

@@ -25,6 +25,8 @@ ROUNDS = 10
 WARM_UP_S = 0.3
 REWARM_S = 0.02
 """After a stop, caches are cold and threads asleep: calls for this long are not counted."""
+SLOW_MS = 50.0
+"""Calls that take longer do not notice a cold cache."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,13 @@ def measure_interleaved(first: Worker, second: Worker, number: int, repeat: int)
     samples: tuple[list[float], list[float]] = ([], [])
     for worker in workers:
         worker.pause()
-    counts = []
+    call_ms = []
     for index, worker in enumerate(workers):
         worker.resume()
         report_progress(f"warming up {('TVM', 'ONNX Runtime')[index]}")
-        counts.append(count_samples(worker.warm_up(WARM_UP_S), number, repeat))
+        call_ms.append(worker.warm_up(WARM_UP_S))
         worker.pause()
+    counts = [count_samples(ms, number, repeat) for ms in call_ms]
     for done in range(ROUNDS):
         report_progress(f"timing, round {done + 1} of {ROUNDS}")
         for index, worker in enumerate(workers):
@@ -96,7 +99,8 @@ def measure_interleaved(first: Worker, second: Worker, number: int, repeat: int)
             if share == 0:
                 continue
             worker.resume()
-            worker.warm_up(REWARM_S if counts[index] == repeat else 0.0)
+            if call_ms[index] < SLOW_MS:
+                worker.warm_up(REWARM_S)
             samples[index].extend(worker.time(number, share))
             worker.pause()
     for worker in workers:

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+from onnx import TensorProto, helper
+
+from tvmbuild.devices.local import Load, machine_name, start_worker
+from tvmbuild.errors import TvmbuildError
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """y = x + x under ONNX Runtime."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["file"])],
+        "net",
+        [value("x", TensorProto.FLOAT, (3,))],
+        [value("file", TensorProto.FLOAT, (3,))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    inputs: dict[str, Any] = {"input:x": np.array([1, 2, 3], dtype=np.float32)}
+    np.savez(tmp_path / "r.npz", **inputs)
+    return Load("onnxruntime", tmp_path / "m.onnx", tmp_path / "r.npz", 1)
+
+
+def test_a_worker_runs_and_times(load: Load) -> None:
+    with start_worker(load) as worker:
+        outputs = worker.outputs()
+        assert {name: value.tolist() for name, value in outputs.items()} == {"file": [2, 4, 6]}
+        assert worker.warm_up(0.0) > 0
+        samples = worker.time(number=2, repeat=7)
+        assert len(samples) == 7
+        assert all(0 < sample < 1000 for sample in samples)
+        memory = worker.peak_memory_mb()
+        assert memory is None or 10 < memory < 2000
+
+
+def test_a_paused_worker_takes_no_cpu_and_goes_on(load: Load) -> None:
+    with start_worker(load) as worker:
+        process = psutil.Process(worker.pid)
+        worker.pause()
+        assert process.status() == psutil.STATUS_STOPPED
+        worker.resume()
+        assert worker.time(1, 1)
+    assert not psutil.pid_exists(worker.pid)
+
+
+def test_a_worker_that_cannot_load_says_why(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    with (
+        pytest.raises(TvmbuildError, match=r"the process that ran m\.onnx failed with exit code 1: .*"),
+        start_worker(load),
+    ):
+        pytest.fail("it loaded")
+
+
+def test_a_worker_that_is_killed_says_so(load: Load) -> None:
+    with start_worker(load) as worker:
+        os.kill(worker.pid, signal.SIGILL)
+        with pytest.raises(TvmbuildError, match=r"died of signal 4 \(SIGILL\)") as caught:
+            worker.time(1, 1)
+        assert "instructions that this CPU does not have" in (caught.value.hint or "")
+
+
+def test_a_stopped_worker_dies_with_a_killed_parent(load: Load) -> None:
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom tvmbuild.devices.local import Load, start_worker\n"
+        "with start_worker(Load('onnxruntime', Path(sys.argv[1]), Path(sys.argv[2]), 1)) as worker:\n"
+        "    worker.pause()\n    print(worker.pid, flush=True)\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program, str(load.model), str(load.reference)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        parent.kill()
+    end = time.monotonic() + 10
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end, "the worker outlived its parent"
+        time.sleep(0.05)
+
+
+def test_this_machine_has_a_name() -> None:
+    assert machine_name()

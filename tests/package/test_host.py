@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.runtime.host import LEVELS, check_cpu, cpu_flags, load_backend, required_features
+from tvmbuild.specs import Attributes
+
+
+@pytest.mark.parametrize(
+    ("attributes", "features"),
+    [
+        ((), set()),
+        ((("mcpu", "znver4"),), set()),
+        ((("mcpu", "x86-64-v3"),), LEVELS["x86-64-v3"]),
+        ((("mattr", ("+avx2", "+sse4.1", "+lzcnt", "-avx2")),), {"sse4_1", "abm"}),
+        ((("mattr", "+fma,+something-new"),), {"fma"}),
+        ((("mattr", ("-avx512vl",)), ("mcpu", "x86-64-v4")), LEVELS["x86-64-v4"] - {"avx512vl"}),
+    ],
+)
+def test_features_that_a_target_needs(attributes: Attributes, features: set[str]) -> None:
+    assert required_features(attributes) == features
+
+
+def test_another_architecture_is_refused() -> None:
+    other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
+    target = PackageTarget("board", "llvm", (("mtriple", f"{other}-linux-gnu"),))
+    with pytest.raises(TvmbuildError, match=rf"the package is built for {other} \(board\); this machine is "):
+        check_cpu(target)
+
+
+def test_the_host_of_a_gpu_target_is_checked() -> None:
+    target = PackageTarget("gpu", "cuda", (("arch", "sm_90"),), (("mtriple", "riscv64-linux-gnu"),))
+    with pytest.raises(TvmbuildError, match="the package is built for riscv64"):
+        check_cpu(target)
+
+
+def test_a_missing_feature_is_named() -> None:
+    missing = sorted({"amx_tile", "amx_int8", "avx512_fp16", "avx_vnni"} - cpu_flags())
+    if not cpu_flags() or not missing:
+        pytest.skip("this CPU has every feature that the test could miss, or does not tell")
+    target = PackageTarget("new", "llvm", (("mattr", (f"+{missing[0]}",)), ("mcpu", "new-cpu")))
+    with pytest.raises(TvmbuildError, match=f"the package is built for new-cpu; this CPU has no {missing[0]}"):
+        check_cpu(target)
+
+
+def test_this_machine_runs_its_own_code() -> None:
+    check_cpu(PackageTarget("here", "llvm", (("mtriple", f"{platform.machine()}-linux-gnu"),)))
+
+
+def test_a_backend_that_tvm_lacks() -> None:
+    with pytest.raises(TvmbuildError, match="the package needs TVM's hexagon runtime, which is not there") as caught:
+        load_backend("hexagon")
+    assert caught.value.hint
