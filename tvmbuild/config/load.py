@@ -56,5 +56,6 @@ def _names(document: Document) -> tuple[str, ...]:
 
 def _sort(mistakes: list[Mistake]) -> list[Mistake]:
     """Return them in the file's order, each place and cause once (an anchor is read at every use)."""
-    unique = {(mistake.position, mistake.what, mistake.expected): mistake for mistake in reversed(mistakes)}
-    return sorted(unique.values(), key=lambda mistake: (mistake.position, str(mistake)))
+    ordered = sorted(mistakes, key=lambda mistake: (mistake.position, str(mistake)), reverse=True)
+    unique = {(mistake.position, mistake.what, mistake.expected): mistake for mistake in ordered}
+    return list(reversed(unique.values()))
