@@ -42,7 +42,11 @@ def test_the_file_is_sorted_and_has_one_line_an_instruction(tmp_path: Path) -> N
     assert list(data["records"][0]) == sorted(data["records"][0])
     assert '     ["GetSBlock",[],["C","main"],["b0"]]\n' in text
     assert text.endswith("}\n")
-    assert data["target"] == {"attributes": {"mattr": ["+avx2"], "mcpu": "x86-64-v3", "num-cores": 2}, "host": {}, "kind": "llvm"}
+    assert data["target"] == {
+        "attributes": {"mattr": ["+avx2"], "mcpu": "x86-64-v3", "num-cores": 2},
+        "host": {},
+        "kind": "llvm",
+    }
 
 
 def test_the_best_five_distinct_traces_of_each_class_are_kept() -> None:

@@ -59,7 +59,7 @@ class TaskFile:
     key: str
     name: str
     workload: str
-    """Canonical JSON text of the IRModule, names removed."""
+    """TVM's JSON text of the IRModule. Kept as text: it may hold infinities, which JSON has no word for."""
     target: str
     """Canonical JSON text of ResolvedTarget.to_json()."""
     tvm: str
@@ -131,7 +131,7 @@ def read_task_file(path: Path) -> TaskFile | None:
         return TaskFile(
             key=str(data["key"]),
             name=str(data["name"]),
-            workload=canonical_json(data["workload"]),
+            workload=str(data["workload"]),
             target=canonical_json(data["target"]),
             tvm=str(data["tvm"]),
             records=keep_best(
@@ -172,7 +172,7 @@ def _pretty(task: TaskFile) -> str:
         "searched": canonical_json(dict(task.searched)),
         "target": task.target,
         "tvm": json.dumps(task.tvm),
-        "workload": task.workload,
+        "workload": json.dumps(task.workload, ensure_ascii=False),
     }
     return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items()) + "\n}\n"
 

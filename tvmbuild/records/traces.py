@@ -36,8 +36,8 @@ def load_record(trace: str, workload: Workload, target: tvm.target.Target) -> Tu
 
 
 def dump_workload(mod: tvm.IRModule) -> str:
-    """Return the module as canonical JSON text."""
-    return canonical_json(json.loads(tvm.ir.save_json(mod)))
+    """Return the module as TVM's JSON text, without spaces."""
+    return json.dumps(json.loads(tvm.ir.save_json(mod)), separators=(",", ":"))
 
 
 def load_workload(text: str) -> tvm.IRModule:

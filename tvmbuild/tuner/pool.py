@@ -60,7 +60,7 @@ class CandidatePool:
 
     def __init__(self, target: Any, folder: Path, builders: PopenPoolExecutor, timer: PopenPoolExecutor) -> None:
         self._target = target
-        self._folder = folder
+        self.folder = folder
         self._builders = builders
         self._timer = timer
         self._made = 0
@@ -70,7 +70,7 @@ class CandidatePool:
         inputs = []
         for candidate in candidates:
             self._made += 1
-            inputs.append((candidate.sch.mod, self._target, str(self._folder / f"{self._made}.so")))
+            inputs.append((candidate.sch.mod, self._target, str(self.folder / f"{self._made}.so")))
         results = self._builders.map_with_error_catching(_build, inputs)
         return [
             Built(result.value)
