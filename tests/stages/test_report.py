@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tvmbuild.files import write_json
+from tvmbuild.layout import Layout
+from tvmbuild.package.archive import Package, write_package
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.specs import (
+    BenchmarkOptions,
+    BenchmarkStep,
+    DeviceSpec,
+    SimplifyOptions,
+    SimplifyStep,
+    Source,
+    Step,
+    Tolerance,
+)
+from tvmbuild.stages.report import render_table, write_report
+from tvmbuild.stages.report_data import CellReport, collect_cells
+from tvmbuild.stages.report_text import format_bytes, format_ms
+
+EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"
+MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
+CELL_OPTIONS = BenchmarkStep("cpu", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+
+
+def cell_steps(model: str, target: str, unavailable: str | None = None, no_device: str | None = None) -> list[Step]:
+    cell = f"{model}@{target}"
+    return [
+        Step("simplify", model, MODEL_OPTIONS),
+        Step("tune", cell, CELL_OPTIONS, unavailable=unavailable),
+        Step("compile", cell, CELL_OPTIONS, unavailable=unavailable),
+        Step("benchmark", cell, CELL_OPTIONS, unavailable=unavailable or no_device),
+    ]
+
+
+def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, ...] = (), note: str = "") -> None:
+    tensor = TensorInfo("x", (1,), "float32")
+    info = PackageInfo(
+        model=model,
+        target=PackageTarget(target, "llvm"),
+        inputs=(tensor,),
+        outputs=(tensor,),
+        params="lifted",
+        coverage=PackageCoverage(10, 10 - len(uncovered), uncovered),
+        layout="NHWC",
+        notes=(note,) if note else (),
+    )
+    write_package(layout.package(model, target), Package(info, b"library" * 1000, b"weights"))
+
+
+def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, onnxruntime_ms: float = 4.0) -> None:
+    times = {"p95": 9.0, "min": 0.5, "repeat": 50, "number": 1}
+    value = {
+        "format": 1,
+        "max_abs_error": 1.5e-6,
+        "latency_ms": {"median": tvm_ms, **times},
+        "onnxruntime_ms": {"median": onnxruntime_ms, **times},
+        "ratio": tvm_ms / onnxruntime_ms,
+        "threads": 2,
+        "machine": "A CPU",
+        "peak_memory_mb": 90.0,
+    }
+    write_json(layout.cell_file(model, target, "result.json"), value)
+
+
+def only(root: Path, steps: list[Step]) -> CellReport:
+    (cell,) = collect_cells(root, steps)
+    return cell
+
+
+def shown(root: Path, steps: list[Step], width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render_table(root, steps))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_nothing_built(tmp_path: Path) -> None:
+    steps = cell_steps("net", "cpu")
+    assert only(tmp_path, steps).status == "not built"
+    write_report(tmp_path, steps)
+    assert "| net | cpu | not built | - | - | - | - | - | - |" in Layout(tmp_path).report_markdown.read_text()
+
+
+def test_no_cells(tmp_path: Path) -> None:
+    write_report(tmp_path, [])
+    assert "no cells" in Layout(tmp_path).report_html.read_text()
+    assert "no cells" in shown(tmp_path, [])
+
+
+def test_a_measured_cell(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu", ("conv2d", "conv2d", "dense"), note="layout NCHW: ConvertLayout failed")
+    write_result(layout, "net", "cpu")
+    write_json(layout.model_file("net", "simplify.json"), {"notes": ["not simplified: onnxsim crashed"]})
+    cell = only(tmp_path, steps)
+    assert cell.status == "ok"
+    assert cell.speed is not None
+    assert cell.speed.ratio == 0.5
+    write_report(tmp_path, steps)
+    text = layout.report_markdown.read_text()
+    size = format_bytes(layout.package("net", "cpu").stat().st_size)
+    assert f"| net | cpu | ok | 7/10 | 2.00 | 4.00 | 0.50x | 1.5e-06 | {size} |" in text
+    assert "- net@cpu: 3 of 10 Tasks: conv2d (2 times), dense" in text
+    assert "- net@cpu: not simplified: onnxsim crashed" in text
+    assert "- net@cpu: layout NCHW: ConvertLayout failed" in text
+    assert "- cpu: A CPU, 2 threads" in text
+    terminal = shown(tmp_path, steps, 80)
+    assert "0.50x" in terminal
+    assert "net@cpu: 3 of 10 Tasks have no record" in terminal
+
+
+def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    write_result(layout, "net", "cpu")
+    write_json(layout.failure("benchmark:net@cpu"), {"message": "off by 3", "hint": "raise it", "log": "build/logs/b"})
+    cell = only(tmp_path, steps)
+    assert (cell.status, cell.reason) == ("failed", "benchmark:net@cpu: off by 3")
+    assert cell.speed is None
+    assert cell.package_bytes is not None
+    write_json(layout.failure("compile:net@cpu"), {"message": "no such operator", "hint": None, "log": None})
+    cell = only(tmp_path, steps)
+    assert cell.reason == "compile:net@cpu: no such operator"
+    assert cell.package_bytes is None
+    layout.failure("compile:net@cpu").unlink()
+    write_report(tmp_path, steps)
+    expected = "- net@cpu: benchmark:net@cpu: off by 3. Hint: raise it. Log: build/logs/b"
+    assert expected in layout.report_markdown.read_text()
+
+
+def test_a_failed_model_fails_its_cells(tmp_path: Path) -> None:
+    steps = cell_steps("net", "cpu")[1:] + cell_steps("net", "gpu")
+    write_json(Layout(tmp_path).failure("simplify:net"), {"message": "not an ONNX file", "hint": None, "log": None})
+    assert [cell.status for cell in collect_cells(tmp_path, steps)] == ["failed", "failed"]
+    assert shown(tmp_path, steps).count("simplify:net failed: not an ONNX file") == 1
+
+
+def test_unavailable_cells_say_why_once(tmp_path: Path) -> None:
+    steps = cell_steps("a", "gpu", "no Vulkan: install a TVM that has it") + cell_steps("b", "gpu", "no Vulkan")
+    steps += cell_steps("c", "gpu", "no Vulkan")
+    assert {cell.status for cell in collect_cells(tmp_path, steps)} == {"unavailable"}
+    write_report(tmp_path, steps)
+    text = Layout(tmp_path).report_markdown.read_text()
+    assert "- gpu (a): no Vulkan: install a TVM that has it\n- gpu (b, c): no Vulkan\n" in text
+
+
+def test_a_package_without_a_device_is_built(tmp_path: Path) -> None:
+    steps = cell_steps("net", "pi4", no_device="pi4 has `device: none`")
+    write_built(Layout(tmp_path), "net", "pi4")
+    cell = only(tmp_path, steps)
+    assert (cell.status, cell.reason) == ("built", "pi4 has `device: none`")
+    assert only(tmp_path, steps[:-1]).status == "built"
+
+
+def test_coverage_of_a_tuned_cell_before_it_is_built(tmp_path: Path) -> None:
+    tune = {"format": 1, "tasks": 3, "covered": 2, "uncovered": [{"key": "00", "name": "dense"}]}
+    write_json(Layout(tmp_path).cell_file("net", "cpu", "tune.json"), tune)
+    cell = only(tmp_path, cell_steps("net", "cpu"))
+    assert (cell.covered, cell.tasks, cell.uncovered) == (2, 3, ("dense",))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"null"])
+def test_damaged_files_are_as_if_absent(tmp_path: Path, content: bytes) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    for path in (
+        layout.package("net", "cpu"),
+        layout.cell_file("net", "cpu", "tune.json"),
+        layout.cell_file("net", "cpu", "result.json"),
+        layout.model_file("net", "simplify.json"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert only(tmp_path, steps).status == "not built"
+
+
+class Tags(HTMLParser):
+    """Collects the tags, and checks that they are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        assert not {"src", "href", "onclick"} & {name for name, _ in attrs}
+        if tag not in ("meta", "rect"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag == "rect"
+        assert attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag != "rect":
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    steps = cell_steps("net", "cpu") + cell_steps("bad", "cpu") + cell_steps("off", "gpu", EVIL)
+    write_built(layout, "net", "cpu", (EVIL,), note=EVIL)
+    write_result(layout, "net", "cpu", 0.25, 0.5)
+    write_json(layout.failure("tune:bad@cpu"), {"message": EVIL, "hint": EVIL, "log": EVIL})
+    write_report(tmp_path, steps)
+    tags = Tags()
+    tags.feed(layout.report_html.read_text())
+    tags.close()
+    assert tags.open == []
+    assert {"svg", "rect", "table"} <= tags.seen
+    assert "script" not in tags.seen
+    assert tags.text.count(EVIL) >= 5
+    assert "<script" not in layout.report_markdown.read_text()
+    rows = [line for line in layout.report_markdown.read_text().splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {10}
+    assert "[bold]y[/bold]" in shown(tmp_path, steps)
+
+
+def test_files_that_would_not_change_are_left_alone(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_report(tmp_path, steps)
+    before = [path.stat().st_mtime_ns for path in (layout.report_markdown, layout.report_html)]
+    time.sleep(0.01)
+    write_report(tmp_path, steps)
+    assert [path.stat().st_mtime_ns for path in (layout.report_markdown, layout.report_html)] == before
+    write_built(layout, "net", "cpu")
+    write_report(tmp_path, steps)
+    assert layout.report_html.stat().st_mtime_ns != before[1]
+
+
+def test_a_thousand_cells_are_quick(tmp_path: Path) -> None:
+    steps = [step for i in range(200) for target in "abcde" for step in cell_steps(f"net{i}", target)]
+    start = time.perf_counter()
+    write_report(tmp_path, steps)
+    assert time.perf_counter() - start < 2
+
+
+def test_importing_the_report_imports_nothing_slow() -> None:
+    program = (
+        "import sys, tvmbuild.stages.report as r\n"
+        "slow = {'numpy', 'onnx', 'onnxruntime', 'tvm', 'rich', 'doit', 'yaml'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1161.03, "1161"), (215.7, "216"), (13.64, "13.6"), (2.0, "2.00"), (0.0415, "0.042")]
+)
+def test_milliseconds(value: float, text: str) -> None:
+    assert format_ms(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(14387200, "14.4 MB"), (81920, "82 KB")])
+def test_sizes(value: int, text: str) -> None:
+    assert format_bytes(value) == text

@@ -1,0 +1,60 @@
+"""report — build/report.md, build/report.html and the terminal's table, from the files on disk alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvmbuild.files import write_text
+from tvmbuild.layout import Layout
+from tvmbuild.specs import Step
+from tvmbuild.stages.report_data import collect_cells
+from tvmbuild.stages.report_html import write_html
+from tvmbuild.stages.report_text import cell_values, summarize_cells, unavailable, write_markdown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HEADS = ("model", "target", "status", "tasks", "TVM ms", "ORT ms", "ratio", "error", "size")
+_STYLES = {"ok": "green", "failed": "red", "unavailable": "yellow", "built": "cyan", "not built": "dim"}
+
+
+def write_report(root: Path, steps: Sequence[Step]) -> None:
+    """Write both reports of the plan's ``steps`` below ``root``; a file that would not change is left alone."""
+    layout = Layout(root)
+    cells = collect_cells(root, steps)
+    _write_changed(layout.report_markdown, write_markdown(cells))
+    _write_changed(layout.report_html, write_html(cells))
+
+
+def render_table(root: Path, steps: Sequence[Step]) -> Table:
+    """Return the matrix for the terminal; below it, why cells are not `ok`."""
+    from rich import box  # noqa: PLC0415 - slow to import, and not needed to write the files
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    cells = collect_cells(root, steps)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
+    for index, name in enumerate(_HEADS):
+        table.add_column(name, justify="right" if index > 2 else "left", overflow="fold", no_wrap=index > 1)
+    for cell in cells:
+        texts = [Text(value) for value in cell_values(cell)]
+        texts[2].stylize(_STYLES[cell.status])
+        if cell.uncovered:
+            texts[3].stylize("yellow")
+        table.add_row(*texts)
+    reasons = [f"{c.failure.step} failed: {c.failure.message}" for c in cells if c.failure]
+    reasons += [f"{subject}: {reason}" for subject, reason in unavailable(cells)]
+    reasons += [f"{c.name}: {len(c.uncovered)} of {c.tasks} Tasks have no record" for c in cells if c.uncovered]
+    table.caption = Text("\n".join([summarize_cells(cells), *dict.fromkeys(reasons)]), style="default not italic")
+    return table
+
+
+def _write_changed(path: Path, text: str) -> None:
+    try:
+        if path.read_text(encoding="utf-8") == text:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass
+    write_text(path, text)

@@ -1,0 +1,160 @@
+"""What the report shows, read from the files on disk alone. Imports nothing slow: it runs at the end of every doit."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.specs import Step
+
+Status = Literal["ok", "built", "failed", "unavailable", "not built"]
+_STAGES = ("simplify", "tune", "compile", "benchmark")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Medians in ms, measured side by side."""
+
+    tvm_ms: float
+    p95_ms: float
+    onnxruntime_ms: float
+    ratio: float
+    threads: int
+    machine: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a step failed, as its process wrote it down."""
+
+    step: str
+    message: str
+    hint: str | None
+    log: str | None
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """One Model for one Target. ``reason`` says why the status is not `ok`."""
+
+    model: str
+    target: str
+    status: Status
+    reason: str | None = None
+    failure: Failure | None = None
+    tasks: int | None = None
+    covered: int | None = None
+    uncovered: tuple[str, ...] = ()
+    speed: Speed | None = None
+    max_abs_error: float | None = None
+    peak_memory_mb: float | None = None
+    package_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``model@target``."""
+        return f"{self.model}@{self.target}"
+
+
+def collect_cells(root: Path, steps: Sequence[Step]) -> list[CellReport]:
+    """Return one row a cell of ``steps``, in their order; files that are missing or unreadable count as not built."""
+    layout = Layout(root)
+    by_id = {step.id: step for step in steps}
+    names = dict.fromkeys(step.subject for step in steps if "@" in step.subject)
+    return [_collect_cell(layout, by_id, *name.split("@", 1)) for name in names]
+
+
+def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target: str) -> CellReport:
+    cell = f"{model}@{target}"
+    ids = {stage: f"{stage}:{model if stage == 'simplify' else cell}" for stage in _STAGES}
+    package = layout.package(model, target)
+    tune = _read_json(layout.cell_file(model, target, "tune.json"))
+    failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
+    # What a failed step left from an earlier run belongs to other inputs.
+    info = _read_info(package) if failure is None or failure.step == ids["benchmark"] else None
+    result = _read_json(layout.cell_file(model, target, "result.json")) if info and failure is None else {}
+    status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result))
+    simplify = _read_json(layout.model_file(model, "simplify.json"))
+    uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
+    return CellReport(
+        model=model,
+        target=target,
+        status=status,
+        reason=reason,
+        failure=failure,
+        tasks=info.coverage.tasks if info else tune.get("tasks"),
+        covered=info.coverage.covered if info else tune.get("covered"),
+        uncovered=info.coverage.uncovered if info else uncovered,
+        speed=_speed(result),
+        max_abs_error=result.get("max_abs_error"),
+        peak_memory_mb=result.get("peak_memory_mb"),
+        package_bytes=package.stat().st_size if info else None,
+        notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
+    )
+
+
+def _judge(
+    steps: Mapping[str, Step], ids: Mapping[str, str], failure: Failure | None, *, built: bool, measured: bool
+) -> tuple[Status, str | None]:
+    if failure is not None:
+        return "failed", f"{failure.step}: {failure.message}"
+    reasons = {stage: steps[step_id].unavailable for stage, step_id in ids.items() if step_id in steps}
+    for stage in ("simplify", "compile"):
+        if reasons.get(stage):
+            return "unavailable", reasons[stage]
+    if not built:
+        return "not built", None
+    if measured:
+        return "ok", None
+    if "benchmark" not in reasons:
+        return "built", "not run: it has no device here"
+    return "built", reasons["benchmark"] or "not benchmarked yet"
+
+
+def _speed(result: Mapping[str, Any]) -> Speed | None:
+    if "latency_ms" not in result:
+        return None
+    ours, theirs = result["latency_ms"], result["onnxruntime_ms"]
+    return Speed(
+        tvm_ms=float(ours["median"]),
+        p95_ms=float(ours["p95"]),
+        onnxruntime_ms=float(theirs["median"]),
+        ratio=float(result["ratio"]),
+        threads=int(result["threads"]),
+        machine=str(result["machine"]),
+    )
+
+
+def _read_failure(layout: Layout, step_id: str) -> Failure | None:
+    value = _read_json(layout.failure(step_id))
+    if not value:
+        return None
+    hint, log = value.get("hint"), value.get("log")
+    return Failure(step_id, str(value.get("message", "no message")), hint and str(hint), log and str(log))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the object, or an empty one: a report is made from whatever an interrupted build left."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _read_info(package: Path) -> PackageInfo | None:
+    """Return mod.json, which is the archive's first member: the rest is not read."""
+    try:
+        with tarfile.open(package, "r:") as archive:
+            stream = archive.extractfile("mod.json")
+            return None if stream is None else PackageInfo.from_json(json.load(stream))
+    except (OSError, KeyError, ValueError, tarfile.TarError, TvmbuildError):
+        return None
