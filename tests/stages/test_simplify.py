@@ -184,6 +184,24 @@ def test_when_onnxsim_crashes_the_original_goes_on(
     np.testing.assert_array_equal(run_file(step.output("model"), reference.inputs)["y"], reference.outputs["y"])
 
 
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ("model.graph.output[0].name = 'product'", "not simplified: onnxsim changed the outputs to product"),
+        ("model.graph.input.add().CopyFrom(model.graph.input[0]); model.graph.input[1].name = 'z'", "inputs to x, z"),
+        ("model.graph.node[3].domain = 'com.microsoft'", "onnxsim brought in operators of com.microsoft"),
+    ],
+)
+def test_when_simplification_changes_the_interface_the_original_goes_on(
+    shadow_onnxsim: Callable[[str], None], simplify_step: MakeStep, dense: Make, change: str, note: str
+) -> None:
+    shadow_onnxsim(f"def simplify(model, **options):\n    {change}\n    return model, True\n")
+    step = simplify_step(dense((1, 4)))
+    simplify.run(step)
+    assert note in info_of(step)["notes"][0]
+    assert info_of(step)["nodes"] == {"before": 4, "after": 4}
+
+
 def test_when_the_simplified_model_disagrees_the_original_goes_on(
     shadow_onnxsim: Callable[[str], None], simplify_step: MakeStep, dense: Make
 ) -> None:

@@ -15,7 +15,7 @@ from tvmbuild.progress import report_progress
 from tvmbuild.sources.fetch import fetch
 from tvmbuild.specs import SimplifyOptions, SimplifyStep, Step, Tolerance
 from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, load_model, set_output_shapes
+from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, graph_inputs, load_model, set_output_shapes
 from tvmbuild.stages.onnxsim_process import simplify_in_process
 from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
 
@@ -73,8 +73,9 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
     simplified, trouble = simplify_in_process(original, options.skip)
     if simplified is None:
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
-    if simplified.ByteSize() > MAX_BYTES:
-        return _Outcome(original, nodes, simplified=False, notes=("not simplified: it would exceed 2 GB",), gate=None)
+    trouble = _check_interface(proto, simplified)
+    if trouble is not None:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
     report_progress("comparing the simplified model with the original")
     data = simplified.SerializeToString(deterministic=True)
     tolerance = Tolerance(rtol=options.rtol, atol=options.atol)
@@ -91,6 +92,22 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
         notes = (f"not simplified: the simplified model differs from the original: {worst.problem}",)
         return _Outcome(original, nodes, simplified=False, notes=notes, gate=worst)
     return _Outcome(data, len(simplified.graph.node), simplified=True, notes=(), gate=worst)
+
+
+def _check_interface(original: Any, simplified: Any) -> str | None:  # noqa: ANN401
+    """Return what makes the simplified model unusable in the original's place, before any number is looked at."""
+    if simplified.ByteSize() > MAX_BYTES:
+        return "it would exceed 2 GB"
+    for what, got, want in (
+        ("inputs", graph_inputs(simplified), graph_inputs(original)),
+        ("outputs", simplified.graph.output, original.graph.output),
+    ):
+        if [value.name for value in got] != [value.name for value in want]:
+            return f"onnxsim changed the {what} to {', '.join(value.name for value in got) or 'none'}"
+    new = {node.domain for node in simplified.graph.node} - {node.domain for node in original.graph.node}
+    if new - {"", "ai.onnx"}:
+        return f"onnxsim brought in operators of {', '.join(sorted(new))}"
+    return None
 
 
 def _describe(outcome: _Outcome, tensors: list[TensorInfo], reference: Reference) -> dict[str, object]:
