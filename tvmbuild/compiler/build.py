@@ -8,9 +8,10 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
+from tvmbuild.errors import TvmbuildError
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,15 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
 
 
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """Compile the module to a VM executable, not linked yet."""
+    """Compile the module to a VM executable, not linked yet.
+
+    An operator that TVM can import but not lower is a TvmbuildError that names it.
+    """
+    left = sorted({call.op.name for prefix in ("relax.nn.", "relax.image.") for call in operator_calls(mod, prefix)})
+    if left:
+        raise TvmbuildError(
+            f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
+        )
     with target, tvm.transform.PassContext(opt_level=3):
         return relax.build(mod, target=target, relax_pipeline=tvm.transform.Sequential(_vm_passes()))
 

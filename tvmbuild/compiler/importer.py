@@ -10,9 +10,10 @@ from pathlib import Path
 
 import onnx
 import tvm
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tvmbuild.compiler.workarounds import layout_friendly_importer
+from tvmbuild.compiler.workarounds import drop_empty_resize_inputs, layout_friendly_importer
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -33,7 +34,7 @@ def import_onnx(path: Path) -> ImportedModel:
     """
     try:
         model = onnx.load(path)
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+    except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{path.name}: cannot be read as ONNX: {error}") from error
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, path) for value in model.graph.input if value.name not in initializers)
@@ -52,6 +53,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     ) -> tvm.relax.Expr:
         name = attrs["tvm_custom"]["name"]
         self.node = f"{op_name} (node {name!r})" if name else op_name
+        drop_empty_resize_inputs(op_name, inputs)
         result = super()._convert_operator(op_name, inputs, attrs, opset)
         self.node = None
         return result
@@ -68,11 +70,9 @@ def _import_graph(model: onnx.ModelProto, path: Path) -> tvm.ir.IRModule:
     except tvm.error.OpNotImplemented as error:
         raise TvmbuildError(f"{path.name}: {error}", "replace these operators in the model") from error
     except Exception as error:
-        if importer.node is None:
-            raise
+        what = f"the operator {importer.node}" if importer.node else "the model"
         raise TvmbuildError(
-            f"{path.name}: TVM cannot import the operator {importer.node}: {_summary(error)}",
-            "rewrite or replace this operator in the model",
+            f"{path.name}: TVM cannot import {what}: {_summary(error)}", "rewrite or replace this operator in the model"
         ) from error
 
 

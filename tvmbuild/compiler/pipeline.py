@@ -15,7 +15,11 @@ from tvmbuild.package.metadata import TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
 
-_CPU_CONVOLUTION = {"relax.nn.conv2d": ["NHWC", "HWIO"]}
+_CPU_LAYOUTS = {
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    # Without this line it follows its input to NHWC, for which TVM has no code.
+    "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
+}
 _ANY_NAME = "lv"
 
 
@@ -40,15 +44,29 @@ def lower(imported: ImportedModel, target: tvm.target.Target, layout: Layout | N
         mod = _prepare(imported.mod)
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
-        if chosen == "NHWC" and _has_convolution(mod):
-            mod, chosen, notes = _to_nhwc(mod)
-        elif chosen == "NHWC":
+        if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
             chosen = "NCHW"
-        mod = _anonymise(mod)
-        mod = _fuse(mod)
+        if chosen == "NHWC":
+            fused, problem = _fuse_as_nhwc(mod)
+            if problem is not None:
+                chosen, notes = "NCHW", (f"layout NCHW: {problem}",)
+        if chosen == "NCHW":
+            fused = _fuse(_anonymise(mod))
         if not is_gpu(target):
-            mod = relax.transform.AttachAttrLayoutFreeBuffers()(mod)
-    return Lowered(mod, imported.inputs, imported.outputs, chosen, notes)
+            fused = relax.transform.AttachAttrLayoutFreeBuffers()(fused)
+    return Lowered(fused, imported.inputs, imported.outputs, chosen, notes)
+
+
+def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
+    """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""
+    calls: list[relax.Call] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name.startswith(prefix):
+            calls.append(expr)
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    return tuple(calls)
 
 
 def default_layout(target: tvm.target.Target) -> Layout:
@@ -67,27 +85,17 @@ def _prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     )(mod)
 
 
-def _to_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, Layout, tuple[str, ...]]:
-    convert = tvm.transform.Sequential(
-        [relax.transform.ConvertLayout(_CPU_CONVOLUTION), relax.transform.FoldConstant()]
-    )
+def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
+    """Return the fused module in NHWC, or the reason why TVM cannot do that."""
+    convert = tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])
     try:
-        return convert(mod), "NHWC", ()
+        fused = _fuse(_anonymise(convert(mod)))
     except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
         # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        return mod, "NCHW", (f"layout NCHW: ConvertLayout failed: {lines[-1].strip()[:200] if lines else error!r}",)
-
-
-def _has_convolution(mod: tvm.ir.IRModule) -> bool:
-    found: list[bool] = []
-
-    def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == "relax.nn.conv2d":
-            found.append(True)
-
-    relax.analysis.post_order_visit(mod["main"], visit)
-    return bool(found)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return mod, f"ConvertLayout failed: {lines[-1][:200] if lines else type(error).__name__}"
+    left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
+    return fused, f"no NHWC code for {', '.join(left)}" if left else None
 
 
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
-from tvm import relax
 
-from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.pipeline import Lowered, operator_calls
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,4 @@ def normalised(function: tvm.tirx.PrimFunc) -> tvm.ir.IRModule:
 
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
     """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
-    calls: list[tvm.ir.GlobalVar] = []
-
-    def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == "relax.call_tir":
-            calls.append(expr.args[0])
-
-    relax.analysis.post_order_visit(mod["main"], visit)
-    return tuple(calls)
+    return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))

@@ -40,6 +40,18 @@ def layout_friendly_importer() -> Iterator[None]:
                     setattr(owner, name, original)
 
 
+def drop_empty_resize_inputs(op_name: str, inputs: list[relax.Expr | None]) -> None:
+    """Replace empty constants among the inputs of a Resize by None, in place.
+
+    Reason: ONNX up to opset 12 has no other way to leave out `scales` than an empty tensor, and the importer takes one
+    for a value ("Only one of scales and sizes can be provided").
+    """
+    if op_name == "Resize":
+        for index, value in enumerate(inputs):
+            if index > 0 and isinstance(value, tvm.ir.GenericConst) and value.value.numpy().size == 0:
+                inputs[index] = None
+
+
 def emit_clip(block_builder: relax.BlockBuilder, data: relax.Expr, low: Bound, high: Bound) -> relax.Expr:
     """Emit the clipping of ``data``; a bound is a number, an expression or None; NaN and ±inf bound nothing."""
     dtype = str(data.ty.dtype)

@@ -130,5 +130,5 @@ def _pairs(value: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, _frozen(entry)) for name, entry in sorted(value.items()))
 
 
-def _frozen(value: Any) -> Any:  # noqa: ANN401 - JSON in, JSON out
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,128 @@
+"""Take each model through simplify and compile for one CPU target without records, run it, and compare its numbers.
+
+python benchmarks/check_models.py ../shared/models [--only mnist,magika] [--target x86-64-v3] [--table docs/models.md]
+
+Untuned code is right and slow: this checks that a model compiles and computes what ONNX Runtime does, not its speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import CompileStep, InputSpec, SimplifyOptions, SimplifyStep, Source, Step
+
+SHAPES = {
+    "magika": (InputSpec("bytes", (1, 2048), high=257),),
+    "minilm_l6_int8": (
+        InputSpec("input_ids", (1, 128), high=30522),
+        InputSpec("attention_mask", (1, 128), low=1, high=2),
+        InputSpec("token_type_ids", (1, 128)),
+    ),
+    "ppocrv4_det": (InputSpec("x", (1, 3, 320, 320)),),
+}
+TOLERANCE = 1e-3
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of the table."""
+
+    model: str
+    result: str
+    layout: str = ""
+    tasks: str = ""
+    error: str = ""
+    note: str = ""
+
+
+def check(model: Path, target: str) -> Result:
+    """Build and run one model; a TvmbuildError is a result."""
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            return _check(model, target, Path(name))
+        except TvmbuildError as error:
+            return Result(model.stem, "refused", note=" ".join(error.message.split())[:300])
+
+
+def _check(model: Path, target: str, folder: Path) -> Result:
+    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - each model has its own process
+    from tvmbuild.stages import simplify  # noqa: PLC0415
+
+    simplified = tuple((role, folder / f"{role}.file") for role in ("model", "reference", "info"))
+    source = Source("path", str(model.resolve()))
+    options = SimplifyStep(model.stem, source, SHAPES.get(model.stem, ()), SimplifyOptions())
+    simplify.run(Step("simplify", model.stem, options, outputs=simplified, root=folder))
+    schedule, package = folder / "schedule.json", folder / "package.tar"
+    schedule.write_text(json.dumps({"format": 1, "layout": None, "schedule": {}}))
+    attributes = (("mcpu", target), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+    inputs = (("model", folder / "model.file"), ("schedule", schedule))
+    cell = CompileStep(model.stem, target, "llvm", attributes, (), "auto", None, None)
+    compile_stage.run(Step("compile", f"{model.stem}@{target}", cell, inputs, (("package", package),)))
+    return _run(model.stem, package, folder)
+
+
+def _run(model: str, package: Path, folder: Path) -> Result:
+    import numpy as np  # noqa: PLC0415
+    import tvm  # noqa: PLC0415
+    from tvm import relax  # noqa: PLC0415
+
+    from tvmbuild.package.archive import extract_package  # noqa: PLC0415
+    from tvmbuild.stages.reference import read_reference  # noqa: PLC0415
+
+    info = extract_package(package, folder / "package")
+    reference = read_reference(folder / "reference.file")
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "package" / "mod.so")), tvm.cpu())
+    params = tvm.runtime.load_param_dict((folder / "package" / "mod.params").read_bytes())
+    arguments = [tvm.runtime.tensor(reference.inputs[tensor.name]) for tensor in info.inputs]
+    got = machine["main"](*arguments, *(params[name] for name in sorted(params)))
+    outputs = [got] if len(info.outputs) == 1 else list(got)
+    worst, right = 0.0, True
+    for tensor, output in zip(info.outputs, outputs, strict=True):
+        have, want = output.numpy().astype("float64"), reference.outputs[tensor.name].astype("float64")
+        worst = max(worst, float(np.abs(have - want).max()))
+        right = right and bool(np.allclose(have, want, rtol=TOLERANCE, atol=TOLERANCE))
+    notes = [*info.notes, *(["weights embedded"] if info.params == "embedded" else [])]
+    verdict = "right" if right else "WRONG"
+    return Result(model, verdict, info.layout, str(info.coverage.tasks), f"{worst:.1e}", "; ".join(notes))
+
+
+def render(results: list[Result]) -> str:
+    """Return the table in Markdown."""
+    lines = ["| model | result | layout | Tasks | max abs error | note |", "|---|---|---|---|---|---|"]
+    lines += [f"| {r.model} | {r.result} | {r.layout} | {r.tasks} | {r.error} | {r.note} |" for r in results]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table, write it between the marks of ``--table``; 1 when some model computes wrong numbers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--target", default="x86-64-v3")
+    parser.add_argument("--table", type=Path)
+    arguments = parser.parse_args()
+    only = set(filter(None, arguments.only.split(",")))
+    models = [path for path in sorted(arguments.folder.glob("*.onnx")) if not only or path.stem in only]
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        results = pool.starmap(check, [(path, arguments.target) for path in models], chunksize=1)
+    table = render(results)
+    print(table)
+    if arguments.table:
+        text = arguments.table.read_text(encoding="utf-8")
+        marked = f"{BEGIN}\n{table}\n{END}"
+        text = re.sub(f"{BEGIN}.*{END}", lambda _: marked, text, flags=re.DOTALL)
+        arguments.table.write_text(text, encoding="utf-8")
+    return 1 if any(result.result == "WRONG" for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

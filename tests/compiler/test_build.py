@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import Task, extract_tasks
+
+SaveModel = Callable[..., Path]
+Sample = Callable[[Sequence[Task]], ms.database.MemoryDatabase]
+
+
+def run_net(mod: tvm.ir.IRModule, path: Path, target: tvm.target.Target) -> tuple[np.ndarray, np.ndarray]:
+    data = np.random.RandomState(0).uniform(-1, 1, (1, 3, 8, 8)).astype("float32")
+    machine = relax.VirtualMachine(build_executable(mod, target), tvm.cpu())
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    return machine["main"](tvm.runtime.tensor(data)).numpy(), want
+
+
+def test_without_records_nothing_is_covered_and_the_numbers_are_right(
+    save_convnet: SaveModel, cpu: tvm.target.Target
+) -> None:
+    path = save_convnet()
+    applied = apply_records(lower(import_onnx(path), cpu), cpu, ms.database.MemoryDatabase())
+    assert applied.coverage.covered == ()
+    assert applied.coverage.tasks == 4
+    assert [name for _, name in applied.coverage.uncovered] == [
+        "transpose",
+        "conv2d_maximum_minimum",
+        "conv2d",
+        "transpose",
+    ]
+    got, want = run_net(applied.mod, path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.compiler
+def test_records_are_applied_counted_and_weights_repacked(
+    save_convnet: SaveModel,
+    cpu: tvm.target.Target,
+    sample_schedules: Sample,
+) -> None:
+    path = save_convnet()
+    lowered = lower(import_onnx(path), cpu)
+    tasks = extract_tasks(lowered)
+    applied = apply_records(lowered, cpu, sample_schedules(tasks[:2]))
+    assert [key for key, _ in applied.coverage.covered] == [task.key for task in tasks[:2]]
+    assert [key for key, _ in applied.coverage.uncovered] == [task.key for task in tasks[2:]]
+    text = applied.mod["main"].script()
+    assert "_prepacked" in text
+    assert text.count("R.call_tir(") == 4  # repacking itself was folded away
+    got, want = run_net(applied.mod, path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.compiler
+def test_records_of_one_model_serve_another(
+    save_convnet: SaveModel,
+    cpu: tvm.target.Target,
+    sample_schedules: Sample,
+) -> None:
+    database = sample_schedules(extract_tasks(lower(import_onnx(save_convnet()), cpu)))
+    path = save_convnet(seed=7, prefix="renamed/", name="b.onnx")
+    applied = apply_records(lower(import_onnx(path), cpu), cpu, database)
+    assert applied.coverage.uncovered == ()
+    got, want = run_net(applied.mod, path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.compiler
+def test_gpu_functions_without_records_get_threads(save_convnet: SaveModel) -> None:
+    limits = (("arch", "sm_90"), ("max_num_threads", 1024), ("max_shared_memory_per_block", 49152))
+    warp = (("max_threads_per_block", 1024), ("thread_warp_size", 32))
+    target = tvm_target("cuda", limits + warp, (("mcpu", "x86-64-v3"),))
+    applied = apply_records(lower(import_onnx(save_convnet()), target), target, ms.database.MemoryDatabase())
+    assert applied.coverage.covered == ()
+    functions = [f for f in applied.mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    assert functions
+    assert all("threadIdx.x" in function.script() for function in functions)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tvm
+from onnx import helper
+
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import default_layout, lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+
+SaveModel = Callable[..., Path]
+
+
+def test_the_layout_can_be_chosen_and_chosen_again(save_convnet: SaveModel, cpu: tvm.target.Target) -> None:
+    imported = import_onnx(save_convnet())
+    nhwc, nchw = lower(imported, cpu), lower(imported, cpu, "NCHW")
+    assert (nhwc.layout, nchw.layout) == ("NHWC", "NCHW")
+    keys = [task.key for task in extract_tasks(nhwc)]
+    assert keys == [task.key for task in extract_tasks(lower(imported, cpu, nhwc.layout))]
+    assert set(keys).isdisjoint(task.key for task in extract_tasks(nchw))
+
+
+def test_gpus_stay_nchw() -> None:
+    assert default_layout(tvm_target("cuda", (("arch", "sm_90"),), (("mcpu", "x86-64-v3"),))) == "NCHW"
+
+
+def test_a_model_without_convolutions_has_no_layout_to_convert(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    assert lower(import_onnx(save_model([helper.make_node("Relu", ["x"], ["y"])])), cpu).layout == "NCHW"
+
+
+def test_constants_are_folded(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes = [helper.make_node("Exp", ["w"], ["e"]), helper.make_node("Mul", ["x", "e"], ["y"])]
+    lowered = lower(import_onnx(save_model(nodes, {"w": np.ones((3, 1, 1), "float32")})), cpu)
+    assert [task.name for task in extract_tasks(lowered)] == ["multiply"]
+
+
+def test_reshapes_are_no_tasks(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Flatten", ["r"], ["f"]),
+        helper.make_node("Softmax", ["f"], ["y"]),
+    ]
+    names = [task.name for task in extract_tasks(lower(import_onnx(save_model(nodes)), cpu))]
+    assert not any(name == "reshape" for name in names)
+    assert any("softmax" in name for name in names)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from tvmbuild.compiler.target import is_gpu, tvm_target
+from tvmbuild.errors import TvmbuildError
+
+
+def test_cpu_attributes_reach_tvm() -> None:
+    attributes = (
+        ("mattr", ("+neon", "+crc")),
+        ("mcpu", "cortex-a72"),
+        ("mtriple", "aarch64-linux-gnu"),
+        ("num-cores", 4),
+    )
+    target = tvm_target("llvm", attributes, ())
+    assert target.kind.name == "llvm"
+    assert not is_gpu(target)
+    assert [str(feature) for feature in target.attrs["mattr"]] == ["+neon", "+crc"]
+    assert int(target.attrs["num-cores"]) == 4
+
+
+def test_a_gpu_gets_a_host() -> None:
+    limits = (("arch", "sm_90"), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
+    target = tvm_target("cuda", limits, (("mcpu", "x86-64-v3"),))
+    assert is_gpu(target)
+    assert target.attrs["arch"] == "sm_90"
+    assert target.host.kind.name == "llvm"
+    assert target.host.attrs["mcpu"] == "x86-64-v3"
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"), [("llvm", (("mcp", "x86-64-v3"),)), ("nonsense", ()), ("llvm", (("num-cores", "two"),))]
+)
+def test_what_tvm_refuses_is_an_error_for_the_user(kind: str, attributes: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(TvmbuildError, match="TVM refuses the target") as caught:
+        tvm_target(kind, attributes, ())
+    assert caught.value.hint == "check the target's attributes in targets.yaml"
