@@ -19,7 +19,7 @@ MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
 
 
-def load_model(path: Path, model: str) -> Any:  # noqa: ANN401 - onnx.ModelProto has no usable stubs
+def load_model(path: Path, model: str) -> Any:
     """Return the ModelProto with external data merged; TvmbuildError when the file is no whole ONNX model."""
     try:
         proto = onnx.load(str(path), load_external_data=False)
@@ -40,13 +40,13 @@ def load_model(path: Path, model: str) -> Any:  # noqa: ANN401 - onnx.ModelProto
     return proto
 
 
-def graph_inputs(proto: Any) -> list[Any]:  # noqa: ANN401
+def graph_inputs(proto: Any) -> list[Any]:
     """Return the ValueInfoProtos that a caller must feed (older files list weights as inputs, too)."""
     weights = {tensor.name for tensor in proto.graph.initializer}
     return [value for value in proto.graph.input if value.name not in weights]
 
 
-def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:  # noqa: ANN401
+def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:
     """Write the user's shapes into ``proto`` (in place) and return its inputs, all static.
 
     A symbolic dimension that one shape fixes is fixed wherever its name appears. TvmbuildError on an unknown
@@ -70,7 +70,7 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
     return [_tensor_info(value) for value in values]
 
 
-def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:  # noqa: ANN401
+def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
     """Write the shapes that a run gave into the graph's outputs (in place)."""
     for value in proto.graph.output:
         shape = value.type.tensor_type.shape
@@ -90,7 +90,7 @@ def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> 
             )
 
 
-def _check_type(value: Any, model: str) -> None:  # noqa: ANN401
+def _check_type(value: Any, model: str) -> None:
     if value.type.WhichOneof("value") != "tensor_type":
         raise TvmbuildError(f"{model}: the input {value.name} is no tensor", "only tensors are supported")
     kind = value.type.tensor_type.elem_type
@@ -101,7 +101,7 @@ def _check_type(value: Any, model: str) -> None:  # noqa: ANN401
         )
 
 
-def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -> None:  # noqa: ANN401
+def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -> None:
     dtype = _dtype(value)
     if spec.dtype is not None and spec.dtype != dtype:
         raise TvmbuildError(
@@ -134,7 +134,7 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -
         dim.dim_value = size
 
 
-def _check_static(value: Any, model: str) -> None:  # noqa: ANN401
+def _check_static(value: Any, model: str) -> None:
     dims = value.type.tensor_type.shape.dim
     dynamic = [i for i, dim in enumerate(dims) if dim.dim_value <= 0]
     if not value.type.tensor_type.HasField("shape"):
@@ -154,14 +154,14 @@ def _check_static(value: Any, model: str) -> None:  # noqa: ANN401
         )
 
 
-def _show_shape(value: Any) -> str:  # noqa: ANN401
+def _show_shape(value: Any) -> str:
     return "[" + ", ".join(d.dim_param or str(d.dim_value or "?") for d in value.type.tensor_type.shape.dim) + "]"
 
 
-def _dtype(value: Any) -> str:  # noqa: ANN401
+def _dtype(value: Any) -> str:
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
-def _tensor_info(value: Any) -> TensorInfo:  # noqa: ANN401
+def _tensor_info(value: Any) -> TensorInfo:
     shape = tuple(int(dim.dim_value) for dim in value.type.tensor_type.shape.dim)
     return TensorInfo(value.name, shape, _dtype(value))

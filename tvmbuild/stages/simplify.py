@@ -59,12 +59,12 @@ def run(step: Step) -> None:
     write_json(step.output("info"), info)
 
 
-def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:  # noqa: ANN401
+def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
     data = _serialize(proto, model)
     return [Reference(feed, run_onnx(data, feed, f"{model}'s original model")) for feed in inputs]
 
 
-def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:  # noqa: ANN401
+def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
     original = proto.SerializeToString(deterministic=True)
     nodes = len(proto.graph.node)
     if not options.enabled:
@@ -94,7 +94,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
     return _Outcome(data, len(simplified.graph.node), simplified=True, notes=(), gate=worst)
 
 
-def _check_interface(original: Any, simplified: Any) -> str | None:  # noqa: ANN401
+def _check_interface(original: Any, simplified: Any) -> str | None:
     """Return what makes the simplified model unusable in the original's place, before any number is looked at."""
     if simplified.ByteSize() > MAX_BYTES:
         return "it would exceed 2 GB"
@@ -131,7 +131,7 @@ def _describe(outcome: _Outcome, tensors: list[TensorInfo], reference: Reference
     }
 
 
-def _serialize(proto: Any, model: str) -> bytes:  # noqa: ANN401
+def _serialize(proto: Any, model: str) -> bytes:
     if proto.ByteSize() > MAX_BYTES:
         raise TvmbuildError(f"{model} is larger than 2 GB", "models that large are not supported")
     data: bytes = proto.SerializeToString(deterministic=True)
