@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tvm
+from onnx import helper
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.elf import read_elf
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.errors import TvmbuildError
+
+SaveModel = Callable[..., Path]
+
+LINK = """
+import sys
+from pathlib import Path
+from tvmbuild.compiler.link import LinkOptions, link_objects
+link_objects([Path(sys.argv[1])], Path(sys.argv[1]).parent / "out.so", LinkOptions())
+"""
+
+
+def build(path: Path, target: tvm.target.Target) -> relax.VMExecutable:
+    applied = apply_records(lower(import_onnx(path), target), target, ms.database.MemoryDatabase())
+    return build_executable(applied.mod, target)
+
+
+def write(library: bytes, folder: Path) -> Path:
+    path = folder / "mod.so"
+    path.write_bytes(library)
+    return path
+
+
+@pytest.fixture
+def relu(save_model: SaveModel) -> Path:
+    return save_model([helper.make_node("Relu", ["x"], ["y"])])
+
+
+@pytest.fixture
+def power(save_model: SaveModel) -> Path:
+    """Needs powf of libm."""
+    return save_model([helper.make_node("Pow", ["x", "x"], ["y"])])
+
+
+@pytest.fixture
+def no_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_compilers")
+def test_no_compiler_is_needed(relu: Path, cpu: tvm.target.Target, tmp_path: Path) -> None:
+    path = write(export_library(build(relu, cpu), LinkOptions()), tmp_path)
+    elf = read_elf(path)
+    assert elf.machine == "x86_64"
+    assert elf.glibc == (0,)
+    ctypes.CDLL(str(path))
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("no_compilers")
+@pytest.mark.parametrize("name", ["cpu", "pi4"])
+def test_libm_is_linked_for_the_glibc_floor(
+    power: Path, name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    executable = build(power, request.getfixturevalue(name))
+    new = read_elf(write(export_library(executable, LinkOptions(glibc="2.34")), tmp_path))
+    old = read_elf(write(export_library(executable, LinkOptions(glibc="2.24")), tmp_path))
+    assert new.machine == old.machine == {"cpu": "x86_64", "pi4": "aarch64"}[name]
+    assert (2, 0) < old.glibc <= (2, 24) < new.glibc <= (2, 34)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["cpu", "pi4"])
+def test_the_same_bytes_from_other_folders(
+    power: Path, name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable, libraries = build(power, request.getfixturevalue(name)), []
+    for folder in ("a", "a-much-longer-name"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
+        libraries.append(export_library(executable, LinkOptions()))
+    assert libraries[0] == libraries[1]
+    assert str(tmp_path).encode() not in libraries[0]
+
+
+def test_a_compiler_that_is_not_there(relu: Path, cpu: tvm.target.Target) -> None:
+    with pytest.raises(TvmbuildError) as caught:
+        export_library(build(relu, cpu), LinkOptions(command="aarch64-nonesuch-gcc"))
+    assert caught.value.message == "the linker 'aarch64-nonesuch-gcc' is not on PATH"
+    assert caught.value.hint == "install it, or set link: auto for the bundled ziglang"
+
+
+def test_a_compiler_for_another_machine(relu: Path, pi4: tvm.target.Target, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong-cc"
+    wrong.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncp {sys.executable} "$2"\n')
+    wrong.chmod(0o755)
+    with pytest.raises(TvmbuildError, match=r"the linker made a library for x86_64, not aarch64"):
+        export_library(build(relu, pi4), LinkOptions(command=str(wrong)))
+
+
+def test_a_glibc_that_is_too_new(relu: Path, cpu: tvm.target.Target, tmp_path: Path) -> None:
+    library = next(Path(tvm.__file__).parent.glob("lib/libtvm_runtime.so"))
+    needed = ".".join(str(part) for part in read_elf(library).glibc)
+    new = tmp_path / "new-cc"
+    new.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncp {library} "$2"\n')
+    new.chmod(0o755)
+    with pytest.raises(TvmbuildError) as caught:
+        export_library(build(relu, cpu), LinkOptions(command=str(new), glibc="2.2"))
+    assert caught.value.message == f"the library needs glibc {needed}, newer than the target's floor 2.2"
+
+
+def test_the_linkers_own_words_are_shown(tmp_path: Path) -> None:
+    broken = tmp_path / "lib0.o"
+    broken.write_bytes(b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\x00" + bytes(60))
+    done = subprocess.run(
+        [sys.executable, "-c", LINK, str(broken)], env={**os.environ}, capture_output=True, text=True, check=False
+    )
+    assert "linking failed: " in done.stderr
+    assert "lib0.o" in done.stderr

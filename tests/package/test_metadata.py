@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import pretty_json
+from tvmbuild.package.metadata import FileEntry, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.specs import Preprocess
+
+INFO = PackageInfo(
+    model="net",
+    target=PackageTarget("pi4", "llvm", (("mattr", ("+neon", "+crc")), ("num-cores", 4)), (), "2.28"),
+    inputs=(TensorInfo("x", (1, 3, 8, 8), "float32"),),
+    outputs=(TensorInfo("y", (), "int64"), TensorInfo("z", (2,), "float32")),
+    params="lifted",
+    coverage=PackageCoverage(3, 2, ("conv2d",)),
+    layout="NHWC",
+    preprocess=Preprocess(mean=(0.485, 0.456, 0.406), color="bgr"),
+    labels=("cat", "größer"),
+    digests=(("model", "ab" * 32), ("schedule", "cd" * 32)),
+    tools=(("tvm", "0.27.0.post1"),),
+    notes=("layout NCHW: because",),
+    files=(FileEntry("mod.params", "12" * 32, 5), FileEntry("mod.so", "34" * 32, 7)),
+)
+
+
+def value_of(info: PackageInfo) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(pretty_json(info.to_json()))
+    return value
+
+
+def test_json_and_back_is_the_same_value() -> None:
+    assert PackageInfo.from_json(value_of(INFO)) == INFO
+
+
+def test_absent_parts_stay_absent() -> None:
+    target = PackageTarget("h200", "cuda", (("arch", "sm_90"),), (("mcpu", "x86-64-v3"),))
+    info = PackageInfo("net", target, (), (), "embedded", PackageCoverage(0, 0), "NCHW")
+    value = value_of(info)
+    assert (value["labels"], value["preprocess"], value["entry"]) == (None, None, "main")
+    assert PackageInfo.from_json(value) == info
+
+
+def test_the_json_is_readable_by_others() -> None:
+    value = value_of(INFO)
+    assert value["format"] == 1
+    assert value["target"]["attributes"] == {"mattr": ["+neon", "+crc"], "num-cores": 4}
+    assert value["inputs"] == [{"name": "x", "shape": [1, 3, 8, 8], "dtype": "float32"}]
+    assert value["files"]["mod.so"] == {"sha256": "34" * 32, "size": 7}
+    assert value["digests"] == {"model": "ab" * 32, "schedule": "cd" * 32}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "mod.json has the format 2; this tvmbuild reads 1"),
+        ({"params": "elsewhere"}, "mod.json is damaged: ValueError: params is 'elsewhere'"),
+        ({"target": None}, "mod.json is damaged: TypeError: 'NoneType' object is not subscriptable"),
+        ({"coverage": {"tasks": 3}}, "mod.json is damaged: KeyError: 'covered'"),
+        ({"preprocess": {"gamma": 2}}, "mod.json is damaged: TypeError: Preprocess"),
+    ],
+)
+def test_damage_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(TvmbuildError) as caught:
+        PackageInfo.from_json(value_of(INFO) | change)
+    assert caught.value.message.startswith(message)
+
+
+def test_a_value_that_is_no_object() -> None:
+    with pytest.raises(TvmbuildError, match="format 'list'"):
+        PackageInfo.from_json([])

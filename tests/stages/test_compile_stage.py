@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from tvm import relax
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import sha256_file
+from tvmbuild.package.archive import extract_package, read_metadata
+from tvmbuild.specs import Attributes, CompileStep, Preprocess, Step
+from tvmbuild.stages import compile as compile_stage
+
+X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+PI4: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
+H200: Attributes = (
+    ("arch", "sm_90"),
+    ("max_num_threads", 1024),
+    ("max_shared_memory_per_block", 49152),
+    ("max_threads_per_block", 1024),
+    ("thread_warp_size", 32),
+)
+FRESH = """
+import pickle, sys
+from pathlib import Path
+from tvmbuild.stages.compile import run
+run(pickle.loads(Path(sys.argv[1]).read_bytes()))
+"""
+MakeStep = Callable[..., Step]
+
+
+@pytest.fixture
+def make_step(tmp_path: Path, dense: Callable[..., onnx.ModelProto]) -> MakeStep:
+    def make(model: Path | None = None, options: CompileStep | None = None, **schedule: Any) -> Step:
+        if model is None:
+            model = tmp_path / "model.onnx"
+            onnx.save(dense((1, 4)), str(model))
+        path = tmp_path / "schedule.json"
+        path.write_text(json.dumps({"format": 1, "layout": None, "schedule": {}} | schedule))
+        labels = tmp_path / "labels.txt"
+        labels.write_text("cat\ndog\nowl\n")
+        return Step(
+            "compile",
+            "net@x86-64-v3",
+            options or CompileStep("net", "x86-64-v3", "llvm", X86, (), "auto", None, Preprocess(color="bgr")),
+            (("model", model), ("schedule", path), ("labels", labels)),
+            (("package", tmp_path / "net-x86-64-v3.tar"),),
+            (("tvm", "0.27.0.post1"),),
+        )
+
+    return make
+
+
+def run_package(package: Path, folder: Path, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    info = extract_package(package, folder)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "mod.so")), tvm.cpu())
+    params = tvm.runtime.load_param_dict((folder / "mod.params").read_bytes())
+    inputs = [tvm.runtime.tensor(feed[tensor.name]) for tensor in info.inputs]
+    got = machine[info.entry](*inputs, *(params[name] for name in sorted(params)))
+    return [got.numpy()] if len(info.outputs) == 1 else [output.numpy() for output in got]
+
+
+def test_the_package_says_what_it_is_and_computes_the_model(make_step: MakeStep, tmp_path: Path) -> None:
+    step = make_step()
+    compile_stage.run(step)
+    info = read_metadata(step.output("package"))
+    assert (info.model, info.target.name, info.params, info.layout) == ("net", "x86-64-v3", "lifted", "NCHW")
+    assert info.labels == ("cat", "dog", "owl")
+    assert info.preprocess == Preprocess(color="bgr")
+    assert info.coverage.covered == 0
+    assert len(info.coverage.uncovered) == info.coverage.tasks > 0
+    assert dict(info.digests) == {role: sha256_file(path) for role, path in step.inputs}
+    assert info.tools == (("tvm", "0.27.0.post1"),)
+    feed = {"x": np.array([[1, -2, 3, 4]], "float32")}
+    want = onnxruntime.InferenceSession(str(step.input("model"))).run(None, feed)
+    np.testing.assert_allclose(run_package(step.output("package"), tmp_path / "p", feed)[0], want[0], rtol=1e-5)
+
+
+def test_a_schedule_of_another_format_is_refused(make_step: MakeStep) -> None:
+    step = make_step(format=9)
+    with pytest.raises(TvmbuildError) as caught:
+        compile_stage.run(step)
+    assert caught.value.message == "schedule.json has the format 9; this tvmbuild reads 1"
+    assert caught.value.hint == "run the cell's tune step again"
+    assert not step.output("package").exists()
+
+
+@pytest.mark.compiler
+def test_two_fresh_processes_make_the_same_bytes(make_step: MakeStep, shared_models: Path, tmp_path: Path) -> None:
+    step = make_step(shared_models / "silero_vad_16k_static.onnx")
+    (tmp_path / "step.pickle").write_bytes(pickle.dumps(step))
+    packages = []
+    for name, seed in (("a", "1"), ("another-folder", "2")):
+        folder = tmp_path / name
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(folder), "TVM_NUM_THREADS": "2"}
+        command = [sys.executable, "-c", FRESH, str(tmp_path / "step.pickle")]
+        subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+        packages.append(step.output("package").read_bytes())
+        step.output("package").unlink()
+    assert packages[0] == packages[1]
+    assert str(tmp_path).encode() not in packages[0]
+
+
+OTHERS = (
+    CompileStep("mnist", "pi4", "llvm", PI4, (), "auto", "2.28", None),
+    CompileStep("mnist", "x86-64-v4", "llvm", (("mcpu", "x86-64-v4"), *X86[1:]), (), "auto", None, None),
+    CompileStep("mnist", "h200", "cuda", H200, X86, "auto", None, None),
+)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("cell", OTHERS, ids=lambda cell: cell.target)
+def test_real_networks_build_for_other_targets(make_step: MakeStep, shared_models: Path, cell: CompileStep) -> None:
+    if cell.kind == "cuda" and not _can_compile_cuda():
+        pytest.skip("needs nvcc or NVRTC")
+    step = make_step(shared_models / "mnist.onnx", cell)
+    compile_stage.run(step)
+    info = read_metadata(step.output("package"))
+    target = info.target
+    assert (target.kind, target.attributes, target.host) == (cell.kind, cell.attributes, cell.host)
+    assert target.glibc == cell.glibc
+    assert info.layout == ("NCHW" if cell.kind == "cuda" else "NHWC")
+
+
+def _can_compile_cuda() -> bool:
+    import importlib.util
+    import shutil
+
+    return shutil.which("nvcc") is not None or importlib.util.find_spec("cuda") is not None
