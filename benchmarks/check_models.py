@@ -41,6 +41,7 @@ class Result:
     layout: str = ""
     tasks: str = ""
     error: str = ""
+    largest: str = ""
     note: str = ""
 
 
@@ -85,20 +86,28 @@ def _run(model: str, package: Path, folder: Path) -> Result:
     arguments = [tvm.runtime.tensor(reference.inputs[tensor.name]) for tensor in info.inputs]
     got = machine["main"](*arguments, *(params[name] for name in sorted(params)))
     outputs = [got] if len(info.outputs) == 1 else list(got)
-    worst, right = 0.0, True
+    worst, largest, right = 0.0, 0.0, True
     for tensor, output in zip(info.outputs, outputs, strict=True):
         have, want = output.numpy().astype("float64"), reference.outputs[tensor.name].astype("float64")
         worst = max(worst, float(np.abs(have - want).max()))
+        largest = max(largest, float(np.abs(want).max()))
         right = right and bool(np.allclose(have, want, rtol=TOLERANCE, atol=TOLERANCE))
     notes = [*info.notes, *(["weights embedded"] if info.params == "embedded" else [])]
     verdict = "right" if right else "WRONG"
-    return Result(model, verdict, info.layout, str(info.coverage.tasks), f"{worst:.1e}", "; ".join(notes))
+    return Result(
+        model, verdict, info.layout, str(info.coverage.tasks), f"{worst:.1e}", f"{largest:.1e}", "; ".join(notes)
+    )
 
 
 def render(results: list[Result]) -> str:
     """Return the table in Markdown."""
-    lines = ["| model | result | layout | Tasks | max abs error | note |", "|---|---|---|---|---|---|"]
-    lines += [f"| {r.model} | {r.result} | {r.layout} | {r.tasks} | {r.error} | {r.note} |" for r in results]
+    lines = [
+        "| model | result | layout | Tasks | max abs error | largest output | note |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r.model} | {r.result} | {r.layout} | {r.tasks} | {r.error} | {r.largest} | {r.note} |" for r in results
+    ]
     return "\n".join(lines)
 
 

@@ -36,6 +36,13 @@ def pi4() -> tvm.target.Target:
 
 
 @pytest.fixture
+def gpu() -> tvm.target.Target:
+    limits = (("max_num_threads", 1024), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
+    host = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"))
+    return tvm_target("cuda", (("arch", "sm_90"), *limits, ("thread_warp_size", 32)), host)
+
+
+@pytest.fixture
 def save_model(tmp_path: Path) -> SaveModel:
     """Save the graph x → nodes → y under ``name``; weights are drawn from a fixed seed."""
 

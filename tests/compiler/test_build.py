@@ -13,7 +13,6 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 
 SaveModel = Callable[..., Path]
@@ -78,11 +77,8 @@ def test_records_of_one_model_serve_another(
 
 
 @pytest.mark.compiler
-def test_gpu_functions_without_records_get_threads(save_convnet: SaveModel) -> None:
-    limits = (("arch", "sm_90"), ("max_num_threads", 1024), ("max_shared_memory_per_block", 49152))
-    warp = (("max_threads_per_block", 1024), ("thread_warp_size", 32))
-    target = tvm_target("cuda", limits + warp, (("mcpu", "x86-64-v3"),))
-    applied = apply_records(lower(import_onnx(save_convnet()), target), target, ms.database.MemoryDatabase())
+def test_gpu_functions_without_records_get_threads(save_convnet: SaveModel, gpu: tvm.target.Target) -> None:
+    applied = apply_records(lower(import_onnx(save_convnet()), gpu), gpu, ms.database.MemoryDatabase())
     assert applied.coverage.covered == ()
     functions = [f for f in applied.mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert functions

@@ -59,7 +59,7 @@ def no_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_compilers")
 def test_no_compiler_is_needed(relu: Path, cpu: tvm.target.Target, tmp_path: Path) -> None:
-    path = write(export_library(build(relu, cpu), LinkOptions()), tmp_path)
+    path = write(export_library(build(relu, cpu), cpu, LinkOptions()), tmp_path)
     elf = read_elf(path)
     assert elf.machine == "x86_64"
     assert elf.glibc == (0,)
@@ -72,9 +72,10 @@ def test_no_compiler_is_needed(relu: Path, cpu: tvm.target.Target, tmp_path: Pat
 def test_libm_is_linked_for_the_glibc_floor(
     power: Path, name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    executable = build(power, request.getfixturevalue(name))
-    new = read_elf(write(export_library(executable, LinkOptions(glibc="2.34")), tmp_path))
-    old = read_elf(write(export_library(executable, LinkOptions(glibc="2.24")), tmp_path))
+    target = request.getfixturevalue(name)
+    executable = build(power, target)
+    new = read_elf(write(export_library(executable, target, LinkOptions(glibc="2.34")), tmp_path))
+    old = read_elf(write(export_library(executable, target, LinkOptions(glibc="2.24")), tmp_path))
     assert new.machine == old.machine == {"cpu": "x86_64", "pi4": "aarch64"}[name]
     assert (2, 0) < old.glibc <= (2, 24) < new.glibc <= (2, 34)
 
@@ -84,18 +85,19 @@ def test_libm_is_linked_for_the_glibc_floor(
 def test_the_same_bytes_from_other_folders(
     power: Path, name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executable, libraries = build(power, request.getfixturevalue(name)), []
+    target, libraries = request.getfixturevalue(name), []
+    executable = build(power, target)
     for folder in ("a", "a-much-longer-name"):
         (tmp_path / folder).mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
-        libraries.append(export_library(executable, LinkOptions()))
+        libraries.append(export_library(executable, target, LinkOptions()))
     assert libraries[0] == libraries[1]
     assert str(tmp_path).encode() not in libraries[0]
 
 
 def test_a_compiler_that_is_not_there(relu: Path, cpu: tvm.target.Target) -> None:
     with pytest.raises(TvmbuildError) as caught:
-        export_library(build(relu, cpu), LinkOptions(command="aarch64-nonesuch-gcc"))
+        export_library(build(relu, cpu), cpu, LinkOptions(command="aarch64-nonesuch-gcc"))
     assert caught.value.message == "the linker 'aarch64-nonesuch-gcc' is not on PATH"
     assert caught.value.hint == "install it, or set link: auto for the bundled ziglang"
 
@@ -105,7 +107,7 @@ def test_a_compiler_for_another_machine(relu: Path, pi4: tvm.target.Target, tmp_
     wrong.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncp {sys.executable} "$2"\n')
     wrong.chmod(0o755)
     with pytest.raises(TvmbuildError, match=r"the linker made a library for x86_64, not aarch64"):
-        export_library(build(relu, pi4), LinkOptions(command=str(wrong)))
+        export_library(build(relu, pi4), pi4, LinkOptions(command=str(wrong)))
 
 
 def test_a_glibc_that_is_too_new(relu: Path, cpu: tvm.target.Target, tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_glibc_that_is_too_new(relu: Path, cpu: tvm.target.Target, tmp_path: P
     new.write_text(f'#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncp {library} "$2"\n')
     new.chmod(0o755)
     with pytest.raises(TvmbuildError) as caught:
-        export_library(build(relu, cpu), LinkOptions(command=str(new), glibc="2.2"))
+        export_library(build(relu, cpu), cpu, LinkOptions(command=str(new), glibc="2.2"))
     assert caught.value.message == f"the library needs glibc {needed}, newer than the target's floor 2.2"
 
 

@@ -51,6 +51,19 @@ def read_elf(path: Path) -> ElfFile:
     return ElfFile(MACHINES.get(number, f"machine {number}"), _undefined(sections), _versions(sections))
 
 
+def read_symbol(path: Path, name: str) -> bytes:
+    """Return the bytes of a data symbol that the object file defines; KeyError when it does not."""
+    sections = _sections(path.read_bytes())
+    for section in sections:
+        if section.kind != _SYMTAB:
+            continue
+        for string, _, _, index, value, size in struct.iter_unpack("<IBBHQQ", section.data):
+            if 0 < index < len(sections) and _string(sections[section.link].data, string) == name:
+                data = sections[index].data
+                return data[value : value + size]
+    raise KeyError(name)
+
+
 def _sections(data: bytes) -> list[_Section]:
     offset = struct.unpack_from("<Q", data, 40)[0]
     size, count = struct.unpack_from("<HH", data, 58)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tvm
 from tvm import relax
 
+from tvmbuild.compiler.cuda import compile_source, embed_cubin, find_source
 from tvmbuild.compiler.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
@@ -34,16 +36,20 @@ class LinkOptions:
     glibc: str | None = None
 
 
-def export_library(executable: relax.VMExecutable, options: LinkOptions) -> bytes:
-    """Return the executable as the bytes of a shared library.
+def export_library(executable: relax.VMExecutable, target: tvm.target.Target, options: LinkOptions) -> bytes:
+    """Return the executable, built for ``target``, as the bytes of a shared library; CUDA kernels in it are cubins.
 
     The same executable, options and tools give the same bytes: names inside are relative and fixed.
     """
+    source = find_source(executable.mod) if target.kind.name == "cuda" else None
+    cubin = compile_source(source, target) if source else b""
     with tempfile.TemporaryDirectory(prefix="tvmbuild-link-") as name:
         folder = Path(name)
         library = folder / "mod.so"
 
         def link(output: str, files: list[str], **_: object) -> None:
+            if source:
+                embed_cubin(folder / "devc.o", source, cubin)
             link_objects([Path(file) for file in files], Path(output), options)
 
         executable.export_library(str(library), fcompile=link, workspace_dir=str(folder))

@@ -47,7 +47,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     report_progress("generating code")
     executable = build_executable(lifted.mod, target)
     report_progress("linking")
-    library = export_library(executable, LinkOptions(options.link, options.glibc))
+    library = export_library(executable, target, LinkOptions(options.link, options.glibc))
     info = _info(step, lowered, applied.coverage, lifted)
     write_package(step.output("package"), Package(info, library, params_bytes(lifted.params)))
     _report(info.coverage)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.cuda import compile_source, cuda_compiler, replace_code
+from tvmbuild.compiler.elf import read_elf
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.errors import TvmbuildError
+
+SaveModel = Callable[..., Path]
+SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+needs_cuda_compiler = pytest.mark.skipif(cuda_compiler() is None, reason="needs nvcc or NVRTC")
+
+
+def sized(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data
+
+
+def pack(code_format: bytes, code: bytes) -> bytes:
+    module = sized(code_format) + b"FUNCTIONS" + sized(code)
+    rest = b"TREE" + sized(b"_lib") + sized(b"cuda") + sized(module) + sized(b"relax.VMExecutable") + sized(b"BYTECODE")
+    return sized(rest)
+
+
+def test_source_is_exchanged_for_the_cubin_and_nothing_else() -> None:
+    assert replace_code(pack(b"cuda", b"source"), b"source", b"\x7fELF binary") == pack(b"cubin", b"\x7fELF binary")
+
+
+def test_another_packing_is_not_touched() -> None:
+    with pytest.raises(RuntimeError, match="another way"):
+        replace_code(pack(b"ptx", b"source"), b"source", b"binary")
+
+
+@needs_cuda_compiler
+@pytest.mark.compiler
+def test_a_package_carries_machine_code_for_its_arch(
+    save_convnet: SaveModel, gpu: tvm.target.Target, tmp_path: Path
+) -> None:
+    applied = apply_records(lower(import_onnx(save_convnet()), gpu), gpu, ms.database.MemoryDatabase())
+    executable = build_executable(applied.mod, gpu)
+    library = export_library(executable, gpu, LinkOptions())
+    assert b"__global__" not in library
+    assert library.count(sized(b"cubin")) == 1
+    assert b"sm_90" in library
+    assert library == export_library(executable, gpu, LinkOptions())
+    (tmp_path / "mod.so").write_bytes(library)
+    assert read_elf(tmp_path / "mod.so").machine == "x86_64"
+
+
+@needs_cuda_compiler
+@pytest.mark.compiler
+def test_what_the_cuda_compiler_says_is_shown(gpu: tvm.target.Target) -> None:
+    assert compile_source(SOURCE, gpu)[:4] == b"\x7fELF"
+    with pytest.raises(TvmbuildError, match=r"refuses the generated CUDA code: .*nonsense"):
+        compile_source(SOURCE.replace("*= 2", "*= nonsense"), gpu)
+
+
+def test_without_a_cuda_compiler_the_remedy_is_named(
+    gpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(TvmbuildError) as caught:
+        compile_source(SOURCE, gpu)
+    assert caught.value.message == "neither NVRTC nor nvcc is there to compile CUDA code"
+    assert caught.value.hint == "pip install 'tvmbuild[cuda]'"
