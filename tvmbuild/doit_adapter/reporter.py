@@ -80,7 +80,8 @@ class MatrixReporter:
         if isinstance(fail, UnmetDependency):
             if task.name in self._steps:
                 self._counts.unmet.append(task.name)
-                self._print(f"-- {task.name}  not run: {fail.message} failed")
+                causes = [name for name in fail.message.split() if name in self._counts.failed] or [fail.message]
+                self._print(f"-- {task.name}  not run: {', '.join(causes)} failed")
             return
         self._counts.failed.append(task.name)
         message = fail.message if isinstance(fail, TaskFailed) else self._explain(task, fail)

@@ -1,0 +1,159 @@
+"""A small project on disk, driven by real doit in real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MODELS = """\
+models:
+  digits:
+    source: {path: digits.onnx}
+    tolerance: {rtol: 1e-3, atol: 1e-3}
+"""
+TARGETS = """\
+defaults:
+  device: local
+  tune: {trials_per_task: 2, ops: ["conv2d_add_relu"], number: 1, repeat: 1, min_repeat_ms: 1}
+  benchmark: {repeat: 3}
+targets:
+  v2: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, measured_on: here}
+  v3: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 1, measured_on: here}
+"""
+DODO = """\
+from tvmbuild.doit_adapter.loader import load_doit_file
+DOIT_CONFIG, task_steps = load_doit_file(__file__)
+"""
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one doit did."""
+
+    code: int
+    output: str
+
+    @property
+    def steps(self) -> list[str]:
+        """Steps that ended well, in order."""
+        return re.findall(r"^ok (\S+)", self.output, re.MULTILINE)
+
+    @property
+    def failed(self) -> list[str]:
+        return re.findall(r"^!! (\S+)", self.output, re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class DoitProject:
+    """The folder of a project, and a runtime folder of its own so that no other build on the machine is waited for."""
+
+    root: Path
+    runtime: Path
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_")}
+        return kept | {"XDG_RUNTIME_DIR": str(self.runtime), "COLUMNS": "200"} | extra
+
+    def command(self, *arguments: str, tool: Sequence[str] = ("doit",)) -> list[str]:
+        return [sys.executable, "-m", *tool, *arguments]
+
+    def doit(self, *arguments: str, **extra: str) -> Ran:
+        return self._run(self.command(*arguments), extra)
+
+    def tvmbuild(self, *arguments: str, **extra: str) -> Ran:
+        return self._run(self.command(*arguments, tool=("tvmbuild",)), extra)
+
+    def _run(self, command: list[str], extra: dict[str, str]) -> Ran:
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            env=self.environment(**extra),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start doit in a process group of its own, as a terminal does."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.root,
+            env=self.environment(PYTHONUNBUFFERED="1"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.root / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def temporaries(self) -> list[Path]:
+        return sorted(self.root.rglob(".*.tmp"))
+
+    def copy(self, to: Path) -> DoitProject:
+        """Return a copy with equal bytes and times."""
+        shutil.copytree(self.root, to / "project", symlinks=True)
+        return make_project(to)
+
+
+def make_project(folder: Path) -> DoitProject:
+    """Return the project in ``folder``/project, which may exist already."""
+    runtime = folder / "runtime"
+    runtime.mkdir(mode=0o700, parents=True)
+    root = folder / "project"
+    root.mkdir(exist_ok=True)
+    return DoitProject(root, runtime)
+
+
+def write_project(folder: Path, model: Path, models: str = MODELS, targets: str = TARGETS) -> DoitProject:
+    """Return a new project of one model, called digits, on two targets."""
+    project = make_project(folder)
+    shutil.copyfile(model, project.root / "digits.onnx")
+    (project.root / "models.yaml").write_text(models)
+    (project.root / "targets.yaml").write_text(targets)
+    (project.root / "dodo.py").write_text(DODO)
+    return project
+
+
+def wait_for_line(process: subprocess.Popen[str], start: str) -> list[str]:
+    """Read the process's output up to the line that begins so."""
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith(start):
+            return lines
+    raise AssertionError(f"ended without {start!r}: {''.join(lines)}")
+
+
+def wait_until_gone(root: Path, seconds: float = 10.0) -> list[str]:
+    """Return the processes that still work in ``root`` when the time is up; an empty list is what one hopes for."""
+    end = time.monotonic() + seconds
+    while (left := _processes_in(root)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left
+
+
+def _processes_in(root: Path) -> list[str]:
+    return [
+        f"{process.pid} {process.info['cmdline']}"
+        for process in psutil.process_iter(["cwd", "cmdline", "status"])
+        if process.info["cwd"] == str(root) and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
