@@ -15,6 +15,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.compiler.workarounds import layout_friendly_importer
 
 SaveModel = Callable[..., Path]
@@ -67,6 +68,16 @@ def test_other_replaced_converters(save_model: SaveModel, cpu: tvm.target.Target
     weights = {"w": np.array([[[1.0]], [[2.0]], [[-3.0]]], "float32"), "v": np.array(0.5, "float32")}
     got, want = run_both(save_model([node], weights), cpu)
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("index", "axis"), [(1, 1), (-1, 2), ([2], 3), (0, 0), ([0, 2], 1)])
+def test_gather(save_model: SaveModel, cpu: tvm.target.Target, index: int | list[int], axis: int) -> None:
+    nodes = [helper.make_node("Gather", ["x", "i"], ["g"], axis=axis), helper.make_node("Neg", ["g"], ["y"])]
+    path = save_model(nodes, {"i": np.array(index, "int64")})
+    got, want = run_both(path, cpu)
+    np.testing.assert_array_equal(got, want)
+    names = [task.name for task in extract_tasks(lower(import_onnx(path), cpu))]
+    assert any("take" in name for name in names) == (index == [0, 2])
 
 
 def test_resize_with_empty_scales(save_model: SaveModel, cpu: tvm.target.Target) -> None:

@@ -59,7 +59,7 @@ def read_symbol(path: Path, name: str) -> bytes:
             continue
         for string, _, _, index, value, size in struct.iter_unpack("<IBBHQQ", section.data):
             if 0 < index < len(sections) and _string(sections[section.link].data, string) == name:
-                data = sections[index].data
+                data: bytes = sections[index].data
                 return data[value : value + size]
     raise KeyError(name)
 

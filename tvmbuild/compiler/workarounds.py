@@ -122,8 +122,47 @@ def _fold_pairwise(operator: Converter) -> Converter:
     return convert
 
 
+_upstream_gather = vars(onnx_frontend.Gather)["_impl_v13"].__func__
+
+
+def _gather_one(
+    cls: type,
+    builder: relax.BlockBuilder,
+    inputs: list[relax.Expr],
+    attributes: dict[str, int],
+    params: object,
+) -> relax.Expr:
+    """Emit a Gather of one known index as a slice.
+
+    Reason: as ``take`` the index is an argument of the Task, which is then measured with random indices: it reads out
+    of bounds and kills the runner, so that the Task never gets a record. A slice also fuses into what comes after.
+    """
+    data, index = inputs[0], inputs[1]
+    axis = attributes.get("axis", 0)
+    extent = _static_extent(data, axis)
+    if extent is None or not isinstance(index, tvm.ir.GenericConst) or index.value.numpy().size != 1:
+        return _upstream_gather(cls, builder, inputs, attributes, params)
+    values = index.value.numpy()
+    if isinstance(data, tvm.ir.GenericConst) or values.ndim > 1:
+        return _upstream_gather(cls, builder, inputs, attributes, params)
+    start = int(values.item()) % extent
+    part = data
+    if extent > 1:
+        part = builder.emit(relax.op.strided_slice(data, axes=[axis], begin=[start], end=[start + 1]))
+    return relax.op.squeeze(part, [axis]) if values.ndim == 0 else part
+
+
+def _static_extent(data: relax.Expr, axis: int) -> int | None:
+    shape = getattr(data.ty, "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not isinstance(data.ty, relax.TensorType):
+        return None
+    extent = shape.values[axis]
+    return int(extent) if isinstance(extent, tvm.tirx.IntImm) else None
+
+
 _CONVERTERS: tuple[tuple[type, dict[str, Converter]], ...] = (
     (onnx_frontend.Clip, {"_impl_v1": _clip_attributes, "_impl_v11": _clip_inputs, "_impl_v13": _clip_inputs}),
+    (onnx_frontend.Gather, {"_impl_v13": _gather_one}),
     (onnx_frontend.HardSigmoid, {"_impl_v1": _hard_sigmoid}),
     (onnx_frontend.HardSwish, {"_impl_v14": _hard_swish}),
     (onnx_frontend.Max, {"_impl_v1": _fold_pairwise(relax.op.maximum)}),
