@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def _probe_cached() -> Capabilities:
     path = _cache_file()
     try:
         return _decode(path.read_text())
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError):
         pass  # absent or damaged: made again
     answer = _run_probe()
     try:
@@ -121,10 +121,12 @@ def _run_probe() -> Capabilities:
 
 
 def _decode(text: str) -> Capabilities:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()
-    }
-    return Capabilities(**fields)
+    """Return the probe's answer; ValueError when this is none."""
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.keys() != {field.name for field in fields(Capabilities)}:
+        raise ValueError("not a probe's answer")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    return Capabilities(**values)
 
 
 def _probe_key() -> str:

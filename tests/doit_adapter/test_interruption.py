@@ -76,7 +76,7 @@ def test_stopped_step_leaves_nothing_and_runs_again(
     assert project.doit("tune=never").steps == []
 
 
-def test_steps_finished_before_kill_9_are_kept(built: DoitProject, tmp_path: Path, shared_models: Path) -> None:
+def test_steps_finished_before_kill_9_are_kept(tmp_path: Path, shared_models: Path) -> None:
     project = write_project(tmp_path, shared_models / "mnist.onnx", MODELS)
     process = project.start("tune=never")
     wait_for_line(process, ".  compile:digits@v3")

@@ -36,7 +36,7 @@ def main() -> int:
     step = _receive()
     _die_with_parent()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if not sys.flags.safe_path if hasattr(sys.flags, "safe_path") else True:
+    if not getattr(sys.flags, "safe_path", False):
         sys.path.pop(0)  # Python 3.10 puts the project's folder there
     stage = next(stage for stage in STAGES if stage.name == step.stage)
     try:

@@ -1,0 +1,182 @@
+"""The command line as a user meets it: real processes, exact messages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doit_project import TARGETS, DoitProject, make_project, write_project
+
+from tvmbuild import __version__
+from tvmbuild.cli import COMMANDS, main
+from tvmbuild.errors import TvmbuildError
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> DoitProject:
+    """A project whose steps are planned and never run."""
+    model = tmp_path / "net.onnx"
+    model.write_bytes(b"")
+    return write_project(tmp_path, model)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tvmbuild {__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_names_every_command(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([option]) == 0
+    words = capsys.readouterr().out.split()
+    assert {*COMMANDS, "run", "list", "info", "clean", "forget", "ignore"} <= set(words)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: tvmbuild {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["tun=full"], "unknown variable tun=full", "Did you mean tune=…?"),
+        (["x=1"], "unknown variable x=1", "Known are tune=missing|never|full and strict=0|1."),
+        (
+            ["tune=ful"],
+            "tune=ful is not valid",
+            "Did you mean full? tune is one of missing, never, full.",
+        ),
+        (["strict=yes"], "strict=yes is not valid", "strict is one of 0, 1."),
+        (
+            ["compile:*@pi4"],
+            "no pattern 'compile:*@pi4'",
+            "Did you mean compile? `tvmbuild list --all` shows every step.",
+        ),
+        (
+            ["compile:digit@v3"],
+            "no command, step or output 'compile:digit@v3'",
+            "Did you mean compile:digits@v3? `tvmbuild list --all` shows every step.",
+        ),
+        (
+            ["lst"],
+            "no command, step or output 'lst'",
+            "Did you mean list? `tvmbuild list --all` shows every step.",
+        ),
+        (
+            ["info", "tune:digits@v4"],
+            "no command, step or output 'tune:digits@v4'",
+            "Did you mean tune:digits@v3? `tvmbuild list --all` shows every step.",
+        ),
+        (
+            ["explain", "tune:digits@v4"],
+            "no step is called 'tune:digits@v4'",
+            "Did you mean tune:digits@v3? `tvmbuild plan` shows all of them.",
+        ),
+        (["plan", "x*"], "no step matches 'x*'", "`tvmbuild plan` shows all of them."),
+    ],
+)
+def test_mistakes_are_answered(project: DoitProject, arguments: list[str], message: str, hint: str) -> None:
+    ran = project.tvmbuild(*arguments)
+    assert (ran.code, ran.output) == (1, f"error: {message}\n  hint: {hint}\n")
+
+
+@pytest.mark.parametrize("tool", [("doit",), ("tvmbuild",)])
+def test_variables_are_checked_in_the_environment_too(project: DoitProject, tool: tuple[str, ...]) -> None:
+    ran = project.doit(TVMBUILD_STRICT="2") if tool == ("doit",) else project.tvmbuild(TVMBUILD_STRICT="2")
+    assert (ran.code, ran.output) == (
+        1,
+        "error: TVMBUILD_STRICT=2 is not valid\n  hint: strict is one of 0, 1.\n",
+    )
+
+
+def test_plain_doit_refuses_unknown_variables(project: DoitProject) -> None:
+    ran = project.doit("tine=full")
+    assert (ran.code, ran.output) == (1, "error: unknown variable tine=full\n  hint: Did you mean tune=…?\n")
+
+
+def test_mistake_in_yaml_has_no_traceback(project: DoitProject) -> None:
+    project.edit("targets.yaml", "num-cores: 1", "num-coers: 1")
+    for ran in (project.doit("list"), project.tvmbuild("list"), project.tvmbuild("plan")):
+        assert ran.code == 1
+        assert ran.output.startswith("error: targets.yaml:")
+        assert "Traceback" not in ran.output
+
+
+def test_outside_a_project(tmp_path: Path) -> None:
+    ran = make_project(tmp_path).tvmbuild("list")
+    assert ran.code == 1
+    assert ran.output.startswith(f"error: no models.yaml in {tmp_path}/project or above it\n  hint: Go to a project")
+
+
+def test_a_project_is_found_upwards(project: DoitProject) -> None:
+    inner = project.root / "a" / "b"
+    inner.mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tvmbuild", "list", "-q"],
+        cwd=inner,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["benchmark", "compile", "report", "simplify", "tune"]
+
+
+def test_patterns_work_in_every_command(project: DoitProject) -> None:
+    ran = project.tvmbuild("list", "-q", "compile:*")
+    assert ran.output.split() == ["compile:digits@v2", "compile:digits@v3"]
+
+
+def test_unavailable_steps_say_so_and_strict_makes_them_errors(project: DoitProject) -> None:
+    (project.root / "targets.yaml").write_text(TARGETS.replace("device: local", "device: none"))
+    listed = project.tvmbuild("list", "--all", "-s", "benchmark").output
+    assert "U benchmark:digits@v2   unavailable: the target has no device" in listed
+    ran = project.tvmbuild("run", "-s", "benchmark:digits@v2")
+    assert ran.code == 0, ran.output
+    assert "0 done, 0 up to date, 1 unavailable here" in ran.output
+    strict = project.tvmbuild("run", "-s", "benchmark:digits@v2", "strict=1")
+    assert strict.code != 0
+    assert "!! benchmark:digits@v2" in strict.output
+    assert "unavailable: the target has no device" in strict.output
+    assert "Traceback" not in strict.output
+
+
+def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
+    table = project.tvmbuild("plan", "compile:*").output
+    assert "compile:digits@v3" in table
+    assert "it has not finished before" in table
+    explained = project.tvmbuild("explain", "compile:digits@v3").output
+    assert explained.splitlines()[:6] == [
+        "compile:digits@v3: would run",
+        "  - it has not finished before",
+        "before it:",
+        "  simplify:digits: would run",
+        "    - it has not finished before",
+        "  tune:digits@v3: would run",
+    ]
+
+
+def test_names_of_steps_and_commands_do_not_clash() -> None:
+    from doit.doit_cmd import DoitMain
+
+    taken = {"simplify", "tune", "compile", "benchmark", "report"}
+    assert not taken & {*COMMANDS, *DoitMain().get_cmds()}
+
+
+def test_errors_keep_message_and_hint() -> None:
+    assert str(TvmbuildError("a", "b")) == "a\n  hint: b"
+
+
+def test_closed_output_is_no_traceback(project: DoitProject) -> None:
+    command = f"{sys.executable} -m tvmbuild --help | true"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=project.root, env=os.environ, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.capabilities import Capabilities, detect_capabilities
+from tvmbuild.cli import main
+from tvmbuild.commands.device_holders import list_holders
+from tvmbuild.commands.doctor_checks import check_installation, list_pins
+from tvmbuild.layout import runtime_dir
+
+HERE = Capabilities(
+    codegens=("llvm", "cuda"),
+    runtimes=("llvm",),
+    devices=("llvm",),
+    llvm="22",
+    nvcc="13.0",
+    machine="x86_64",
+    versions=(("apache-tvm", "a"), ("apache-tvm-ffi", "b"), ("xgboost-cpu", "3"), ("ziglang", "0.17")),
+)
+
+
+def _rows(here: Capabilities) -> dict[str, tuple[str, str, str]]:
+    return {each.what: (each.state, each.detail, each.remedy) for each in check_installation(here)}
+
+
+def test_pins_are_those_of_the_metadata() -> None:
+    pins = list_pins()
+    assert pins["apache-tvm-ffi"] == "0.1.14.post1"
+    assert pins["apache-tvm"].startswith("0.27")
+
+
+def test_wrong_pin_is_wrong() -> None:
+    state, detail, remedy = _rows(HERE)["apache-tvm-ffi"]
+    assert state == "wrong"
+    assert detail == "b, expected 0.1.14.post1: 0.1.15 segfaults with this TVM"
+    assert remedy == "pip install apache-tvm-ffi==0.1.14.post1"
+
+
+def test_right_pins_are_ok() -> None:
+    rows = _rows(replace(HERE, versions=tuple(list_pins().items())))
+    assert rows["apache-tvm"][0] == rows["apache-tvm-ffi"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("versions", "state"),
+    [
+        ((("xgboost-cpu", "3"),), "ok"),
+        ((("xgboost", "3"),), "ok"),
+        ((("xgboost", "3"), ("xgboost-cpu", "3")), "wrong"),
+        ((), "wrong"),
+    ],
+)
+def test_xgboost(versions: tuple[tuple[str, str], ...], state: str) -> None:
+    assert _rows(replace(HERE, versions=versions))["xgboost"][0] == state
+
+
+@pytest.mark.parametrize(
+    ("codegens", "runtimes", "expected"),
+    [
+        ((), (), ("missing", "this TVM lacks the code generator and the runtime")),
+        (("vulkan",), (), ("missing", "this TVM lacks the runtime")),
+        ((), ("vulkan",), ("missing", "this TVM lacks the code generator")),
+        (("vulkan",), ("vulkan",), ("ok", "code generator and runtime; no device answers")),
+    ],
+)
+def test_vulkan_says_which_half(
+    codegens: tuple[str, ...], runtimes: tuple[str, ...], expected: tuple[str, str]
+) -> None:
+    assert _rows(replace(HERE, codegens=codegens, runtimes=runtimes))["Vulkan"][:2] == expected
+
+
+def test_cuda_without_a_compiler_names_the_extra() -> None:
+    state, _, remedy = _rows(replace(HERE, nvcc=None))["CUDA"]
+    assert (state, remedy) == ("missing", "pip install 'tvmbuild[cuda]' (NVRTC; no GPU needed)")
+    assert _rows(HERE)["CUDA"][:2] == ("ok", "nvcc 13.0; no GPU answers: packages are built, not run")
+
+
+def test_linker_absent_is_wrong() -> None:
+    assert _rows(replace(HERE, versions=()))["linker"][0] == "wrong"
+
+
+def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert list_holders() == []
+    folder = runtime_dir()
+    assert folder.parent == tmp_path
+    folder.mkdir()
+    with (folder / "local.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        found = list_holders()
+    assert [device for device, _ in found] == ["local"]
+    assert found[0][1].startswith(f"process {os.getpid()} (")
+    assert found[0][1].endswith("exclusively")
+    assert list_holders() == []
+
+
+def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    here = detect_capabilities()
+    code = main(["doctor", "--cached"])
+    out = capsys.readouterr().out
+    assert here.host_cpu in out
+    assert "ziglang" in out
+    assert code == (1 if "wrong" in out.split() else 0)

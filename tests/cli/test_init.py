@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doit_project import make_project
+
+from tvmbuild.cli import main
+from tvmbuild.commands.init import write_project
+from tvmbuild.config import load_project
+
+
+def test_a_new_project_is_complete_and_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new"
+    assert main(["init", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith(f"next: cd {folder} && doit\n")
+    for name in ("dodo.py", "models.yaml", "targets.yaml", ".gitignore", "models/silero_vad.onnx"):
+        assert (folder / name).is_file(), name
+    project = load_project(folder)
+    assert [model.name for model in project.models] == ["silero_vad"]
+    for name in ("models", "targets"):
+        first = (folder / f"{name}.yaml").read_text().splitlines()[0]
+        assert (folder / first.rpartition("$schema=")[2]).is_file()
+    done = subprocess.run(
+        [sys.executable, "-m", "doit", "list", "--all", "-q"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "compile:silero_vad@x86-64-v3" in done.stdout.split()
+
+
+def test_build_is_ignored_by_git(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    assert "/build/" in (tmp_path / ".gitignore").read_text().splitlines()
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"error: {tmp_path} is not empty: it holds notes.txt\n  hint: Name an empty folder.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["init", str(tmp_path / "file")]) == 1
+    assert f"{tmp_path}/file is a file" in capsys.readouterr().err
+
+
+def test_a_git_clone_without_files_counts_as_empty(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    assert main(["init", str(tmp_path)]) == 0
+
+
+@pytest.mark.compiler
+def test_the_first_doit_of_a_new_project_succeeds(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    write_project(project.root)
+    ran = project.doit("tune=never")
+    assert ran.code == 0, ran.output
+    cell = "silero_vad@x86-64-v3"
+    assert ran.steps == ["simplify:silero_vad", f"tune:{cell}", f"compile:{cell}", f"benchmark:{cell}"]
+    assert project.doit("tune=never").steps == []

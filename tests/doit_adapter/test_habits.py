@@ -1,0 +1,150 @@
+"""doit's own commands mean what they mean in doit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doit_project import DoitProject, write_project
+
+pytestmark = pytest.mark.compiler
+
+MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
+STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS)
+    ran = project.doit("-n", "2", "tune=never")
+    assert sorted(ran.steps) == sorted(STEPS), ran.output
+    return project
+
+
+@pytest.fixture
+def project(built: DoitProject, tmp_path: Path) -> DoitProject:
+    return built.copy(tmp_path)
+
+
+def _outputs(project: DoitProject) -> list[str]:
+    build = project.root / "build"
+    return sorted(
+        str(path.relative_to(build)) for folder in ("cells", "models") for path in (build / folder).rglob("*")
+    )
+
+
+def test_list_shows_what_is_up_to_date(project: DoitProject) -> None:
+    rows = dict(
+        reversed(line.split()[:2]) for line in project.doit("list", "--all", "-s", "tune=never").output.splitlines()
+    )
+    assert {rows[step] for step in STEPS} == {"U"}
+    (project.root / "build/cells/digits@v3/result.json").unlink()
+    assert "R benchmark:digits@v3" in project.doit("list", "--all", "-s", "tune=never").output
+
+
+def test_info_says_what_changed_from_what_to_what(project: DoitProject) -> None:
+    info = ("info", "benchmark:digits@v3", "tune=never")
+    assert "status     : up-to-date" in project.doit(*info).output
+    project.edit("models.yaml", "targets: {", "tolerance: {atol: 0.5}\n    targets: {")
+    assert "option.tolerance.atol: 0.001 -> 0.5" in project.doit(*info).output
+    (project.root / "build/models/digits/model.onnx").write_bytes(b"other")
+    output = project.doit(*info).output
+    assert "input model changed: sha256 " in output
+    (project.root / "build/cells/digits@v3/result.json").unlink()
+    assert "output result is missing" in project.doit(*info).output
+
+
+def test_forget_runs_the_step_again(project: DoitProject) -> None:
+    assert project.doit("forget", "compile:digits@v3").code == 0
+    assert "it has not finished before" in project.doit("info", "compile:digits@v3").output
+    assert project.doit("tune=never").steps == ["compile:digits@v3"]
+
+
+def test_forget_of_a_stage_and_of_all(project: DoitProject) -> None:
+    project.doit("forget", "compile", "benchmark")
+    assert project.doit("tune=never").steps == ["compile:digits@v3", "benchmark:digits@v3"]
+    project.doit("forget", "--all")
+    assert list((project.root / "build/.state").iterdir()) == []
+
+
+def test_ignore_leaves_a_step_and_what_needs_it_out(project: DoitProject) -> None:
+    assert project.doit("ignore", "compile:digits@v3").code == 0
+    (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
+    ran = project.doit("tune=never")
+    assert ran.code == 0
+    assert ran.steps == []
+    assert "-- compile:digits@v3  ignored" in ran.output
+    project.doit("forget", "compile:digits@v3")
+    assert project.doit("tune=never").steps == ["compile:digits@v3"]
+
+
+def test_clean_removes_outputs_and_no_record(project: DoitProject) -> None:
+    record = project.root / "records/v3/0123456789abcdef.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert project.doit("clean", "--dry-run").code == 0
+    assert "cells/digits@v3/digits-v3.tar" in _outputs(project)
+    output = project.doit("clean").output
+    assert "compile:digits@v3 - removing file 'build/cells/digits@v3/digits-v3.tar'" in output
+    assert [path for path in (project.root / "build").rglob("*") if path.suffix in {".tar", ".onnx", ".npz"}] == []
+    assert record.exists()
+    record.unlink()
+    assert project.doit("tune=never").steps == STEPS
+
+
+def test_clean_of_one_step(project: DoitProject) -> None:
+    project.doit("clean", "compile:digits@v3")
+    assert "cells/digits@v3/digits-v3.tar" not in _outputs(project)
+    assert "cells/digits@v3/schedule.json" in _outputs(project)
+    assert project.doit("tune=never").steps == ["compile:digits@v3"]
+
+
+def test_always_runs_what_is_up_to_date(project: DoitProject) -> None:
+    assert project.doit("-a", "benchmark:digits@v3", "tune=never").steps == STEPS
+
+
+def test_groups_globs_and_outputs_select_steps(project: DoitProject) -> None:
+    project.doit("forget", "--all")
+    assert project.doit("simplify", "tune=never").steps == STEPS[:1]
+    assert project.doit("compile:*@v3", "tune=never").steps == STEPS[1:3]
+    assert project.doit("build/cells/digits@v3/result.json", "tune=never").steps == STEPS[3:]
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_two_at_once(project: DoitProject, kind: str) -> None:
+    project.edit("models.yaml", "    targets: {include: [v3]}\n", "")
+    ran = project.doit("-n", "2", "-P", kind, "tune=never")
+    assert ran.code == 0, ran.output
+    assert ran.steps == ["tune:digits@v2", "compile:digits@v2", "benchmark:digits@v2"]
+    assert project.doit("-n", "2", "-P", kind, "tune=never").steps == []
+
+
+def test_report_alone_needs_no_cell(project: DoitProject) -> None:
+    project.doit("forget", "--all")
+    report = project.root / "build/report.md"
+    report.unlink()
+    ran = project.doit("report", "tune=never")
+    assert (ran.code, ran.steps) == (0, [])
+    assert "digits" in report.read_text()
+
+
+def test_json_reporter_still_works(project: DoitProject) -> None:
+    ran = project.doit("run", "-r", "json", "tune=never")
+    assert ran.code == 0
+    assert '"result": "up-to-date"' in ran.output
+
+
+def test_files_in_the_project_shadow_no_package(project: DoitProject) -> None:
+    for name in ("onnx.py", "tvm.py", "numpy.py"):
+        (project.root / name).write_text("raise RuntimeError('shadowed')\n")
+    (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
+    assert project.tvmbuild("tune=never").steps == ["compile:digits@v3"]
+
+
+def test_environment_does_not_reach_the_stages(project: DoitProject) -> None:
+    package = project.root / "build/cells/digits@v3/digits-v3.tar"
+    before = package.read_bytes()
+    package.unlink()
+    ran = project.doit("tune=never", TVM_NUM_THREADS="7", TVM_LOG_DEBUG="1", PYTHONHASHSEED="99")
+    assert ran.steps == ["compile:digits@v3"]
+    assert package.read_bytes() == before

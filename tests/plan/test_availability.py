@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvmbuild.availability import explain_device, explain_unavailable
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec
+
+HERE = Capabilities(
+    codegens=("llvm", "cuda"),
+    runtimes=("llvm", "cuda"),
+    devices=("llvm",),
+    nvcc="13.0",
+    machine="x86_64",
+    host_cpu="zen4",
+    cpu_features=("avx", "avx2", "fma"),
+    runnable_cpus=("generic", "x86-64-v3"),
+    versions=(("ziglang", "6"),),
+    linkers=(("gcc", "gcc 13"),),
+)
+V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
+GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
+VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
+LOCAL = DeviceSpec("local")
+
+
+@pytest.mark.parametrize(
+    ("stage", "target", "here", "reason"),
+    [
+        ("tune", V3, HERE, None),
+        ("compile", V3, HERE, None),
+        ("benchmark", V3, HERE, None),
+        ("compile", GPU, HERE, None),
+        ("compile", GPU, replace(HERE, nvcc=None, nvrtc="12.9"), None),
+        ("compile", GPU, replace(HERE, nvcc=None), "neither nvcc nor NVRTC is here"),
+        ("tune", GPU, replace(HERE, nvcc=None), None),
+        ("benchmark", GPU, HERE, "no cuda device answers on this machine"),
+        ("benchmark", GPU, replace(HERE, runtimes=("llvm",)), "the installed TVM has no cuda runtime"),
+        ("compile", VULKAN, HERE, "the installed TVM generates no Vulkan code; install a TVM built with USE_VULKAN=ON"),
+        ("compile", V3, replace(HERE, codegens=()), "the installed TVM generates no llvm code"),
+        ("compile", V3, replace(HERE, versions=()), "the linker is missing; `pip install ziglang`"),
+        ("compile", replace(V3, link="gcc"), replace(HERE, versions=()), None),
+        ("compile", replace(V3, link="icc"), HERE, "the compiler `icc` is not on PATH"),
+        ("benchmark", replace(V3, device=DeviceSpec("none")), HERE, "the target has no device"),
+        ("benchmark", replace(V3, device=DeviceSpec("rpc")), HERE, "device rpc is not supported yet"),
+        ("benchmark", replace(V3, device=DeviceSpec("qemu")), HERE, "device qemu is not supported yet"),
+        ("tune", replace(V3, unresolved="run `tvmbuild target lock v3`"), HERE, "run `tvmbuild target lock v3`"),
+    ],
+)
+def test_reasons(stage: str, target: TargetSpec, here: Capabilities, reason: str | None) -> None:
+    found = explain_unavailable(stage, target, here)
+    assert (found is None) if reason is None else (found is not None and found.startswith(reason)), found
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ((), None),
+        ((("mcpu", "zen4"),), None),
+        ((("mcpu", "x86-64-v4"),), "this CPU (zen4) lacks instructions of x86-64-v4"),
+        ((("mattr", ("+avx2", "-avx512f")),), None),
+        ((("mattr", ("+avx2", "+avx512f", "+avx512bw")),), "this CPU (zen4) lacks avx512f, avx512bw"),
+        ((("mattr", ("+prefer-256-bit",)),), None),
+        ((("mtriple", "aarch64-linux-gnu"),), "its code is for aarch64 and this machine is x86_64"),
+        ((("mtriple", "amd64-unknown-linux-gnu"),), None),
+    ],
+)
+def test_cpu(attributes: Attributes, reason: str | None) -> None:
+    found = explain_device("llvm", attributes, LOCAL, HERE)
+    assert (found is None) if reason is None else (found is not None and found.startswith(reason)), found

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
+from tvmbuild.specs import InputSpec, Settings, SimplifyOptions, SimplifyStep, Source, Step
+
+STEP = Step(
+    stage="simplify",
+    subject="net",
+    options=SimplifyStep("net", Source("path", "net.onnx"), (InputSpec("x", (1, 3)),), SimplifyOptions()),
+    tools=(("onnx", "1.0"),),
+    environment=(("TVM_NUM_THREADS", "2"),),
+)
+
+
+def test_pairs_are_flat_and_readable() -> None:
+    pairs = fingerprint(STEP)
+    assert pairs["option.inputs[0].shape"] == "[1,3]"
+    assert pairs["option.source.location"] == '"net.onnx"'
+    assert pairs["tool onnx"] == "1.0"
+    assert pairs["environment TVM_NUM_THREADS"] == "2"
+    assert pairs["stage version"] == "1"
+
+
+def test_mode_root_and_availability_are_not_in_it() -> None:
+    other = replace(STEP, settings=Settings("full", strict=True), root=Path("/elsewhere"), unavailable="no")
+    assert fingerprint(other) == fingerprint(STEP)
+
+
+def test_a_step_survives_pickling() -> None:
+    assert pickle.loads(pickle.dumps(STEP)) == STEP  # noqa: S301 - our own bytes
+
+
+def test_a_file_is_the_same_by_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("abc")
+    known = digest_file(path)
+    os.utime(path, (1, 1))
+    assert is_same_file(path, known)
+    path.write_text("abd")
+    assert not is_same_file(path, known)
+    path.write_text("abcd")
+    assert not is_same_file(path, known)
+    path.unlink()
+    assert not is_same_file(path, known)
