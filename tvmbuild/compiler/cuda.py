@@ -53,9 +53,10 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
         with target:
             return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
     except RuntimeError as error:
-        lines = [line for line in str(error).splitlines() if "error" in line.lower()]
+        # The message starts with the whole source.
+        said = str(error).rpartition("Compilation error:")[2].strip()
         raise TvmbuildError(
-            f"{compiler} refuses the generated CUDA code: {'; '.join(lines[:3])[:500]}",
+            f"{compiler} refuses the generated CUDA code: {said[:500]}",
             "check arch and the limits of the target",
         ) from error
 
