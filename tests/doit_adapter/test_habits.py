@@ -34,9 +34,8 @@ def _outputs(project: DoitProject) -> list[str]:
 
 
 def test_list_shows_what_is_up_to_date(project: DoitProject) -> None:
-    rows = dict(
-        reversed(line.split()[:2]) for line in project.doit("list", "--all", "-s", "tune=never").output.splitlines()
-    )
+    lines = project.doit("list", "--all", "-s", "tune=never").output.splitlines()
+    rows = {line.split()[1]: line.split()[0] for line in lines}
     assert {rows[step] for step in STEPS} == {"U"}
     (project.root / "build/cells/digits@v3/result.json").unlink()
     assert "R benchmark:digits@v3" in project.doit("list", "--all", "-s", "tune=never").output
