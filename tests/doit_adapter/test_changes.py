@@ -109,6 +109,33 @@ def _retrain(path: Path) -> None:
     onnx.save(model, path)
 
 
+def test_external_weights_are_an_input(project: DoitProject) -> None:
+    source = project.root / "digits.onnx"
+    _retrain(source)  # also stores the weights as raw bytes, which alone can be external
+    model = onnx.load(source)
+    onnx.save(model, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert _run(project)[0] == "simplify:digits"
+    assert _run(project) == []
+    weights = project.root / "weights.bin"
+    weights.write_bytes(bytes(reversed(weights.read_bytes()[:8])) + weights.read_bytes()[8:])
+    explained = project.doit("info", "simplify:digits").output
+    assert "input external data weights.bin changed: sha256 " in explained
+    assert _run(project)[0] == "simplify:digits"
+
+
+def test_strict_refuses_uncovered_tasks_of_an_up_to_date_cell(project: DoitProject) -> None:
+    ran = project.doit("tune:digits@v3", "strict=1")
+    assert ran.code != 0
+    assert ran.failed == ["tune:digits@v3"]
+    assert "Traceback" not in ran.output
+    assert project.doit("tune:digits@v3").code == 0
+
+
+def test_tune_full_searches_again(project: DoitProject) -> None:
+    assert project.doit("tune:digits@v3", "tune=full").steps == ["tune:digits@v3"]
+    project.doit()
+
+
 def test_tolerance_runs_the_benchmarks(project: DoitProject) -> None:
     project.edit("models.yaml", "atol: 1e-3", "atol: 2e-3")
     assert _run(project) == ["benchmark:digits@v2", "benchmark:digits@v3"]

@@ -12,19 +12,22 @@ from doit.task import Task
 from tvmbuild.doit_adapter.process import remove_temporaries, run_process
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.external_data import list_external_data
 from tvmbuild.files import write_json
-from tvmbuild.fingerprint import digest_file, fingerprint
+from tvmbuild.fingerprint import Digest, digest_file, fingerprint
 from tvmbuild.layout import Layout
 from tvmbuild.specs import Step
 
 RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""
+EXTERNAL = "external data "
+"""Role, before its path beside the source, of a file that the source names."""
 
 
 def run_step(step: Step, task: Task) -> TaskFailed | None:
     """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
     try:
-        inputs = {role: digest_file(path) for role, path in step.inputs}
+        inputs = {role: digest_file(path) for role, path in step.inputs} | _digest_external_data(step)
         run_process(step)
         outputs = {role: digest_file(path) for role, path in step.outputs}
     except TvmbuildError as error:
@@ -34,6 +37,14 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
     # Not returned: doit would keep it twice, as the task's values and as its result.
     task.values[RECORD] = {"fingerprint": fingerprint(step), "inputs": inputs, "outputs": outputs}
     return None
+
+
+def _digest_external_data(step: Step) -> dict[str, Digest]:
+    """Weights beside the source are inputs too; which files they are, only the source says."""
+    source = dict(step.inputs).get("source")
+    if source is None:
+        return {}
+    return {EXTERNAL + name: digest_file(source.parent / name) for name in list_external_data(source)}
 
 
 def refuse_step(step: Step) -> TaskFailed:

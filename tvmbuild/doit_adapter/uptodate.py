@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tvmbuild.doit_adapter.actions import RECORD
+from tvmbuild.doit_adapter.actions import EXTERNAL, RECORD
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
@@ -32,8 +32,6 @@ class UpToDate:
 
 def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each reason to run the step; nothing when it is up to date."""
-    if step.stage == "tune" and step.settings.tune == "full":
-        yield "tune=full always searches"
     record = values.get(RECORD)
     if not isinstance(record, dict):
         yield "it has not finished before"
@@ -41,12 +39,27 @@ def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
     if _failed(step):
         yield "it failed the last time"
     yield from _compare_fingerprints(record["fingerprint"], fingerprint(step))
-    yield from _compare_files("input", record["inputs"], dict(step.inputs))
+    yield from _compare_files("input", record["inputs"], dict(step.inputs) | _external_data(step, record["inputs"]))
     yield from _compare_files("output", record["outputs"], dict(step.outputs))
     if step.stage == "tune" and all(path.exists() for _, path in step.outputs):
-        reason = is_current(step)
-        if reason is not None:
-            yield reason
+        yield from _check_records(step)
+
+
+def _external_data(step: Step, known: Iterable[str]) -> dict[str, Path]:
+    source = dict(step.inputs).get("source")
+    if source is None:
+        return {}
+    return {role: source.parent / role.removeprefix(EXTERNAL) for role in known if role.startswith(EXTERNAL)}
+
+
+def _check_records(step: Step) -> Iterator[str]:
+    reason = is_current(step)
+    if reason is not None:
+        yield reason
+    elif step.settings.strict:
+        uncovered = json.loads(step.output("info").read_text())["uncovered"]
+        if uncovered:
+            yield f"strict=1: {len(uncovered)} Tasks have no record"
 
 
 def _failed(step: Step) -> bool:
