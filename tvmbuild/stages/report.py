@@ -35,9 +35,10 @@ def render_table(root: Path, steps: Sequence[Step]) -> Table:
     from rich.text import Text  # noqa: PLC0415
 
     cells = collect_cells(root, steps)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, caption_justify="left")
     for index, name in enumerate(_HEADS):
-        table.add_column(name, justify="right" if index > 2 else "left", overflow="fold", no_wrap=index > 1)
+        longest = max((len(cell_values(cell)[index]) for cell in cells), default=0) if index < 2 else None
+        table.add_column(name, justify="right" if index > 2 else "left", no_wrap=True, min_width=longest)
     for cell in cells:
         texts = [Text(value) for value in cell_values(cell)]
         texts[2].stylize(_STYLES[cell.status])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ziglang
 
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
@@ -77,7 +78,11 @@ def time_candidate(library: str, arguments: tuple[Any, ...], timing: Timing) -> 
     tensors = []
     for _kind, dtype, shape in arguments:
         tensor = tvm.runtime.empty(shape=tuple(shape), dtype=dtype, device=device)
-        fill(tensor)
+        if "int" in dtype:
+            # May be indices: random ones read out of bounds.
+            tensor.copyfrom(np.zeros(tuple(shape), dtype))
+        else:
+            fill(tensor)
         tensors.append(tensor)
     module = tvm.runtime.load_module(library)
     evaluator = module.time_evaluator(
