@@ -47,9 +47,12 @@ def _remove_outputs(project: DoitProject, step: str) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("delay", [0.05, 0.7])
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM], ids=["ctrl-c", "kill-9", "term"])
+@pytest.mark.parametrize(
+    ("number", "delay"),
+    [(signal.SIGINT, 0.05), (signal.SIGINT, 0.7), (signal.SIGKILL, 0.05), (signal.SIGKILL, 0.7), (signal.SIGTERM, 0.7)],
+    ids=["ctrl-c early", "ctrl-c", "kill-9 early", "kill-9", "term"],
+)
 def test_stopped_step_leaves_nothing_and_runs_again(
     project: DoitProject, step: str, number: signal.Signals, delay: float
 ) -> None:
@@ -241,17 +244,38 @@ def test_missing_source_is_named_and_its_return_is_enough(project: DoitProject) 
     assert project.doit("tune=never").steps == []
 
 
-def test_killed_stage_is_explained(project: DoitProject) -> None:
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGKILL, "its process was killed (SIGKILL), most likely because memory ran out"),
+        (signal.SIGSEGV, "its process crashed (SIGSEGV)"),
+    ],
+)
+def test_killed_stage_is_explained(project: DoitProject, number: signal.Signals, message: str) -> None:
     _remove_outputs(project, "compile:digits@v3")
     process = project.start("tune=never")
     wait_for_line(process, ".  compile:digits@v3")
     time.sleep(0.5)
     stage = _find_stage(process.pid)
-    os.kill(stage, signal.SIGKILL)
+    os.kill(stage, number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode != 0
-    assert "its process was killed (SIGKILL), most likely because memory ran out" in output
+    assert "!! compile:digits@v3" in output
+    assert message in output
+    assert f"Log: {project.root}/build/logs/compile.digits@v3.log" in output
     assert wait_until_gone(project.root) == []
+
+
+def test_bug_in_a_stage_shows_its_last_lines_and_the_log(project: DoitProject, tmp_path: Path) -> None:
+    _remove_outputs(project, "simplify:digits")
+    (tmp_path / "onnxruntime.py").write_text("raise RuntimeError('a damaged installation')\n")
+    ran = project.doit("tune=never", PYTHONPATH=str(tmp_path))
+    assert ran.code != 0
+    assert "a bug in tvmbuild, or in a library that it uses; the last lines:" in ran.output
+    assert "  | RuntimeError: a damaged installation" in ran.output
+    assert f"Log: {project.root}/build/logs/simplify.digits.log" in ran.output
+    assert "RuntimeError: a damaged installation" in (project.root / "build/logs/simplify.digits.log").read_text()
+    assert project.doit("tune=never").steps == ["simplify:digits"]
 
 
 def _find_stage(parent: int) -> int:

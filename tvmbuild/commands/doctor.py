@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from tvmbuild.capabilities import Capabilities, detect_capabilities, forget_probe, installed_version
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import Finding, check_installation
+from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.project import find_root
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     for finding in findings:
         remedy = f"\n{finding.remedy}" if finding.remedy else ""
         table.add_row(MARKS[finding.state], finding.what, (finding.detail + remedy).replace("[", r"\["))
-    Console().print(table)
+    make_console().print(table)
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 

@@ -6,9 +6,9 @@ import argparse
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from tvmbuild.console import make_console
 from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.doit_adapter.variables import read_settings
 from tvmbuild.errors import TvmbuildError
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     statuses = [status for status in list_statuses(plan) if fnmatchcase(status.step.id, args.pattern)]
     if not statuses:
         raise TvmbuildError(f"no step matches {args.pattern!r}", "`tvmbuild plan` shows all of them.")
-    Console().print(_render(statuses))
+    make_console().print(_render(statuses))
     return 0
 
 

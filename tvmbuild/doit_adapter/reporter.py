@@ -124,15 +124,14 @@ class MatrixReporter:
     # -- ours
 
     def _report(self, plan: Plan) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a run pays for it
-
+        from tvmbuild.console import make_console  # noqa: PLC0415 - only a run pays for it
         from tvmbuild.stages.report import render_table  # noqa: PLC0415 - as above
 
         try:
             write_reports(plan.root, plan.steps)
         except OSError as error:
             self._print(f"error: the report could not be written: {error.strerror}: {error.filename}")
-        Console(file=self._out).print(render_table(plan.root, plan.steps))
+        make_console(self._out).print(render_table(plan.root, plan.steps))
 
     def _summarise(self) -> str:
         counts = self._counts

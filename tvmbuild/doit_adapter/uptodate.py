@@ -33,7 +33,7 @@ class UpToDate:
 def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each reason to run the step; nothing when it is up to date."""
     record = values.get(RECORD)
-    if not isinstance(record, dict):
+    if not isinstance(record, dict) or not {"fingerprint", "inputs", "outputs"} <= record.keys():
         yield "it has not finished before"
         return
     if _failed(step):
