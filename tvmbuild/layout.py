@@ -20,65 +20,65 @@ class Layout:
 
     @property
     def build(self) -> Path:
-        """The git-ignored folder of everything that can be made again."""
+        """Return the git-ignored folder of everything that can be made again."""
         return self.root / "build"
 
     @property
     def state(self) -> Path:
-        """doit's state: one file a step."""
+        """Return the folder of doit's state: one file a step."""
         return self.build / ".state"
 
     @property
     def lock(self) -> Path:
-        """Held by one doit at a time."""
+        """Return the file that one doit at a time holds."""
         return self.build / ".lock"
 
     def log(self, step_id: str) -> Path:
-        """Everything that a step printed the last time it ran."""
+        """Return the file with everything that a step printed the last time it ran."""
         return self.build / "logs" / f"{step_id.replace(':', '.')}.log"
 
     def failure(self, step_id: str) -> Path:
-        """Why a step failed the last time it ran (JSON: message, hint, log); absent when it did not."""
+        """Return the file that says why a step failed the last time it ran (JSON); absent when it did not."""
         return self.build / "logs" / f"{step_id.replace(':', '.')}.failed.json"
 
     def model_file(self, model: str, name: str) -> Path:
-        """A file of simplify:M (model.onnx, reference.npz, simplify.json)."""
+        """Return a file of simplify:M (model.onnx, reference.npz, simplify.json)."""
         return self.build / "models" / model / name
 
     def cell_file(self, model: str, target: str, name: str) -> Path:
-        """A file of one cell (tasks.json, schedule.json, tune.json, result.json)."""
+        """Return a file of one cell (tasks.json, schedule.json, tune.json, result.json)."""
         return self.build / "cells" / f"{model}@{target}" / name
 
     def package(self, model: str, target: str) -> Path:
-        """The archive that a cell ships."""
+        """Return the archive that a cell ships."""
         return self.cell_file(model, target, f"{model}-{target}.tar")
 
     @property
     def report_markdown(self) -> Path:
-        """The matrix, for people and git hosts."""
+        """Return the matrix, for people and git hosts."""
         return self.build / "report.md"
 
     @property
     def report_html(self) -> Path:
-        """The matrix, self-contained, with the chart."""
+        """Return the matrix, self-contained, with the chart."""
         return self.build / "report.html"
 
     def records(self, target: str) -> Path:
-        """The target's records: one JSON file a Task."""
+        """Return the folder of the target's records: one JSON file a Task."""
         return self.root / "records" / target
 
     def target_lock(self, target: str) -> Path:
-        """What `native` and `from_device` resolved to."""
+        """Return the file with what `native` and `from_device` resolved to."""
         return self.records(target) / "target.lock.json"
 
 
 def cache_dir() -> Path:
-    """Per-user cache: downloads, probes, the linker's own cache. Safe to delete."""
+    """Return the per-user cache: downloads, probes, the linker's own cache. Safe to delete."""
     return Path(platformdirs.user_cache_dir("tvmbuild"))
 
 
 def runtime_dir() -> Path:
-    """Per-user folder of device locks, shared by all clones on this machine."""
+    """Return the per-user folder of device locks, shared by all clones on this machine."""
     with warnings.catch_warnings():  # without a login session it lies in the temporary folder, which is good enough
         warnings.simplefilter("ignore")
         return Path(platformdirs.user_runtime_dir("tvmbuild"))
