@@ -111,7 +111,7 @@ def test_other_schema_defaults_are_the_specs() -> None:
 @pytest.mark.compiler
 @pytest.mark.parametrize("kind", ["llvm", "cuda", "vulkan"])
 def test_attributes_are_those_of_tvm(kind: str) -> None:
-    import tvm  # noqa: PLC0415 - slow
+    import tvm
 
     options = {
         str(name): str(type_)

@@ -1,1 +1,1 @@
-"""commands"""
+"""One file a command of `tvmbuild`."""
