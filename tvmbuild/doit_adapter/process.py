@@ -39,20 +39,36 @@ class _Ending:
 def run_process(step: Step) -> None:
     """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
 
-    However this ends, the whole process group is dead and no temporary file of an output is left.
+    However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
+    are new or none is. (After a kill -9 of doit itself the next run sees to that: outputs that are not those of the
+    state run the step again.)
     """
     remove_temporaries(step)
+    before = {path: _stamp(path) for _, path in step.outputs}
+    complete = False
     try:
         ending = _run(step)
+        if ending.status != 0:
+            raise _explain(step, ending)
+        missing = [path for _, path in step.outputs if not path.exists()]
+        if missing:
+            log = Layout(step.root).log(step.id)
+            raise TvmbuildError(f"{step.id} finished without writing {missing[0]}", f"Log: {log}")
+        complete = True
     finally:
         remove_temporaries(step)
-    if ending.status != 0:
-        raise _explain(step, ending)
-    missing = [path for _, path in step.outputs if not path.exists()]
-    if missing:
-        raise TvmbuildError(
-            f"{step.id} finished without writing {missing[0]}", f"Log: {Layout(step.root).log(step.id)}"
-        )
+        if not complete:
+            for path in (path for path, stamp in before.items() if _stamp(path) != stamp):
+                path.unlink(missing_ok=True)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what a new version of the file changes; None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return (status.st_ino, status.st_mtime_ns)
 
 
 def remove_temporaries(step: Step) -> None:
