@@ -1,0 +1,128 @@
+"""A step that fails: what is said, what still runs, what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from doit_project import DoitProject, make_project, wait_for_line, wait_until_gone, write_project
+
+pytestmark = pytest.mark.compiler
+
+MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS)
+    ran = project.doit("tune=never")
+    assert ran.code == 0, ran.output
+    return project
+
+
+@pytest.fixture
+def project(built: DoitProject, tmp_path: Path) -> DoitProject:
+    return built.copy(tmp_path)
+
+
+def test_failing_cell_stops_no_other_and_is_told(project: DoitProject) -> None:
+    with (project.root / "models.yaml").open("a") as stream:
+        stream.write("  broken:\n    source: {path: broken.onnx}\n    targets: {include: [v3]}\n")
+    (project.root / "broken.onnx").write_bytes(b"no model")
+    project.edit("models.yaml", "    targets: {include: [v3]}\n  broken", "  broken")
+    ran = project.doit("tune=never")
+    assert ran.code != 0
+    assert ran.failed == ["simplify:broken"]
+    assert ran.steps == ["tune:digits@v2", "compile:digits@v2", "benchmark:digits@v2"]
+    assert "-- compile:broken@v3  not run: simplify:broken failed" in ran.output
+    assert "Traceback" not in ran.output
+    failure = json.loads((project.root / "build/logs/simplify.broken.failed.json").read_text())
+    assert failure["ran"] is True
+    assert (project.root / failure["log"]).exists()
+    (project.root / "broken.onnx").write_bytes((project.root / "digits.onnx").read_bytes())
+    again = project.doit("tune=never")
+    assert again.code == 0, again.output
+    assert again.steps == ["simplify:broken", "tune:broken@v3", "compile:broken@v3", "benchmark:broken@v3"]
+    assert not (project.root / "build/logs/simplify.broken.failed.json").exists()
+
+
+def test_failure_upstream_keeps_what_was_built_downstream(project: DoitProject) -> None:
+    good = (project.root / "digits.onnx").read_bytes()
+    (project.root / "digits.onnx").write_bytes(b"no model")
+    assert project.doit("tune=never").code != 0
+    (project.root / "digits.onnx").write_bytes(good)
+    assert project.doit("tune=never").steps == ["simplify:digits"]
+
+
+def test_missing_source_is_named_and_its_return_is_enough(project: DoitProject) -> None:
+    (project.root / "digits.onnx").rename(project.root / "away.onnx")
+    ran = project.doit("tune=never")
+    assert ran.code != 0
+    assert "the file digits.onnx does not exist" in ran.output
+    assert "Traceback" not in ran.output
+    (project.root / "away.onnx").rename(project.root / "digits.onnx")
+    assert project.doit("tune=never").steps == []
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGKILL, "its process was killed (SIGKILL), most likely because memory ran out"),
+        (signal.SIGSEGV, "its process crashed (SIGSEGV)"),
+    ],
+)
+def test_killed_stage_is_explained(project: DoitProject, number: signal.Signals, message: str) -> None:
+    (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
+    process = project.start("tune=never")
+    wait_for_line(process, ".  compile:digits@v3")
+    time.sleep(0.5)
+    stage = _find_stage(process.pid)
+    os.kill(stage, number)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode != 0
+    assert "!! compile:digits@v3" in output
+    assert message in output
+    assert f"Log: {project.root}/build/logs/compile.digits@v3.log" in output
+    assert wait_until_gone(project.root) == []
+
+
+def test_bug_in_a_stage_shows_its_last_lines_and_the_log(project: DoitProject, tmp_path: Path) -> None:
+    (project.root / "build/models/digits/simplify.json").unlink()
+    (tmp_path / "onnxruntime.py").write_text("raise RuntimeError('a damaged installation')\n")
+    ran = project.doit("tune=never", PYTHONPATH=str(tmp_path))
+    assert ran.code != 0
+    assert "a bug in tvmbuild, or in a library that it uses; the last lines:" in ran.output
+    assert "  | RuntimeError: a damaged installation" in ran.output
+    assert f"Log: {project.root}/build/logs/simplify.digits.log" in ran.output
+    assert "RuntimeError: a damaged installation" in (project.root / "build/logs/simplify.digits.log").read_text()
+    assert project.doit("tune=never").steps == ["simplify:digits"]
+
+
+def _find_stage(parent: int) -> int:
+    output = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True)
+    return int(output.stdout.split()[0])
+
+
+def test_moved_project_is_still_built(project: DoitProject, tmp_path: Path) -> None:
+    moved = make_project(tmp_path / "elsewhere")
+    moved.root.rmdir()
+    project.root.rename(moved.root)
+    assert moved.doit("tune=never").steps == []
+
+
+@pytest.mark.parametrize("place", ["build", "/"])
+def test_doit_works_from_another_folder(project: DoitProject, place: str) -> None:
+    dodo = str(project.root / "dodo.py")
+    command = [sys.executable, "-m", "doit", "-f", dodo, "tune=never"]
+    folder = project.root / place
+    done = subprocess.run(
+        command, cwd=folder, env=project.environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0 done, 4 up to date" in done.stdout
