@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import platform
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.cuda import compile_source, cuda_compiler, replace_code
+from tvmbuild.compiler.cuda import compile_source, cuda_compiler, replace_code, toolkit_headers
 from tvmbuild.compiler.elf import read_elf
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.link import LinkOptions, export_library
@@ -62,6 +64,26 @@ def test_what_the_cuda_compiler_says_is_shown(gpu: tvm.target.Target) -> None:
     assert compile_source(SOURCE, gpu)[:4] == b"\x7fELF"
     with pytest.raises(TvmbuildError, match=r"refuses the generated CUDA code: .*nonsense"):
         compile_source(SOURCE.replace("*= 2", "*= nonsense"), gpu)
+
+
+def test_headers_come_from_the_pip_packages_where_no_toolkit_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    headers = tmp_path / "nvidia" / "cu13" / "include"
+    headers.mkdir(parents=True)
+    (headers / "cuda_runtime.h").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    with toolkit_headers():
+        toolkit = Path(os.environ["CUDA_PATH"])
+        assert (toolkit / "include" / "cuda_runtime.h").is_file()
+        assert (toolkit / "targets" / f"{platform.machine()}-linux" / "include" / "cuda_runtime.h").is_file()
+    assert "CUDA_PATH" not in os.environ
+    assert not toolkit.exists()
+    monkeypatch.setenv("CUDA_PATH", "/own/toolkit")
+    with toolkit_headers():
+        assert os.environ["CUDA_PATH"] == "/own/toolkit"
 
 
 def test_without_a_cuda_compiler_the_remedy_is_named(

@@ -8,11 +8,16 @@ put in the source's place: the packed bytes are `<size:u64> … <kind:str> <size
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+import platform
 import shutil
 import struct
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import tvm
@@ -50,7 +55,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
     if compiler is None:
         raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", "pip install 'tvmbuild[cuda]'")
     try:
-        with target:
+        with target, toolkit_headers():
             return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
     except RuntimeError as error:
         # The message starts with the whole source.
@@ -66,6 +71,37 @@ def cuda_compiler() -> str | None:
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
         return "nvrtc"
     return "nvcc" if shutil.which("nvcc") else None
+
+
+@contextlib.contextmanager
+def toolkit_headers() -> Iterator[None]:
+    """Within the context, ``CUDA_PATH`` names a CUDA toolkit, made of NVIDIA's PyPI packages where none is installed.
+
+    NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`, the packages put them
+    into `nvidia/cu<major>/include`: a folder of links brings the two together.
+    """
+    packages = _pip_toolkit()
+    if "CUDA_PATH" in os.environ or shutil.which("nvcc") or packages is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tvmbuild-cuda-") as folder:
+        targets = Path(folder) / "targets"
+        targets.mkdir()
+        (Path(folder) / "include").symlink_to(packages / "include")
+        (targets / f"{platform.machine()}-linux").symlink_to(packages)
+        os.environ["CUDA_PATH"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["CUDA_PATH"]
+
+
+def _pip_toolkit() -> Path | None:
+    """Return the folder that NVIDIA's packages share, `nvidia/cu13`; None when their headers are not installed."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = [path.parent.parent for folder in folders for path in folder.glob("cu*/include/cuda_runtime.h")]
+    return max(found, default=None)
 
 
 def embed_cubin(packed: Path, source: str, cubin: bytes) -> None:
