@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.config import load_project
+from tvmbuild.config.load import HINT
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import Project
 
@@ -45,7 +46,7 @@ def load_mistakes(write_project: Write) -> Callable[..., list[str]]:
     def find(**files: str | bytes) -> list[str]:
         with pytest.raises(TvmbuildError) as caught:
             load_project(write_project(**files))
-        assert caught.value.hint == "docs/configuration.md lists every key"
+        assert caught.value.hint == HINT
         return caught.value.message.split("\n")
 
     return find

@@ -253,3 +253,8 @@ def test_two_hundred_models_load_quickly_and_without_tvm(tmp_path: Path) -> None
     models, targets, has_tvm, seconds = done.stdout.split()
     assert (models, targets, has_tvm) == ("200", "5", "False")
     assert float(seconds) < 1.0  # 0.3 s here, the interpreter's start included
+
+
+def test_files_of_models_that_the_defaults_turn_off_may_be_absent(load: Load) -> None:
+    project = load(models="defaults: {enabled: false}\nmodels:\n  net: {source: {path: gone.onnx}}\n")
+    assert [model.enabled for model in project.models] == [False]

@@ -14,6 +14,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.specs import Project
 
+HINT = "`tvmbuild schema models` and `tvmbuild schema targets` print every key."
+
 
 def load_project(root: Path) -> Project:
     """Return both files as values; raise one TvmbuildError that lists every mistake of both.
@@ -38,7 +40,7 @@ def _load(root: Path) -> tuple[Project, Document]:
     models = make_models(models_document, root, _names(targets_document))
     mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
     if mistakes:
-        raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), "docs/configuration.md lists every key")
+        raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), HINT)
     return Project(root, models, targets), targets_document
 
 

@@ -31,7 +31,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
     for name, own in models.items() if isinstance(models, dict) else ():
         path: KeyPath = ("models", name)
         if isinstance(own, dict):
-            _check_source(document, root, path, own)
+            _check_source(document, root, path, {"enabled": defaults.get("enabled", True), **own})
             _check_inputs(document, path, own)
             _check_preprocess(document, path, own)
             _check_globs(document, path, own, targets)
