@@ -50,6 +50,13 @@ def test_a_file_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"{tmp_path}/file is a file" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_made_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "/proc/none"]) == 1
+    assert capsys.readouterr().err == (
+        "error: cannot write to /proc/none: No such file or directory\n  hint: Name a folder that you may write.\n"
+    )
+
+
 def test_a_git_clone_without_files_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert main(["init", str(tmp_path)]) == 0

@@ -50,6 +50,13 @@ def test_lock_of_an_absent_device(root: Path) -> None:
     assert not (root / "records").exists()
 
 
+def test_the_project_is_found_upwards(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "inner").mkdir()
+    monkeypatch.chdir(root / "inner")
+    with pytest.raises(TvmbuildError, match="the target pc states all its attributes"):
+        target.run(argparse.Namespace(name="pc"))
+
+
 def test_nothing_to_lock(root: Path) -> None:
     with pytest.raises(TvmbuildError, match="the target pc states all its attributes: there is nothing to lock"):
         target.lock_target(root, "pc")

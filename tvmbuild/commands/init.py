@@ -32,7 +32,12 @@ def run(args: argparse.Namespace) -> int:
     present = sorted({path.name for path in folder.iterdir()} - IGNORED) if folder.exists() else []
     if present:
         raise TvmbuildError(f"{folder.resolve()} is not empty: it holds {present[0]}", "Name an empty folder.")
-    written = write_project(folder)
+    try:
+        written = write_project(folder)
+    except OSError as error:
+        raise TvmbuildError(
+            f"cannot write to {folder}: {error.strerror}", "Name a folder that you may write."
+        ) from error
     print("\n".join(f"wrote {folder / path}" for path in written))
     place = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print(f"next: {place}doit")

@@ -14,6 +14,7 @@ from tvmbuild.config.mistakes import find_nearest, list_words
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.project import find_root
 from tvmbuild.specs import Attributes
 
 HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
@@ -31,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it in the project of the current folder; return the exit code."""
-    root = Path.cwd()
+    """Do it in the project around the current folder; return the exit code."""
+    root = find_root(Path.cwd())
     path = lock_target(root, args.name)
     sys.stdout.write(f"wrote {path.relative_to(root)}\n{path.read_text(encoding='utf-8')}")
     return 0
