@@ -40,8 +40,9 @@ def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
         yield "it failed the last time"
     yield from _compare_fingerprints(record["fingerprint"], fingerprint(step))
     yield from _compare_files("input", record["inputs"], dict(step.inputs) | _external_data(step, record["inputs"]))
-    yield from _compare_files("output", record["outputs"], dict(step.outputs))
-    if step.stage == "tune" and all(path.exists() for _, path in step.outputs):
+    damaged = tuple(_compare_files("output", record["outputs"], dict(step.outputs)))
+    yield from damaged
+    if step.stage == "tune" and not damaged:
         yield from _check_records(step)
 
 

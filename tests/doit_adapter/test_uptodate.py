@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.doit_adapter.actions import RECORD
+from tvmbuild.doit_adapter.uptodate import explain_changes
+from tvmbuild.files import write_json
+from tvmbuild.fingerprint import digest_file, fingerprint
+from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> tuple[Step, dict[str, object]]:
+    """A tune step whose one Task has no record, and what doit keeps of its success."""
+    outputs = tuple((role, tmp_path / f"{role}.json") for role in ("tasks", "schedule", "info"))
+    step = Step(
+        stage="tune",
+        subject="net@pc",
+        options=TuneStep("pc", "llvm", (), (), None, DeviceSpec(), TuneOptions()),
+        outputs=outputs,
+        root=tmp_path,
+        settings=Settings(tune="never"),
+    )
+    tasks = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
+    write_json(step.output("tasks"), {"format": 1, "tasks": tasks})
+    write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": {}})
+    write_json(step.output("info"), {"uncovered": tasks})
+    digests = {role: digest_file(path) for role, path in outputs}
+    return step, {RECORD: {"fingerprint": fingerprint(step), "inputs": {}, "outputs": digests}}
+
+
+def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step, dict[str, object]]) -> None:
+    step, values = tuned
+    assert list(explain_changes(step, values)) == []
+    strict = replace(step, settings=Settings(tune="never", strict=True))
+    assert list(explain_changes(strict, values)) == ["strict=1: 1 Tasks have no record"]
+
+
+def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step, dict[str, object]]) -> None:
+    step, values = tuned
+    step.output("info").write_text("{")
+    reasons = list(explain_changes(replace(step, settings=Settings(tune="never", strict=True)), values))
+    assert len(reasons) == 1
+    assert reasons[0].startswith("output info changed: sha256 ")
