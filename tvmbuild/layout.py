@@ -10,6 +10,8 @@ import platformdirs
 
 MODELS_YAML = "models.yaml"
 TARGETS_YAML = "targets.yaml"
+LOCK_NAME = ".lock"
+"""In the build folder: what one doit at a time holds."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,6 @@ class Layout:
     def state(self) -> Path:
         """Return the folder of doit's state: one file a step."""
         return self.build / ".state"
-
-    @property
-    def lock(self) -> Path:
-        """Return the file that one doit at a time holds."""
-        return self.build / ".lock"
 
     def log(self, step_id: str) -> Path:
         """Return the file with everything that a step printed the last time it ran."""

@@ -9,8 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-
-LOCK_NAME = ".lock"
+from tvmbuild.layout import LOCK_NAME
 
 _held: dict[Path, TextIOWrapper] = {}
 
