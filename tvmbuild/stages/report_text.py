@@ -42,7 +42,8 @@ def summarize_cells(cells: Sequence[CellReport]) -> str:
     """Return one line: how many cells there are of each status."""
     counts = {status: sum(cell.status == status for cell in cells) for status in dict.fromkeys(c.status for c in cells)}
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{len(cells)} cells: {listed}" if cells else "no cells"
+    noun = "cell" if len(cells) == 1 else "cells"
+    return f"{len(cells)} {noun}: {listed}" if cells else "no cells"
 
 
 def machines(cells: Sequence[CellReport]) -> list[str]:
