@@ -44,9 +44,11 @@ def _dispatch(arguments: list[str]) -> int:
     if first == "--version":
         print(f"tvmbuild {__version__}")
         return 0
-    if first in {"--help", "-h"}:
+    if first in {"--help", "-h"} or arguments == ["help"]:
         print(_usage())
         return 0
+    if first == "help" and arguments[1] in COMMANDS:
+        arguments = [first := arguments[1], "--help"]
     if first in COMMANDS:
         module = importlib.import_module(COMMANDS[first])
         parser = argparse.ArgumentParser(prog=f"tvmbuild {first}", description=module.HELP)

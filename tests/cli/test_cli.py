@@ -56,7 +56,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (["strict=yes"], "strict=yes is not valid", "strict is one of 0, 1."),
         (
             ["compile:*@pi4"],
-            "no pattern 'compile:*@pi4'",
+            "no step matches 'compile:*@pi4'",
             "Did you mean compile? `tvmbuild list --all` shows every step.",
         ),
         (
@@ -80,6 +80,9 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
             "Did you mean tune:digits@v3? `tvmbuild plan` shows all of them.",
         ),
         (["plan", "x*"], "no step matches 'x*'", "`tvmbuild plan` shows all of them."),
+        (["plan", "compile:*", "tun=full"], "unknown variable tun=full", "Did you mean tune=…?"),
+        (["explain", "tune:digits@v3", "strict=2"], "strict=2 is not valid", "strict is one of 0, 1."),
+        (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is one step too many", "Name one step."),
     ],
 )
 def test_mistakes_are_answered(project: DoitProject, arguments: list[str], message: str, hint: str) -> None:
@@ -148,11 +151,38 @@ def test_unavailable_steps_say_so_and_strict_makes_them_errors(project: DoitProj
     assert "Traceback" not in strict.output
 
 
+def test_help_of_our_commands_and_of_doits(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "doctor"])
+    assert ended.value.code == 0
+    assert "usage: tvmbuild doctor" in capsys.readouterr().out
+    assert main(["help"]) == 0
+    assert "usage: tvmbuild [COMMAND" in capsys.readouterr().out
+    assert main(["help", "forget"]) == 0
+    assert "clear successful run status" in capsys.readouterr().out
+
+
+def test_nothing_to_plan(project: DoitProject) -> None:
+    (project.root / "models.yaml").write_text("models: {}\n")
+    ran = project.tvmbuild("plan")
+    hint = "models.yaml has no model that is enabled."
+    assert (ran.code, ran.output) == (1, f"error: there is nothing to build\n  hint: {hint}\n")
+
+
+def test_clean_in_a_folder_that_cannot_be_written_is_told(project: DoitProject) -> None:
+    (project.root / "build").write_text("a file")
+    ran = project.doit("clean")
+    assert ran.code == 1
+    assert f"error: cannot write to {project.root}/build: File exists\n  hint: Make the folder writable" in ran.output
+    assert "Traceback" not in ran.output
+
+
 def test_plan_and_explain_tell_what_would_run(project: DoitProject) -> None:
-    table = project.tvmbuild("plan", "compile:*").output
+    table = project.tvmbuild("plan", "compile:*", "tune=never").output
+    assert "tune:digits@v3" not in table
     assert "compile:digits@v3" in table
     assert "it has not finished before" in table
-    explained = project.tvmbuild("explain", "compile:digits@v3").output
+    explained = project.tvmbuild("explain", "compile:digits@v3", "tune=never").output
     assert explained.splitlines()[:6] == [
         "compile:digits@v3: would run",
         "  - it has not finished before",

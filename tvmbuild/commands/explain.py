@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tvmbuild.doit_adapter.status import Status, list_statuses
-from tvmbuild.doit_adapter.variables import read_settings
+from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.plan import Plan
 from tvmbuild.project import find_root, load_plan
@@ -20,11 +20,15 @@ HELP = "say why a step would run: which input, option, tool or output changed, f
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("step", help="a step, such as compile:mobilenet_v2@x86-64-v3")
+    parser.add_argument("variables", nargs="*", metavar="tune=…|strict=…", help="as for a run")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the reasons; return the exit code."""
-    plan = load_plan(find_root(Path.cwd()), read_settings())
+    others, settings = split_words(args.variables)
+    if others:
+        raise TvmbuildError(f"{others[0]!r} is one step too many", "Name one step.")
+    plan = load_plan(find_root(Path.cwd()), settings)
     step = plan.find(args.step)
     if step is None:
         near = get_close_matches(args.step, [each.id for each in plan.steps], n=1)

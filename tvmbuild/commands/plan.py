@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from tvmbuild.console import make_console
 from tvmbuild.doit_adapter.status import Status, list_statuses
-from tvmbuild.doit_adapter.variables import read_settings
+from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.project import find_root, load_plan
 
@@ -20,17 +21,30 @@ COLOURS = {"up to date": "green", "would run": "yellow", "unavailable": "dim"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("pattern", nargs="?", default="*", help="steps to show, such as 'compile:*@pi4' (default: all)")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="PATTERN",
+        help="steps to show, such as 'compile:*@pi4' (default: all); tune=…, strict=…",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; return the exit code."""
-    plan = load_plan(find_root(Path.cwd()), read_settings())
-    statuses = [status for status in list_statuses(plan) if fnmatchcase(status.step.id, args.pattern)]
-    if not statuses:
-        raise TvmbuildError(f"no step matches {args.pattern!r}", "`tvmbuild plan` shows all of them.")
-    make_console().print(_render(statuses))
+    patterns, settings = split_words(args.words)
+    plan = load_plan(find_root(Path.cwd()), settings)
+    if not plan.steps:
+        raise TvmbuildError("there is nothing to build", "models.yaml has no model that is enabled.")
+    statuses = list_statuses(plan)
+    for pattern in patterns:
+        if not any(fnmatchcase(status.step.id, pattern) for status in statuses):
+            raise TvmbuildError(f"no step matches {pattern!r}", "`tvmbuild plan` shows all of them.")
+    make_console().print(_render([status for status in statuses if _is_shown(status, patterns)]))
     return 0
+
+
+def _is_shown(status: Status, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(status.step.id, pattern) for pattern in patterns)
 
 
 def _render(statuses: list[Status]) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 from doit.exceptions import TaskFailed
 from doit.task import Task
 
+from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.process import remove_temporaries, run_process
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
@@ -56,6 +57,16 @@ def refuse_step(step: Step) -> TaskFailed:
 
 def clean_step(step: Step, dryrun: bool) -> None:
     """Remove the step's outputs, its log and its failure; records are no outputs and stay. doit passes ``dryrun``."""
+    try:
+        _clean(step, dryrun)
+    except TvmbuildError as error:
+        raise end_run(error) from error
+    except OSError as error:
+        message = f"cannot remove {error.filename}: {error.strerror}"
+        raise end_run(TvmbuildError(message, "Make the build folder writable.")) from error
+
+
+def _clean(step: Step, dryrun: bool) -> None:
     layout = Layout(step.root)
     if not dryrun:
         hold_project_lock(layout.build)

@@ -72,6 +72,7 @@ def select_names(wanted: Sequence[str], tasks: Sequence[Task], commands: Sequenc
 
 def _no_match(argument: str, words: Sequence[str]) -> TvmbuildError:
     near = get_close_matches(argument, words, n=1, cutoff=0.5)
-    kind = "pattern" if any(character in argument for character in "*?[") else "command, step or output"
+    pattern = any(character in argument for character in "*?[")
+    message = f"no step matches {argument!r}" if pattern else f"no command, step or output {argument!r}"
     hint = f"Did you mean {near[0]}? " if near else ""
-    return TvmbuildError(f"no {kind} {argument!r}", f"{hint}`tvmbuild list --all` shows every step.")
+    return TvmbuildError(message, f"{hint}`tvmbuild list --all` shows every step.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from doit import doit_cmd
@@ -17,11 +18,21 @@ VARIABLES: dict[str, tuple[str, ...]] = {"tune": get_args(TuneMode), "strict": t
 
 def read_settings() -> Settings:
     """Return what this invocation asks for; TvmbuildError names an unknown variable or value."""
-    given: dict[str, str] = vars(doit_cmd)["_CMDLINE_VARS"] or {}
+    return make_settings(vars(doit_cmd)["_CMDLINE_VARS"] or {})
+
+
+def make_settings(given: Mapping[str, str]) -> Settings:
+    """Return the settings that these variables and the environment say; raises as `read_settings` does."""
     for name, value in given.items():
         check_variable(name, value)
     tune = _read("tune", given, "missing")
     return Settings(tune=cast("TuneMode", tune), strict=STRICT[_read("strict", given, "0")])
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], Settings]:
+    """Return the words that are no `name=value`, and what those that are ask for; raises as `read_settings` does."""
+    given = {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
+    return [word for word in words if "=" not in word], make_settings(given)
 
 
 def check_variable(name: str, value: str) -> None:
@@ -35,7 +46,7 @@ def check_variable(name: str, value: str) -> None:
     _check_value(f"{name}=", name, value)
 
 
-def _read(name: str, given: dict[str, str], default: str) -> str:
+def _read(name: str, given: Mapping[str, str], default: str) -> str:
     if name in given:
         return given[name]
     variable = f"TVMBUILD_{name.upper()}"
