@@ -27,7 +27,7 @@ KEY, OTHER = "a" * 16, "b" * 16
 
 
 def trace(number: int) -> str:
-    return canonical_json({"decisions": [[1, number]], "instructions": []})
+    return canonical_json({"decisions": [], "instructions": [["Seed", [], [number], []]]})
 
 
 def task_file(key: str, *records: tuple[int, float, str], searched: int = 64) -> TaskFile:
@@ -103,6 +103,9 @@ def test_full_always_runs(step: Step) -> None:
 def test_missing_outputs_and_damaged_records_are_reasons(step: Step) -> None:
     record_path(Layout(step.root).records("pc"), KEY).write_text("{")
     assert "damaged record file" in (is_current(step) or "")
+    for damaged in ("", "[]", "{}", '{"tasks": [7]}'):
+        step.output("tasks").write_text(damaged)
+        assert is_current(step) == "its outputs are missing or damaged"
     step.output("tasks").unlink()
     assert is_current(step) == "its outputs are missing or damaged"
 

@@ -13,7 +13,7 @@ TARGET = ResolvedTarget("llvm", (("mattr", ("+avx2",)), ("mcpu", "x86-64-v3"), (
 
 
 def trace(number: int) -> str:
-    return canonical_json({"decisions": [[1, number]], "instructions": [["GetSBlock", [], ["C", "main"], ["b0"]]]})
+    return canonical_json({"decisions": [[0, number]], "instructions": [["GetSBlock", [], ["C", "main"], ["b0"]]]})
 
 
 def record(number: int, seconds: float, measured_on: str = "znver4") -> Record:
@@ -78,7 +78,7 @@ def test_no_file_is_no_error(tmp_path: Path) -> None:
     [
         ("", "damaged record file (JSONDecodeError"),
         ("[1, 2]", "damaged record file (TypeError"),
-        ('{"format": 1}', "damaged record file (KeyError: 'key')"),
+        ('{"format": 1}', "damaged record file (KeyError: 'target')"),
         ('{"format": 99}', "record format 99, this tvmbuild reads 1"),
     ],
 )
@@ -90,3 +90,85 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     assert str(path) in caught.value.message
     assert said in caught.value.message
     assert caught.value.hint
+
+
+def edited(**changes: object) -> str:
+    data = {
+        "exhausted": [],
+        "format": 1,
+        "key": "00ff" * 4,
+        "name": "conv2d",
+        "records": [],
+        "searched": {},
+        "target": TARGET.to_json(),
+        "tvm": "0.27.0",
+        "workload": "{}",
+    }
+    return json.dumps(data | changes)
+
+
+def with_record(**changes: object) -> str:
+    data = {"measured_on": "znver4", "seconds": 1e-6, "threads": 2, "trace": json.loads(trace(0)), "tvm": "0.27.0"}
+    return edited(records=[data | changes])
+
+
+def with_trace(instruction: object = None, decision: object = None) -> str:
+    good = ["GetSBlock", [], ["C", "main"], ["b0"]]
+    return with_record(trace={"instructions": [good, instruction or good], "decisions": [decision] if decision else []})
+
+
+NESTED = "[" * 100_000 + "]" * 100_000
+
+
+def test_the_files_that_the_hostile_ones_are_made_from_are_good(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    layout = ["TransformLayout", ["b0"], [0, 1, "map", None, True], []]
+    for text in (edited(), with_record(), with_trace(), with_trace(instruction=layout, decision=[1, [2, 4]])):
+        path.write_text(text)
+        assert read_task_file(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (NESTED, "RecursionError"),
+        (edited().replace('"workload": "{}"', f'"workload": {NESTED}'), "RecursionError"),
+        (edited(target=[]), "TypeError"),
+        (edited(target={}), "KeyError: 'kind'"),
+        (edited(searched={"znver4": float("inf")}), "OverflowError"),
+        (edited(searched=[]), "AttributeError"),
+        (edited(records={"a": 1}), "TypeError"),
+        (with_record(seconds=float("nan")), "a record's time is nan seconds"),
+        (with_record(seconds=float("inf")), "a record's time is inf seconds"),
+        (with_record(seconds=-1e-6), "a record's time is -1e-06 seconds"),
+        (with_record(seconds=0), "a record's time is 0.0 seconds"),
+        (with_record(seconds=10**400), "OverflowError"),
+        (with_record(threads=float("inf")), "OverflowError"),
+        (with_record(trace=[]), "a trace is not an object of instructions and decisions"),
+        (with_record(trace={"decisions": []}), "a trace is not an object of instructions and decisions"),
+        (with_record(trace={"decisions": [], "instructions": {}}), "instructions or decisions are no list"),
+        (with_trace(instruction=["Fuse", [], []]), "instruction 1 of a trace is not"),
+        (with_trace(instruction=[7, [], [], []]), "instruction 1 of a trace is not"),
+        (with_trace(instruction=["Fuse", [None], [], []]), "instruction 1 of a trace is not"),
+        (with_trace(instruction=["GetSBlock", [], [None, None], ["b0"]]), "instruction 1 of a trace is not"),
+        (with_trace(instruction=["Fuse", [], [], [0]]), "instruction 1 of a trace is not"),
+        (with_trace(decision=[2, 1]), "a decision of a trace is not"),
+        (with_trace(decision=[-1, 1]), "a decision of a trace is not"),
+        (with_trace(decision=["0", 1]), "a decision of a trace is not"),
+        (with_trace(decision=[10**30, 1]), "a decision of a trace is not"),
+        (with_trace(instruction=["\ud800", [], [], []]), "UnicodeEncodeError"),
+        ("\udcff", "UnicodeDecodeError"),
+    ],
+)
+def test_a_hostile_file_is_an_error_that_names_it(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(TvmbuildError) as caught:
+        read_task_file(path)
+    assert str(path) in caught.value.message
+    assert said in caught.value.message
+
+
+def test_a_folder_in_a_records_place_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(TvmbuildError, match=f"{tmp_path}: Is a directory"):
+        read_task_file(tmp_path)

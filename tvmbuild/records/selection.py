@@ -78,9 +78,14 @@ def wanted_trials(options: TuneOptions, tasks: int) -> int:
     return min(options.trials_per_task, -(-options.trials // max(1, tasks)))
 
 
+def is_wanted(name: str, options: TuneOptions) -> bool:
+    """Say whether ``ops`` lets a Task of that name be searched, whatever the mode."""
+    return any(fnmatchcase(name, pattern) for pattern in options.ops)
+
+
 def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: int) -> bool:
     """Say whether mode `missing` searches this Task: wanted by ``ops``, and no device class has done enough."""
-    if not any(fnmatchcase(name, pattern) for pattern in options.ops):
+    if not is_wanted(name, options):
         return False
     if task is None:
         return True
@@ -95,7 +100,7 @@ def write_tasks(path: Path, tasks: Iterable[TaskId]) -> None:
 
 
 def read_tasks(path: Path) -> tuple[TaskId, ...]:
-    """Return the Tasks of `tasks.json`; OSError or ValueError when it is absent or damaged."""
+    """Return the Tasks of `tasks.json`; OSError, ValueError, KeyError or TypeError when it is absent or damaged."""
     rows = json.loads(path.read_text(encoding="utf-8"))["tasks"]
     return tuple(TaskId(str(row["key"]), str(row["name"]), int(row["weight"])) for row in rows)
 
@@ -122,7 +127,7 @@ def is_current(step: Step) -> str | None:
     try:
         tasks = read_tasks(step.output("tasks"))
         schedule = json.loads(step.output("schedule").read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "its outputs are missing or damaged"
     folder = Layout(step.root).records(options.target)
     try:

@@ -8,11 +8,14 @@ Plain JSON: nothing here imports tvm, and loading a file executes nothing.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_text
+from tvmbuild.records.trace_form import check_trace
 from tvmbuild.specs import Attributes
 
 FORMAT = 1
@@ -118,42 +121,47 @@ def record_path(folder: Path, key: str) -> Path:
 def read_task_file(path: Path) -> TaskFile | None:
     """Return the file's contents, None when there is no such file; TvmbuildError when it is damaged."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        data = json.loads(text)
+        data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             raise TvmbuildError(
                 f"{path}: record format {data['format']}, this tvmbuild reads {FORMAT}",
                 "update tvmbuild, or restore the file from git",
             )
-        return TaskFile(
-            key=str(data["key"]),
-            name=str(data["name"]),
-            workload=str(data["workload"]),
-            target=canonical_json(data["target"]),
-            tvm=str(data["tvm"]),
-            records=keep_best(
-                tuple(
-                    Record(
-                        trace=canonical_json(item["trace"]),
-                        seconds=float(item["seconds"]),
-                        measured_on=str(item["measured_on"]),
-                        threads=int(item["threads"]),
-                        tvm=str(item["tvm"]),
-                    )
-                    for item in data["records"]
-                )
-            ),
-            searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
-            exhausted=tuple(sorted(str(item) for item in data["exhausted"])),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _task_file(data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TvmbuildError(f"{path}: {error.strerror}", "a record must be a file that this user can read") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise TvmbuildError(
             f"{path}: damaged record file ({type(error).__name__}: {error})",
             "restore it from git, or delete it and the Task is tuned again",
         ) from error
+
+
+def _task_file(data: dict[str, Any]) -> TaskFile:
+    if not isinstance(data["target"]["kind"], str):
+        raise TypeError("the target's kind is no text")
+    return TaskFile(
+        key=str(data["key"]),
+        name=str(data["name"]),
+        workload=str(data["workload"]),
+        target=canonical_json(data["target"]),
+        tvm=str(data["tvm"]),
+        records=keep_best(tuple(_record(item) for item in data["records"])),
+        searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
+        exhausted=tuple(sorted(str(item) for item in data["exhausted"])),
+    )
+
+
+def _record(data: dict[str, Any]) -> Record:
+    check_trace(data["trace"])
+    seconds = float(data["seconds"])
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a record's time is {seconds} seconds")
+    trace = canonical_json(data["trace"])
+    trace.encode()  # a lone surrogate is valid JSON and no valid text
+    return Record(trace, seconds, str(data["measured_on"]), int(data["threads"]), str(data["tvm"]))
 
 
 def write_task_file(path: Path, task: TaskFile) -> None:
