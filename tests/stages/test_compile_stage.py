@@ -16,6 +16,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from tvmbuild.compiler.build import Coverage
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
 from tvmbuild.package.archive import extract_package, read_metadata
@@ -94,6 +95,29 @@ def test_a_schedule_of_another_format_is_refused(make_step: MakeStep) -> None:
     assert caught.value.message == "schedule.json has the format 9; this tvmbuild reads 1"
     assert caught.value.hint == "run the cell's tune step again"
     assert not step.output("package").exists()
+
+
+def test_a_scheduled_task_that_the_model_does_not_have_is_refused(make_step: MakeStep) -> None:
+    step = make_step(schedule={"0" * 16: {"trace": {"decisions": [], "instructions": []}}})
+    with pytest.raises(TvmbuildError, match=r"1 records of schedule\.json were not applied: 0000000000000000"):
+        compile_stage.run(step)
+    assert not step.output("package").exists()
+
+
+def test_a_record_that_was_not_applied_is_refused(make_step: MakeStep) -> None:
+    coverage = Coverage(covered=(("a", "conv2d"),), uncovered=(("b", "matmul"), ("c", "add")))
+    compile_stage.check_coverage(coverage, {"a"}, make_step())
+    with pytest.raises(TvmbuildError, match=r"1 records .* not applied: matmul \(b\)") as caught:
+        compile_stage.check_coverage(coverage, {"a", "b"}, make_step())
+    assert "doit forget tune:net@x86-64-v3" in (caught.value.hint or "")
+
+
+def test_labels_that_are_no_text_are_refused(make_step: MakeStep) -> None:
+    step = make_step()
+    step.input("labels").write_bytes(b"caf\xe9\n")
+    with pytest.raises(TvmbuildError, match=r"labels\.txt is not text in UTF-8") as caught:
+        compile_stage.run(step)
+    assert "labels:" in (caught.value.hint or "")
 
 
 @pytest.mark.compiler

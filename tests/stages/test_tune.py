@@ -71,6 +71,9 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step) -> None
     tune.run(raised)
     assert read(step, "info")["measured_now"] == 2
 
+    tune.run(replace(step, settings=Settings(tune="full")))
+    assert read(step, "info")["searched_now"] == ["matmul_add"]
+
 
 def test_without_records_never_covers_nothing_and_strict_refuses(step: Step) -> None:
     from tvmbuild.stages import tune

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +44,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     database = database_from_schedule(schedule, extract_tasks(lowered), target)
     report_progress("applying records")
     applied = apply_records(lowered, target, database)
+    check_coverage(applied.coverage, set(schedule["schedule"]), step)
     lifted = lift_constants(applied.mod, len(lowered.inputs))
     report_progress("generating code")
     executable = build_executable(lifted.mod, target)
@@ -51,6 +53,18 @@ def _compile(step: Step, options: CompileStep) -> None:
     info = _info(step, lowered, applied.coverage, lifted)
     write_package(step.output("package"), Package(info, library, params_bytes(lifted.params)))
     _report(info.coverage)
+
+
+def check_coverage(coverage: Coverage, scheduled: AbstractSet[str], step: Step) -> None:
+    """Raise TvmbuildError unless exactly the Tasks of the schedule are covered: TVM drops a record without a word."""
+    names = dict(coverage.uncovered)
+    lost = [f"{names[key]} ({key})" for key in sorted(scheduled & names.keys())]
+    lost += sorted(scheduled - names.keys() - dict(coverage.covered).keys())
+    if lost:
+        raise TvmbuildError(
+            f"{len(lost)} records of schedule.json were not applied: {', '.join(lost)}",
+            f"run `doit forget tune:{step.subject}`, then doit again",
+        )
 
 
 def _read_schedule(path: Path) -> dict[str, Any]:
@@ -84,7 +98,12 @@ def _info(step: Step, lowered: Lowered, coverage: Coverage, lifted: Lifted) -> P
 
 
 def _labels(path: Path) -> tuple[str, ...]:
-    return tuple(path.read_text(encoding="utf-8").splitlines())
+    try:
+        return tuple(path.read_text(encoding="utf-8").splitlines())
+    except UnicodeDecodeError as error:
+        raise TvmbuildError(
+            f"{path} is not text in UTF-8: {error.reason}", "correct `labels:` in models.yaml"
+        ) from error
 
 
 def _report(coverage: PackageCoverage) -> None:

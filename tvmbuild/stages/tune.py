@@ -20,6 +20,7 @@ from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import (
     TaskId,
+    is_wanted,
     needs_search,
     read_applicable,
     resolved_target,
@@ -78,7 +79,7 @@ def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.ta
 
 def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     if step.settings.tune == "full":
-        return tasks
+        return tuple(task for task in tasks if is_wanted(task.name, options.tune))
     folder, resolved = _folder(step, options), resolved_target(options)
     return tuple(
         task
