@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -66,8 +67,11 @@ def test_a_git_clone_without_files_counts_as_empty(tmp_path: Path) -> None:
 def test_the_first_doit_of_a_new_project_succeeds(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     write_project(project.root)
-    ran = project.doit("tune=never")
+    ran = project.doit()
     assert ran.code == 0, ran.output
     cell = "silero_vad@x86-64-v3"
     assert ran.steps == ["simplify:silero_vad", f"tune:{cell}", f"compile:{cell}", f"benchmark:{cell}"]
-    assert project.doit("tune=never").steps == []
+    tuned = json.loads((project.root / "build" / "cells" / cell / "tune.json").read_text())
+    assert tuned["measured_now"] == 0
+    assert tuned["covered"] == tuned["tasks"] == len(list((project.root / "records" / "x86-64-v3").iterdir()))
+    assert project.doit().steps == []

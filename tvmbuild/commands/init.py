@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
         raise TvmbuildError(
             f"cannot write to {folder}: {error.strerror}", "Name a folder that you may write."
         ) from error
-    print("\n".join(f"wrote {folder / path}" for path in written))
+    records = [path for path in written if path.parts[0] == "records"]
+    print("\n".join(f"wrote {folder / path}" for path in written if path not in records))
+    print(f"wrote {folder / 'records'} ({len(records)} files: the model is tuned already)")
     place = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print(f"next: {place}doit")
     return 0
