@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import lzma
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.url import MAX_BYTES
+
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+)
+"""What reading a damaged archive raises, RuntimeError for encrypted or unknown compression."""
 
 
 def extract_file(archive: Path, name: str, path: Path) -> Path:
@@ -36,7 +51,7 @@ def extract_file(archive: Path, name: str, path: Path) -> Path:
                     raise TvmbuildError(f"{name} in {archive.name} is no regular file")
                 with found:
                     _write(found, path, name)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
+    except DAMAGE as error:
         raise TvmbuildError(f"cannot read {archive.name}: {error}", "the download may be damaged: try again") from error
     return path
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -23,10 +25,13 @@ def download_url(url: str, path: Path) -> Path:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
             _check_scheme(answer.geturl())
             _copy(answer, path, url)
+            _check_length(answer.headers.get("Content-Length"), path, url)
     except urllib.error.HTTPError as error:
         raise TvmbuildError(f"{url} answered {error.code} {error.reason}", "check the URL in models.yaml") from error
-    except (OSError, ValueError) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise  # our own disk, not the network
+        reason = error.reason if isinstance(error, urllib.error.URLError) else str(error) or type(error).__name__
         raise TvmbuildError(
             f"cannot download {url}: {reason}",
             "check the URL and the network (a proxy is read from HTTPS_PROXY), or use a local file with `path:`",
@@ -37,6 +42,13 @@ def download_url(url: str, path: Path) -> Path:
 def _check_scheme(url: str) -> None:
     if urlsplit(url).scheme not in ("https", "file"):
         raise TvmbuildError(f"the URL {url} is neither https nor file", "use an https URL in models.yaml")
+
+
+def _check_length(announced: str | None, path: Path, url: str) -> None:
+    """Say that a connection broke: http.client does not, and a wrong digest would hint at another remedy."""
+    got = path.stat().st_size
+    if announced is not None and announced.isdigit() and int(announced) != got:
+        raise TvmbuildError(f"{url} gave {got} of {announced} bytes, then the connection broke", "try again")
 
 
 def _copy(answer: object, path: Path, url: str) -> None:
