@@ -29,6 +29,12 @@ def publish(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove what writers of ``path`` that were killed left beside it; nobody may be writing it now."""
+    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+        temporary.unlink(missing_ok=True)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

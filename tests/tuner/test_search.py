@@ -86,7 +86,7 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
         (built,) = pool.build([Broken()])
         assert built.library is None
         assert built.error is not None
-        assert built.error.startswith("build: ")
+        assert built.error.startswith("build failed: ")
         timed = pool.time(str(tmp_path / "absent.so"), [], Timing(1, 1, 1))
         assert timed.samples == ()
         assert timed.seconds == float("inf")

@@ -18,6 +18,7 @@ from typing import IO
 
 from tvmbuild.doit_adapter.display import show_progress
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import remove_leftovers
 from tvmbuild.layout import Layout
 from tvmbuild.progress import PREFIX
 from tvmbuild.specs import Step
@@ -74,8 +75,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 def remove_temporaries(step: Step) -> None:
     """Remove what an interrupted writer left beside the step's outputs."""
     for _, path in step.outputs:
-        for temporary in path.parent.glob(f".{path.name}.*.tmp"):
-            temporary.unlink(missing_ok=True)
+        remove_leftovers(path)
 
 
 def _run(step: Step) -> _Ending:

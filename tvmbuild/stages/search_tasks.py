@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,8 @@ from pathlib import Path
 import tvm
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.files import canonical_json
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, remove_leftovers
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.database import load_known
@@ -20,8 +22,8 @@ from tvmbuild.records.selection import read_applicable, resolved_target, wanted_
 from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_workload
 from tvmbuild.specs import Step, TuneStep
-from tvmbuild.tuner.pool import candidate_pool
-from tvmbuild.tuner.search import Batch, Searcher
+from tvmbuild.tuner.pool import UNBUILT, candidate_pool
+from tvmbuild.tuner.search import TINY, Batch, Searcher
 from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
 
@@ -45,6 +47,7 @@ def search_tasks(step: Step, chosen: Sequence[Task], tasks: int, target: tvm.tar
             for batch in searcher.search(task, trials, known):
                 done += batch.candidates
                 measured += batch.candidates
+                _report_errors(task, batch)
                 file = _add(file, batch)
                 write_task_file(record_path(folder, task.key), file)
                 report_progress(
@@ -61,6 +64,21 @@ def machine_class() -> str:
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
 
+def _report_errors(task: Task, batch: Batch) -> None:
+    """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
+
+    That is this machine's fault (a full disk, no linker), and counted as searched the Task would never get a record.
+    """
+    reasons = [error.strip().splitlines()[-1] for error in batch.errors]
+    for reason, count in Counter(reasons).most_common():
+        print(f"{task.name}: {count} of {batch.candidates} candidates failed: {reason}")
+    if batch.candidates > TINY and sum(error.startswith(UNBUILT) for error in batch.errors) == batch.candidates:
+        raise TvmbuildError(
+            f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
+            "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker",
+        )
+
+
 def _seeds(step: Step, file: TaskFile) -> tuple[Record, ...]:
     """Return the schedules that the search starts from: this machine's, else what other targets found for the Task."""
     own = file.best_on(machine_class())
@@ -73,6 +91,7 @@ def _seeds(step: Step, file: TaskFile) -> tuple[Record, ...]:
 
 
 def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
+    remove_leftovers(record_path(folder, task.key))
     resolved = resolved_target(options)
     known = read_applicable(folder, task.key, resolved)
     return known or TaskFile(

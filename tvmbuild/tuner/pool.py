@@ -18,6 +18,8 @@ from tvmbuild.tuner.worker import Timing, build_candidate, start_worker, time_ca
 
 BUILD_TIMEOUT_S = 30
 TIME_TIMEOUT_S = 15
+UNBUILT = "build failed: "
+"""How the error of a candidate begins that the compiler or the linker refused."""
 USES_PER_WORKER = 400
 """A worker is replaced after this many candidates: LLVM leaks."""
 
@@ -75,7 +77,7 @@ class CandidatePool:
         return [
             Built(result.value)
             if result.status == StatusKind.COMPLETE
-            else Built(None, f"build: {result.value or 'timed out'}")
+            else Built(None, _explain(result.status, result.value))
             for result in results
         ]
 
@@ -89,6 +91,10 @@ class CandidatePool:
             return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
         except (ChildProcessError, RuntimeError, ValueError, OSError) as error:
             return Timed(error=f"run: {error}")
+
+
+def _explain(status: StatusKind, error: object) -> str:
+    return f"build: no end within {BUILD_TIMEOUT_S} s" if status == StatusKind.TIMEOUT else f"{UNBUILT}{error}"
 
 
 def _executor(workers: int, timeout_s: int) -> PopenPoolExecutor:
