@@ -11,7 +11,9 @@ from tvmbuild.capabilities import Capabilities, detect_capabilities
 from tvmbuild.cli import main
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
+from tvmbuild.commands.doctor_project import check_targets
 from tvmbuild.layout import runtime_dir
+from tvmbuild.specs import DeviceSpec, TargetSpec
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),
@@ -98,6 +100,35 @@ def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found[0][1].startswith(f"process {os.getpid()} (")
     assert found[0][1].endswith("exclusively")
     assert list_holders() == []
+
+
+V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)))
+
+
+@pytest.mark.parametrize(
+    ("target", "state", "detail", "remedy"),
+    [
+        (V3, "ok", "is built here and runs on 2 threads", ""),
+        (replace(V3, device=DeviceSpec("none")), "ok", "is built here; it has no device to run on", ""),
+        (replace(V3, attributes=(("mcpu", "zen9"),)), "missing", "is built here and does not run", "this CPU"),
+        (replace(V3, link="icc"), "missing", "is not built here", "the compiler `icc` is not on PATH"),
+        (replace(V3, kind="vulkan"), "missing", "is not built here", "the installed TVM generates no Vulkan code"),
+    ],
+)
+def test_targets_of_the_project(target: TargetSpec, state: str, detail: str, remedy: str) -> None:
+    (found,) = check_targets([target], replace(HERE, runnable_cpus=("x86-64-v3",)))
+    assert (found.state, found.what, found.detail) == (state, "target v3", detail)
+    assert found.remedy.startswith(remedy)
+    assert bool(found.remedy) == bool(remedy)
+
+
+def test_a_project_with_mistakes_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models.yaml").write_text("models: {}\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--cached"]) == 1
+    assert "1 mistake in its YAML files" in " ".join(capsys.readouterr().out.split())
 
 
 def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]) -> None:

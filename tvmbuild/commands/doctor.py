@@ -12,10 +12,13 @@ from rich.table import Table
 from tvmbuild.capabilities import Capabilities, detect_capabilities, forget_probe, installed_version
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import Finding, check_installation
+from tvmbuild.commands.doctor_project import check_targets
+from tvmbuild.config import load_project
 from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.project import find_root
+from tvmbuild.specs import TargetSpec
 
 HELP = "say what this machine can build, link and run, and how to get the rest"
 MARKS = {"ok": "[green]ok[/]", "missing": "[yellow]missing[/]", "wrong": "[red]wrong[/]"}
@@ -31,14 +34,30 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something is wrong, 0 when something is merely missing."""
     if not args.cached:
         forget_probe()
-    capabilities = detect_capabilities()
+    targets, mistaken = _list_targets()
+    capabilities = detect_capabilities(target.link for target in targets if target.link != "auto")
     findings = [*check_installation(capabilities), *_check_machine(capabilities)]
+    findings += [*mistaken, *check_targets(targets, capabilities)]
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
         remedy = f"\n{finding.remedy}" if finding.remedy else ""
         table.add_row(MARKS[finding.state], finding.what, (finding.detail + remedy).replace("[", r"\["))
     make_console().print(table)
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
+
+
+def _list_targets() -> tuple[tuple[TargetSpec, ...], list[Finding]]:
+    """Return the targets of the project around the current folder, none outside one; a broken one is a finding."""
+    try:
+        root = find_root(Path.cwd())
+    except TvmbuildError:
+        return (), []
+    try:
+        return load_project(root).targets, []
+    except TvmbuildError as error:
+        count = len(error.message.splitlines())
+        found = f"{root}: {count} mistake{'s' * (count > 1)} in its YAML files"
+        return (), [Finding("wrong", "project", found, "`tvmbuild plan` lists them.")]
 
 
 def _check_machine(capabilities: Capabilities) -> Iterator[Finding]:
