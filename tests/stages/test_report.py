@@ -124,7 +124,7 @@ def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> Non
     layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
     write_built(layout, "net", "cpu")
     write_result(layout, "net", "cpu")
-    write_json(layout.failure("benchmark:net@cpu"), {"message": "off by 3", "hint": "raise it", "log": "build/logs/b"})
+    write_json(layout.failure("benchmark:net@cpu"), {"message": "off by 3", "hint": "raise it.", "log": "build/logs/b"})
     cell = only(tmp_path, steps)
     assert (cell.status, cell.reason) == ("failed", "benchmark:net@cpu: off by 3")
     assert cell.speed is None
@@ -137,6 +137,7 @@ def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> Non
     write_report(tmp_path, steps)
     expected = "- net@cpu: benchmark:net@cpu: off by 3. Hint: raise it. Log: build/logs/b"
     assert expected in layout.report_markdown.read_text()
+    assert f"<li>{expected[2:]}</li>" in layout.report_html.read_text()
 
 
 def test_a_failed_model_fails_its_cells(tmp_path: Path) -> None:

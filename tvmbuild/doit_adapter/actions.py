@@ -89,9 +89,10 @@ def write_reports(root: Path, steps: Sequence[Step]) -> None:
 def write_failure(step: Step, error: TvmbuildError, *, ran: bool) -> None:
     """Keep why the step failed, for the report; ``ran``: the step itself ran, so its state is not to be trusted."""
     layout = Layout(step.root)
+    hint = (error.hint or "").removesuffix(f"Log: {layout.log(step.id)}").strip()
     failure = {
         "message": error.message,
-        "hint": error.hint,
+        "hint": hint or None,  # the terminal's ends with the log's absolute path, which is no matter of a report
         "log": _relative(layout.log(step.id), step.root),
         "ran": ran,
     }

@@ -9,6 +9,7 @@ from tvmbuild.stages.report_data import CellReport
 from tvmbuild.stages.report_text import (
     COLUMNS,
     cell_values,
+    failures,
     format_ms,
     list_uncovered,
     machines,
@@ -46,7 +47,7 @@ def write_html(cells: Sequence[CellReport]) -> str:
         "<p>The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster.</p>",
         _chart(cells),
         _section("Measured on", machines(cells)),
-        _section("Failed", [_failed(cell) for cell in cells if cell.failure]),
+        _section("Failed", failures(cells)),
         _section("Not built or not run here", [f"{subject}: {reason}" for subject, reason in unavailable(cells)]),
         _section(
             "Warnings: Tasks without a record",
@@ -75,15 +76,6 @@ def _row(cell: CellReport) -> str:
     reason = f'<div class="reason">{escape(cell.reason)}</div>' if cell.reason else ""
     parts[2] = f'<td><span class="status s-{kind}">{escape(cell.status)}</span>{reason}</td>'
     return "".join(parts)
-
-
-def _failed(cell: CellReport) -> str:
-    failure = cell.failure
-    if failure is None:
-        return cell.name
-    hint = f" Hint: {failure.hint}." if failure.hint else ""
-    log = f" Log: {failure.log}" if failure.log else ""
-    return f"{cell.name}: {failure.step}: {failure.message}.{hint}{log}"
 
 
 def _section(title: str, entries: Iterable[str]) -> str:

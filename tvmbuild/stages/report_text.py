@@ -61,6 +61,22 @@ def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
     return [(f"{target} ({', '.join(models)})", reason) for (target, reason), models in groups.items()]
 
 
+def failures(cells: Sequence[CellReport]) -> list[str]:
+    """Return what failed, why, the remedy and the log, one line a failed cell."""
+    lines = []
+    for cell in cells:
+        if cell.failure is not None:
+            parts = [f"{cell.name}: {cell.failure.step}: {_sentence(cell.failure.message)}"]
+            parts += [f"Hint: {_sentence(cell.failure.hint)}"] if cell.failure.hint else []
+            parts += [f"Log: {cell.failure.log}"] if cell.failure.log else []
+            lines.append(" ".join(parts))
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip().rstrip(".") + "."
+
+
 def list_uncovered(cell: CellReport) -> str:
     """Return how many Tasks have no record, and which: equal names once, with their number."""
     counts = Counter(cell.uncovered)
@@ -75,7 +91,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     lines += ["| " + " | ".join(_escape(value) for value in cell_values(cell)) + " |" for cell in cells]
     lines += ["", "The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster."]
     lines += _section("Measured on", [_escape(line) for line in machines(cells)])
-    lines += _section("Failed", [_failed(cell) for cell in cells if cell.failure])
+    lines += _section("Failed", [_escape(line) for line in failures(cells)])
     lines += _section("Not built or not run here", [f"{_escape(c)}: {_escape(r)}" for c, r in unavailable(cells)])
     lines += _section("Warnings: Tasks without a record", [_uncovered(cell) for cell in cells if cell.uncovered])
     notes = dict.fromkeys(f"{_escape(cell.name)}: {_escape(note)}" for cell in cells for note in cell.notes)
@@ -86,15 +102,6 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
 def _section(title: str, entries: Iterable[str]) -> list[str]:
     listed = [f"- {entry}" for entry in entries]
     return ["", f"## {title}", "", *listed] if listed else []
-
-
-def _failed(cell: CellReport) -> str:
-    failure = cell.failure
-    if failure is None:
-        return cell.name
-    hint = f" Hint: {_escape(failure.hint)}." if failure.hint else ""
-    log = f" Log: {_escape(failure.log)}" if failure.log else ""
-    return f"{_escape(cell.name)}: {_escape(failure.step)}: {_escape(failure.message)}.{hint}{log}"
 
 
 def _uncovered(cell: CellReport) -> str:
