@@ -75,3 +75,11 @@ def test_the_first_doit_of_a_new_project_succeeds(tmp_path: Path) -> None:
     assert tuned["measured_now"] == 0
     assert tuned["covered"] == tuned["tasks"] == len(list((project.root / "records" / "x86-64-v3").iterdir()))
     assert project.doit().steps == []
+
+
+def test_the_model_comes_with_its_licence(tmp_path: Path, project_root: Path) -> None:
+    write_project(tmp_path)
+    licence = (tmp_path / "models/README.md").read_text().partition("## silero_vad.onnx: MIT License")[2]
+    assert "Copyright (c) 2020-present Silero Team" in licence
+    assert licence in (project_root / "models/README.md").read_text()
+    assert (tmp_path / "models/silero_vad.onnx").read_bytes() == (project_root / "models/silero_vad.onnx").read_bytes()
