@@ -38,6 +38,14 @@ def project(built: DoitProject, tmp_path: Path) -> DoitProject:
     return built.copy(tmp_path)
 
 
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, empty."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
 def _remove_outputs(project: DoitProject, step: str) -> list[Path]:
     paths = [project.root / "build" / name for name in LAST_OUTPUTS[step]]
     for path in paths:
@@ -52,7 +60,7 @@ def _remove_outputs(project: DoitProject, step: str) -> list[Path]:
     ids=["ctrl-c early", "ctrl-c", "kill-9 early", "kill-9", "term"],
 )
 def test_stopped_step_leaves_nothing_and_runs_again(
-    project: DoitProject, step: str, number: signal.Signals, delay: float
+    project: DoitProject, step: str, number: signal.Signals, delay: float, temporary: Path
 ) -> None:
     outputs = _remove_outputs(project, step)
     process = project.start("tune=never")
@@ -69,6 +77,7 @@ def test_stopped_step_leaves_nothing_and_runs_again(
     if number == signal.SIGINT:
         assert [path.exists() for path in outputs] == [finished] * len(outputs)
         assert project.temporaries() == []
+        assert list(temporary.iterdir()) == []
         assert "interrupted: nothing half-written is left" in output
         assert "Traceback" not in output
     again = project.doit("tune=never")

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 from tvmbuild.doit_adapter.display import show_progress
@@ -48,7 +49,8 @@ def run_process(step: Step) -> None:
     before = {path: _stamp(path) for _, path in step.outputs}
     complete = False
     try:
-        ending = _run(step)
+        with _temporary_folder() as temporary:
+            ending = _run(step, _environment(step) | {"TMPDIR": temporary})
         if ending.status != 0:
             raise _explain(step, ending)
         missing = [path for _, path in step.outputs if not path.exists()]
@@ -78,7 +80,20 @@ def remove_temporaries(step: Step) -> None:
         remove_leftovers(path)
 
 
-def _run(step: Step) -> _Ending:
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Yield the stage's TMPDIR: a stage that is killed cannot remove its temporary files itself."""
+    try:
+        folder = TemporaryDirectory(prefix="tvmbuild-step-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise TvmbuildError(
+            f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
+        ) from error
+    with folder as name:
+        yield name
+
+
+def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(
@@ -87,7 +102,7 @@ def _run(step: Step) -> _Ending:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=step.root,
-            env=_environment(step),
+            env=environment,
             pass_fds=(write_end,),
             start_new_session=True,
         )
