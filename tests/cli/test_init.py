@@ -83,3 +83,13 @@ def test_the_model_comes_with_its_licence(tmp_path: Path, project_root: Path) ->
     assert "Copyright (c) 2020-present Silero Team" in licence
     assert licence in (project_root / "models/README.md").read_text()
     assert (tmp_path / "models/silero_vad.onnx").read_bytes() == (project_root / "models/silero_vad.onnx").read_bytes()
+
+
+def test_the_records_are_those_of_the_shipped_matrix(tmp_path: Path, project_root: Path) -> None:
+    write_project(tmp_path)
+    records = sorted((tmp_path / "records").rglob("*.json"))
+    assert records
+    stale = [
+        path.name for path in records if path.read_bytes() != (project_root / path.relative_to(tmp_path)).read_bytes()
+    ]
+    assert stale == []
