@@ -79,9 +79,14 @@ def test_missing_source_is_named_and_its_return_is_enough(project: DoitProject) 
 )
 def test_killed_stage_is_explained(project: DoitProject, number: signal.Signals, message: str) -> None:
     (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
+    log = project.root / "build/logs/compile.digits@v3.log"
+    log.unlink()
     process = project.start("tune=never")
     wait_for_line(process, ".  compile:digits@v3")
-    time.sleep(0.5)
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "progress importing" in log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     stage = _find_stage(process.pid)
     os.kill(stage, number)
     output = process.communicate(timeout=60)[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import faulthandler
 import importlib
 import json
 import os
@@ -40,7 +41,9 @@ def main() -> int:
         sys.path.pop(0)  # Python 3.10 puts the project's folder there
     stage = next(stage for stage in STAGES if stage.name == step.stage)
     try:
-        importlib.import_module(stage.module).run(step)
+        module = importlib.import_module(stage.module)
+        _crash_at_once()
+        module.run(step)
     except TvmbuildError as error:
         return _report(report_fd, error)
     except MemoryError:
@@ -51,6 +54,12 @@ def main() -> int:
         place = f"{error.filename}: " if error.filename else ""
         return _report(report_fd, TvmbuildError(f"{place}{error.strerror}", CONDITIONS[error.errno]))
     return 0
+
+
+def _crash_at_once() -> None:
+    """Replace TVM's handler of SIGSEGV, which allocates memory and so may wait for ever, by Python's traceback."""
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    faulthandler.enable()
 
 
 def _report(fd: int, error: TvmbuildError) -> int:
