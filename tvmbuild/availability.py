@@ -26,8 +26,11 @@ def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabiliti
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
     """Say whether candidates can be timed: the target's device is here and runs its code."""
-    cpu = options.attributes if options.kind == "llvm" else options.host
-    return explain_device(options.kind, cpu, options.device, capabilities) is None
+    # Searching GPU Tasks is not supported yet.
+    return (
+        options.kind == "llvm"
+        and explain_device(options.kind, options.attributes, options.device, capabilities) is None
+    )
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:
@@ -86,6 +89,9 @@ def _explain_cpu(cpu: Attributes, capabilities: Capabilities) -> str | None:
     there = triple.split("-", maxsplit=1)[0].lower()
     if _MACHINES.get(there, there) != here:
         return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
+    cores = attributes.get("num-cores", 1)
+    if isinstance(cores, int) and cores > capabilities.cores > 0:
+        return f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
     mcpu = str(attributes.get("mcpu", "generic"))
     if mcpu not in capabilities.runnable_cpus and mcpu != capabilities.host_cpu:
         return f"this CPU ({capabilities.host_cpu}) lacks instructions of {mcpu}; build here, run on one that has them"

@@ -53,6 +53,8 @@ class Capabilities:
     llvm: str | None = None
     machine: str = ""
     """platform.machine(): x86_64, aarch64."""
+    cores: int = 0
+    """Cores that this process may use; 0: not asked."""
     host_cpu: str = ""
     """LLVM's name of this CPU."""
     cpu_features: tuple[str, ...] = ()
@@ -73,7 +75,7 @@ def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
     """Return this machine's capabilities; ``commands`` are the compilers that targets name as their linker."""
     versions = tuple((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
     linkers = tuple((name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None)
-    return replace(_probe_cached(), versions=versions, linkers=linkers)
+    return replace(_probe_cached(), versions=versions, linkers=linkers, cores=len(os.sched_getaffinity(0)))
 
 
 def installed_version(distribution: str) -> str | None:

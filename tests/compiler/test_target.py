@@ -36,3 +36,19 @@ def test_what_tvm_refuses_is_an_error_for_the_user(kind: str, attributes: tuple[
     with pytest.raises(TvmbuildError, match="TVM refuses the target") as caught:
         tvm_target(kind, attributes, ())
     assert caught.value.hint == "check the target's attributes in targets.yaml"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message", "hint"),
+    [
+        ((("mcpu", "x86-64-v9"),), "LLVM knows no CPU x86-64-v9 for x86_64-linux-gnu", "did you mean x86-64-v"),
+        ((("mcpu", "x86-64-v3"), ("mattr", ("+avx9000",))), "LLVM knows no feature +avx9000", "correct `mattr`"),
+    ],
+)
+def test_a_cpu_that_llvm_would_replace_by_generic_is_refused(
+    attributes: tuple[tuple[str, object], ...], message: str, hint: str
+) -> None:
+    with pytest.raises(TvmbuildError) as caught:
+        tvm_target("llvm", (*attributes, ("mtriple", "x86_64-linux-gnu")), ())  # type: ignore[arg-type]
+    assert caught.value.message.startswith(message)
+    assert str(caught.value.hint).startswith(hint)

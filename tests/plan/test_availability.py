@@ -21,6 +21,7 @@ HERE = Capabilities(
     linkers=(("gcc", "gcc 13"),),
 )
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
+MANY = TargetSpec("many", "llvm", (*V3.attributes, ("num-cores", 8)))
 GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
 VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
 LOCAL = DeviceSpec("local")
@@ -36,6 +37,9 @@ LOCAL = DeviceSpec("local")
         ("compile", GPU, replace(HERE, nvcc=None, nvrtc="12.9"), None),
         ("compile", GPU, replace(HERE, nvcc=None), "neither nvcc nor NVRTC is here"),
         ("tune", GPU, replace(HERE, nvcc=None), None),
+        ("benchmark", MANY, HERE, None),
+        ("benchmark", MANY, replace(HERE, cores=4), "the target asks for 8 threads and this process may use 4 cores"),
+        ("compile", MANY, replace(HERE, cores=4), None),
         ("benchmark", GPU, HERE, "no cuda device answers on this machine"),
         ("benchmark", GPU, replace(HERE, runtimes=("llvm",)), "the installed TVM has no cuda runtime"),
         ("compile", VULKAN, HERE, "the installed TVM generates no Vulkan code; install a TVM built with USE_VULKAN=ON"),

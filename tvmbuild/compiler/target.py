@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Any
 
 import tvm
+from tvm.target import codegen
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import Attributes
@@ -21,11 +23,28 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
     if kind in GPU_KINDS:
         fields["host"] = _fields("llvm", host)
     try:
-        return tvm.target.Target(fields)
+        target = tvm.target.Target(fields)
     except (ValueError, TypeError, KeyError, tvm.error.InternalError) as error:
         raise TvmbuildError(
             f"TVM refuses the target {fields}: {_first_line(error)}", "check the target's attributes in targets.yaml"
         ) from error
+    _check_cpu(target.host if kind in GPU_KINDS else target)
+    return target
+
+
+def _check_cpu(target: tvm.target.Target) -> None:
+    """Refuse a CPU or a feature that LLVM does not know: it would warn and build for the generic CPU."""
+    attributes = dict(target.attrs)
+    cpu, triple = str(attributes.get("mcpu", "")), str(attributes.get("mtriple", "this machine"))
+    known = [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
+    if cpu and cpu not in known:
+        near = get_close_matches(cpu, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`clang --print-supported-cpus` lists LLVM's names"
+        raise TvmbuildError(f"LLVM knows no CPU {cpu} for {triple}", f"{hint} (`mcpu` in targets.yaml)")
+    has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    for feature in (str(each) for each in attributes.get("mattr", ())):
+        if feature.startswith("+") and feature[1:] not in has:
+            raise TvmbuildError(f"LLVM knows no feature {feature} for {triple}", "correct `mattr` in targets.yaml")
 
 
 def is_gpu(target: tvm.target.Target) -> bool:

@@ -31,6 +31,12 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
         inputs = {role: digest_file(path) for role, path in step.inputs} | _digest_external_data(step)
         run_process(step)
         outputs = {role: digest_file(path) for role, path in step.outputs}
+    except OSError as error:
+        if error.filename is None:
+            raise
+        said = TvmbuildError(f"{error.filename} cannot be read: {error.strerror}", "Make it readable.")
+        write_failure(step, said, ran=True)
+        return TaskFailed(str(said))
     except TvmbuildError as error:
         write_failure(step, error, ran=True)
         return TaskFailed(str(error))
