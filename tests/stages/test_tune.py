@@ -98,3 +98,34 @@ def test_a_device_that_cannot_tune_yet_is_refused_with_the_remedy(step: Step) ->
     with pytest.raises(TvmbuildError, match="device rpc cannot be done yet") as caught:
         tune.run(replace(step, options=board))
     assert "device: none" in (caught.value.hint or "")
+
+
+def test_a_record_file_with_another_workload_is_refused(step: Step) -> None:
+    from tvmbuild.stages import tune
+
+    tune.run(step)
+    (path,) = Layout(step.root).records("pc").glob("*.json")
+    text = path.read_text()
+    assert "float32" in text
+    path.write_text(text.replace("float32", "float64"))
+    with pytest.raises(TvmbuildError, match=f"{path.name} holds another workload than the Task matmul_add of that key"):
+        tune.run(step)
+
+
+def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvmbuild.stages import search_tasks, tune
+
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search_tasks, "_elect", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            tune.run(step)
+    (path,) = Layout(step.root).records("pc").glob("*.json")
+    interrupted = json.loads(path.read_text())
+    assert len(interrupted["records"]) > 0
+    assert set(interrupted["searched"].values()) == {0}
+    tune.run(step)
+    assert set(json.loads(path.read_text())["searched"].values()) == {4}
+    assert is_current(step) is None

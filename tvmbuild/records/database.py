@@ -34,8 +34,10 @@ def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], targe
     return database
 
 
-def load_known(records: Sequence[Record], mod: tvm.IRModule, target: tvm.target.Target) -> list[TuningRecord]:
-    """Return the records as TuningRecords that seed a search, times included; unreadable ones are left out."""
+def load_known(
+    records: Sequence[Record], mod: tvm.IRModule, target: tvm.target.Target
+) -> list[tuple[Record, TuningRecord]]:
+    """Return each record with its TuningRecord, time included; those that this TVM cannot read are left out."""
     workload = MemoryDatabase().commit_workload(mod)
     known = []
     for record in records:
@@ -43,5 +45,5 @@ def load_known(records: Sequence[Record], mod: tvm.IRModule, target: tvm.target.
             loaded = load_record(record.trace, workload, target)
         except TvmbuildError:
             continue
-        known.append(TuningRecord(loaded.trace, workload, [record.seconds], target, loaded.args_info))
+        known.append((record, TuningRecord(loaded.trace, workload, [record.seconds], target, loaded.args_info)))
     return known

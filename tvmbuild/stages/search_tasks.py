@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,21 +43,38 @@ def search_tasks(step: Step, chosen: Sequence[Task], tasks: int, target: tvm.tar
             trials = wanted_trials(options.tune, tasks)
             if step.settings.tune == "missing":
                 trials -= max((count for _, count in file.searched), default=0)
-            known = load_known(_seeds(step, file), task.mod, target)
-            done = 0
+            known = [loaded for _, loaded in load_known(_seeds(step, file), task.mod, target)]
+            done = counted = 0
             for batch in searcher.search(task, trials, known):
-                done += batch.candidates
-                measured += batch.candidates
                 _report_errors(task, batch)
-                file = _add(file, batch)
+                # The count lags a batch behind: a Task is searched only when its best were timed again.
+                file = file.with_results(machine_class(), _records(batch), counted)
                 write_task_file(record_path(folder, task.key), file)
+                counted = batch.candidates
+                done += counted
                 report_progress(
                     f"task {number + 1}/{len(chosen)} {task.name}: {done}/{trials} candidates, "
-                    f"best {_best_us(file)}, {measured} measured in {time.monotonic() - start:.0f} s"
+                    f"best {_best_us(file)}, {measured + done} measured in {time.monotonic() - start:.0f} s"
                 )
+            measured += done
+            file = _elect(searcher, task, file.with_results(machine_class(), (), counted))
             if done < trials:
-                write_task_file(record_path(folder, task.key), file.with_exhausted(machine_class()))
+                file = file.with_exhausted(machine_class())
+            write_task_file(record_path(folder, task.key), file)
     return measured
+
+
+def _elect(searcher: Searcher, task: Task, file: TaskFile) -> TaskFile:
+    """Return the file with this machine's best timed again: those of earlier, interrupted searches too."""
+    known = load_known(file.best_on(machine_class()), task.mod, searcher.target)
+    seconds = searcher.time_again([loaded for _, loaded in known])
+    return file.with_times(
+        tuple(
+            replace(record, seconds=_rounded(found))
+            for (record, _), found in zip(known, seconds, strict=True)
+            if found is not None
+        )
+    )
 
 
 def machine_class() -> str:
@@ -80,14 +98,24 @@ def _report_errors(task: Task, batch: Batch) -> None:
 
 
 def _seeds(step: Step, file: TaskFile) -> tuple[Record, ...]:
-    """Return the schedules that the search starts from: this machine's, else what other targets found for the Task."""
+    """Return the schedules that the search starts from: this machine's, else what other targets found for the Task.
+
+    Each file's own order counts: times of different targets and machines are never compared.
+    """
     own = file.best_on(machine_class())
     if own:
         return own
-    others = [read_task_file(path) for path in sorted(Layout(step.root).records("").glob(f"*/{file.key}.json"))]
     kind = json.loads(file.target)["kind"]
-    found = [r for other in others if other and json.loads(other.target)["kind"] == kind for r in other.records]
-    return tuple(sorted(found, key=lambda record: (record.seconds, record.trace)))[:BEST]
+    found: list[Record] = []
+    for path in sorted(Layout(step.root).records("").glob(f"*/{file.key}.json")):
+        try:
+            other = read_task_file(path)
+        except TvmbuildError as error:
+            print(f"not used as a seed: {error.message}")
+            continue
+        if other and json.loads(other.target)["kind"] == kind:
+            found += other.records[:BEST]
+    return tuple(found[:BEST])
 
 
 def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
@@ -103,15 +131,17 @@ def _open(folder: Path, task: Task, options: TuneStep) -> TaskFile:
     )
 
 
-def _add(file: TaskFile, batch: Batch) -> TaskFile:
+def _records(batch: Batch) -> tuple[Record, ...]:
     threads = int(os.environ["TVM_NUM_THREADS"])
-    records = tuple(
-        Record(one.trace, float(f"{one.seconds:.4g}"), machine_class(), threads, version("apache-tvm"))
+    return tuple(
+        Record(one.trace, _rounded(one.seconds), machine_class(), threads, version("apache-tvm"))
         for one in batch.measured
     )
-    if batch.candidates:
-        return file.with_results(machine_class(), records, batch.candidates)
-    return file.with_times(records)
+
+
+def _rounded(seconds: float) -> float:
+    """Four digits are more than a timing is good for, and keep a git diff readable."""
+    return float(f"{seconds:.4g}")
 
 
 def _best_us(file: TaskFile) -> str:

@@ -27,6 +27,8 @@ from tvmbuild.records.selection import (
     select_schedule,
     write_tasks,
 )
+from tvmbuild.records.store import record_path
+from tvmbuild.records.traces import is_workload
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.search_tasks import search_tasks
 
@@ -51,8 +53,21 @@ def run(step: Step) -> None:
         report_progress("extracting tasks")
         lowered = lower(import_onnx(step.input("model")), target)
         tasks = extract_tasks(lowered)
+    _check_workloads(step, options, tasks)
     tuned = _tune(step, options, tasks, target)
     _publish(step, options, (lowered, tasks), tuned)
+
+
+def _check_workloads(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> None:
+    """Refuse a record file that holds another workload than the Task that its key names."""
+    folder, resolved = _folder(step, options), resolved_target(options)
+    for task in tasks:
+        file = read_applicable(folder, task.key, resolved)
+        if file is not None and not is_workload(file.workload, task.mod):
+            raise TvmbuildError(
+                f"{record_path(folder, task.key)} holds another workload than the Task {task.name} of that key",
+                "restore the file from git, or delete it and the Task is tuned again",
+            )
 
 
 def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.target.Target) -> Tuned:

@@ -84,13 +84,18 @@ class CandidatePool:
     def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
         """Time one library while nothing else of this pool runs."""
         arguments = tuple(tuple(json.loads(json.dumps(_plain(info.as_json())))) for info in args_info)
-        future = self._timer.submit(time_candidate, library, arguments, timing)
-        try:
-            return Timed(tuple(future.result()))
-        except TimeoutError:
+        (result,) = self._timer.map_with_error_catching(_time, [(library, arguments, timing)])
+        if result.status == StatusKind.COMPLETE:
+            return Timed(tuple(result.value))
+        if result.status == StatusKind.TIMEOUT:
             return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
-        except (ChildProcessError, RuntimeError, ValueError, OSError) as error:
-            return Timed(error=f"run: {error}")
+        return Timed(error=f"run: {result.value}")
+
+    def remove(self, built: Sequence[Built]) -> None:
+        """Delete the libraries of candidates that will not be timed any more."""
+        for item in built:
+            if item.library:
+                Path(item.library).unlink(missing_ok=True)
 
 
 def _explain(status: StatusKind, error: object) -> str:
@@ -109,6 +114,10 @@ def _executor(workers: int, timeout_s: int) -> PopenPoolExecutor:
 
 def _build(arguments: tuple[Any, Any, str]) -> str:
     return build_candidate(*arguments)
+
+
+def _time(arguments: tuple[str, tuple[Any, ...], Timing]) -> list[float]:
+    return time_candidate(*arguments)
 
 
 def _plain(info: Any) -> list[Any]:

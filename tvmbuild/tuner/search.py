@@ -16,7 +16,6 @@ from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.records.store import BEST
 from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cost_model import BoostedTrees
@@ -71,8 +70,7 @@ class Searcher:
     def search(self, task: Task, trials: int, known: Sequence[TuningRecord]) -> Iterator[Batch]:
         """Yield batches until ``trials`` candidates are measured or nothing new is found (then fewer in all).
 
-        ``known`` records seed the search. The last batch holds the fastest candidates timed again, with care:
-        its ``candidates`` is 0.
+        ``known`` records seed the search.
         """
         database = MemoryDatabase()
         workload = database.commit_workload(task.mod)
@@ -80,34 +78,49 @@ class Searcher:
             database.commit_tuning_record(record)
         context = self._context(task)
         context.pre_tuning(trials, BATCH, context.generate_design_space(), database, self.cost_model)
-        best: list[tuple[Measured, str, Any]] = []
         while candidates := context.generate_measure_candidates():
-            built = self.pool.build(candidates)
-            timed = [
-                self.pool.time(b.library, c.args_info, self._timing) if b.library else Timed(error=b.error)
-                for b, c in zip(built, candidates, strict=True)
-            ]
-            results = [_runner_result(item) for item in timed]
-            records = [
-                TuningRecord(c.sch.trace, workload, list(t.samples) or [FAILED_SECONDS], self.target, c.args_info)
-                for c, t in zip(candidates, timed, strict=True)
-            ]
+            timed = self._measure(candidates)
+            results = [RunnerResult(list(item.samples) or [FAILED_SECONDS], None) for item in timed]
             context.notify_runner_results(candidates, results)
             self.cost_model.update(context, candidates, results)
             measured = []
-            for record, item, build, candidate in zip(records, timed, built, candidates, strict=True):
-                if item.samples and build.library:
+            for candidate, item in zip(candidates, timed, strict=True):
+                if item.samples:
+                    record = TuningRecord(
+                        candidate.sch.trace, workload, list(item.samples), self.target, candidate.args_info
+                    )
                     database.commit_tuning_record(record)
-                    one = Measured(dump_trace(record), item.seconds)
-                    measured.append(one)
-                    best.append((one, build.library, candidate.args_info))
-            best = _keep_fastest(best)
-            errors = tuple(item.error for item in timed if item.error)
-            yield Batch(len(candidates), tuple(measured), errors)
+                    measured.append(Measured(dump_trace(record), item.seconds))
+            yield Batch(len(candidates), tuple(measured), tuple(item.error for item in timed if item.error))
             if len(candidates) <= TINY:
                 break
         context.post_tuning()
-        yield Batch(0, self._time_again(best))
+
+    def time_again(self, records: Sequence[TuningRecord]) -> list[float | None]:
+        """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
+
+        A single short timing picks lucky candidates.
+        """
+        candidates = [record.as_measure_candidate() for record in records]
+        built = self.pool.build(candidates)
+        samples: list[list[float]] = [[] for _ in candidates]
+        for _ in range(RETIMING_ROUNDS):
+            for candidate, build, found in zip(candidates, built, samples, strict=True):
+                if build.library:
+                    found.extend(self.pool.time(build.library, candidate.args_info, RETIMING).samples)
+        self.pool.remove(built)
+        return [statistics.median(found) if found else None for found in samples]
+
+    def _measure(self, candidates: Sequence[Any]) -> list[Timed]:
+        built = self.pool.build(candidates)
+        timed = [
+            self.pool.time(build.library, candidate.args_info, self._timing)
+            if build.library
+            else Timed(error=build.error)
+            for build, candidate in zip(built, candidates, strict=True)
+        ]
+        self.pool.remove(built)
+        return timed
 
     @property
     def _timing(self) -> Timing:
@@ -126,27 +139,6 @@ class Searcher:
             rand_state=_random_state(task.key, self.options.seed),
             num_threads=self.threads,
         )
-
-    def _time_again(self, best: Sequence[tuple[Measured, str, Any]]) -> tuple[Measured, ...]:
-        """Time the fastest few again, in turns, and take the medians: a single short timing picks lucky candidates."""
-        samples: dict[int, list[float]] = {index: [] for index in range(len(best))}
-        for _ in range(RETIMING_ROUNDS):
-            for index, (_, library, args_info) in enumerate(best):
-                samples[index].extend(self.pool.time(library, args_info, RETIMING).samples)
-        return tuple(
-            Measured(best[index][0].trace, statistics.median(values)) for index, values in samples.items() if values
-        )
-
-
-def _keep_fastest(best: list[tuple[Measured, str, Any]]) -> list[tuple[Measured, str, Any]]:
-    ordered = sorted(best, key=lambda item: item[0].seconds)
-    for _, library, _ in ordered[BEST:]:
-        os.unlink(library)  # noqa: PTH108  (a plain string on the hot path)
-    return ordered[:BEST]
-
-
-def _runner_result(timed: Timed) -> RunnerResult:
-    return RunnerResult(list(timed.samples) or [FAILED_SECONDS], None)
 
 
 def _random_state(key: str, seed: int) -> int:
