@@ -118,10 +118,13 @@ def test_second_doit_waits_for_the_first_and_says_for_whom(project: DoitProject)
     _remove_outputs(project, "compile:digits@v3")
     first = project.start("tune=never")
     wait_for_line(first, ".  compile:digits@v3")
-    second = project.doit("tune=never")
-    assert f"waiting for another doit in this project (process {first.pid})" in second.output
-    assert second.code == 0
-    assert second.steps == []
+    first.send_signal(signal.SIGSTOP)  # so that it cannot end before the second has looked
+    second = project.start("tune=never")
+    wait_for_line(second, f"waiting for another doit in this project (process {first.pid})")
+    first.send_signal(signal.SIGCONT)
+    output, _ = second.communicate(timeout=120)
+    assert second.returncode == 0, output
+    assert "0 done, 4 up to date" in output
     first.communicate(timeout=60)
     assert first.returncode == 0
 
