@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 import time
@@ -118,6 +119,30 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     terminal = shown(tmp_path, steps, 80)
     assert "0.50x" in terminal
     assert "net@cpu: 3 of 10 Tasks have no record" in terminal
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"format": 2},
+        {"format": None},
+        {"ratio": None},
+        {"latency_ms": {"median": 1.0}},
+        {"latency_ms": 3},
+        {"threads": "x"},
+    ],
+)
+def test_a_result_that_cannot_be_read_is_not_benchmarked(tmp_path: Path, damage: dict[str, object]) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    write_result(layout, "net", "cpu")
+    path = layout.cell_file("net", "cpu", "result.json")
+    assert only(tmp_path, steps).status == "ok"
+    write_json(path, json.loads(path.read_text()) | damage)
+    cell = only(tmp_path, steps)
+    assert (cell.status, cell.reason, cell.speed) == ("built", "not benchmarked yet", None)
+    write_report(tmp_path, steps)
+    assert "| net | cpu | built |" in layout.report_markdown.read_text()
 
 
 def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> None:

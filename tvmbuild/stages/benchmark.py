@@ -18,6 +18,7 @@ from tvmbuild.progress import report_progress
 from tvmbuild.specs import BenchmarkStep, Step
 from tvmbuild.stages.compare import Comparison, compare
 from tvmbuild.stages.reference import read_reference
+from tvmbuild.stages.report_data import RESULT_FORMAT
 
 BUDGET_S = 20.0
 """Time that one runtime may take for its samples; slower models get fewer, but at least MIN_SAMPLES."""
@@ -65,7 +66,7 @@ def run(step: Step) -> None:
         memory = tvm.peak_memory_mb()
     coverage = read_package(package).info.coverage
     result = {
-        "format": 1,
+        "format": RESULT_FORMAT,
         "cell": step.subject,
         "target": options.target,
         "ok": True,

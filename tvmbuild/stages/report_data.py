@@ -15,6 +15,8 @@ from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.specs import Step
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
+RESULT_FORMAT = 1
+"""Version of result.json, which the benchmark stage writes; another one counts as not benchmarked."""
 _STAGES = ("simplify", "tune", "compile", "benchmark")
 
 
@@ -28,6 +30,15 @@ class Speed:
     ratio: float
     threads: int
     machine: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the benchmark stage found."""
+
+    speed: Speed
+    max_abs_error: float
+    peak_memory_mb: float | None
 
 
 @dataclass(frozen=True)
@@ -80,8 +91,8 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # What a failed step left from an earlier run belongs to other inputs.
     info = _read_info(package) if failure is None or failure.step == ids["benchmark"] else None
-    result = _read_json(layout.cell_file(model, target, "result.json")) if info and failure is None else {}
-    status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result))
+    result = _read_result(layout.cell_file(model, target, "result.json")) if info and failure is None else None
+    status, reason = _judge(steps, ids, failure, built=info is not None, measured=result is not None)
     simplify = _read_json(layout.model_file(model, "simplify.json"))
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
@@ -93,9 +104,9 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         tasks=info.coverage.tasks if info else tune.get("tasks"),
         covered=info.coverage.covered if info else tune.get("covered"),
         uncovered=info.coverage.uncovered if info else uncovered,
-        speed=_speed(result),
-        max_abs_error=result.get("max_abs_error"),
-        peak_memory_mb=result.get("peak_memory_mb"),
+        speed=result and result.speed,
+        max_abs_error=result and result.max_abs_error,
+        peak_memory_mb=result and result.peak_memory_mb,
         package_bytes=package.stat().st_size if info else None,
         notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
     )
@@ -119,18 +130,24 @@ def _judge(
     return "built", reasons["benchmark"] or "not benchmarked yet"
 
 
-def _speed(result: Mapping[str, Any]) -> Speed | None:
-    if "latency_ms" not in result:
+def _read_result(path: Path) -> Result | None:
+    """Return the result; None when there is none, or one that is damaged or of another version."""
+    value = _read_json(path)
+    if value.get("format") != RESULT_FORMAT:
         return None
-    ours, theirs = result["latency_ms"], result["onnxruntime_ms"]
-    return Speed(
-        tvm_ms=float(ours["median"]),
-        p95_ms=float(ours["p95"]),
-        onnxruntime_ms=float(theirs["median"]),
-        ratio=float(result["ratio"]),
-        threads=int(result["threads"]),
-        machine=str(result["machine"]),
-    )
+    try:
+        ours, theirs, memory = value["latency_ms"], value["onnxruntime_ms"], value["peak_memory_mb"]
+        speed = Speed(
+            tvm_ms=float(ours["median"]),
+            p95_ms=float(ours["p95"]),
+            onnxruntime_ms=float(theirs["median"]),
+            ratio=float(value["ratio"]),
+            threads=int(value["threads"]),
+            machine=str(value["machine"]),
+        )
+        return Result(speed, float(value["max_abs_error"]), None if memory is None else float(memory))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _read_failure(layout: Layout, step_id: str) -> Failure | None:
