@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import errno
+import json
+import os
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from doit.task import Task
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.external_data import list_external_data
+from tvmbuild.doit_adapter.actions import run_step
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.external_data import ENTRY, list_external_data
+from tvmbuild.layout import Layout
+from tvmbuild.specs import SimplifyOptions, SimplifyStep, Source, Step
 
 
 @pytest.mark.parametrize("location", ["weights.bin", "sub/" + "w" * 150 + ".bin"])
@@ -36,3 +44,44 @@ def test_other_files_have_none(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(content)
     assert list_external_data(path) == []
+
+
+def write_hostile(folder: Path, location: str) -> Path:
+    """Write what an ONNX file with this location holds of it."""
+    length = len(location.encode())
+    path = folder / "inner" / "net.onnx"
+    path.parent.mkdir()
+    path.write_bytes(ENTRY + bytes([length & 0x7F | 0x80, length >> 7]) + location.encode())
+    (folder / "secret").write_text("elsewhere")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("../secret", "outside its folder: '../secret'"),
+        ("a/../../secret", "outside its folder: 'a/../../secret'"),
+        ("/etc/passwd", "outside its folder: '/etc/passwd'"),
+        ("w" * 300, f"that cannot be read: '{'w' * 57}…': {os.strerror(errno.ENAMETOOLONG)}"),
+        ("w/" * 4000, f"that cannot be read: '{('w/' * 29)[:57]}…': {os.strerror(errno.ENAMETOOLONG)}"),
+    ],
+)
+def test_hostile_locations_fail_the_step_with_a_message(tmp_path: Path, location: str, said: str) -> None:
+    path = write_hostile(tmp_path, location)
+    with pytest.raises(TvmbuildError) as caught:
+        list_external_data(path)
+    assert said in caught.value.message
+    assert caught.value.hint
+    options = SimplifyStep("net", Source("path", "inner/net.onnx"), (), SimplifyOptions())
+    step = Step("simplify", "net", options, (("source", path),), root=tmp_path)
+    failed = run_step(step, Task("simplify:net", None))
+    assert failed is not None
+    assert said in failed.message
+    assert said in json.loads(Layout(tmp_path).failure(step.id).read_text())["message"]
+
+
+def test_a_location_may_turn_back_inside_the_folder(tmp_path: Path) -> None:
+    path = write_hostile(tmp_path, "a/../weights.bin")
+    (path.parent / "a").mkdir()
+    (path.parent / "weights.bin").write_bytes(b"w")
+    assert list_external_data(path) == ["a/../weights.bin"]
