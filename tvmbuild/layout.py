@@ -74,6 +74,11 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("tvmbuild"))
 
 
+def downloads_dir() -> Path:
+    """Return where downloaded sources lie under their SHA-256."""
+    return cache_dir() / "downloads"
+
+
 def runtime_dir() -> Path:
     """Return the per-user folder of device locks, shared by all clones on this machine."""
     with warnings.catch_warnings():  # without a login session it lies in the temporary folder, which is good enough

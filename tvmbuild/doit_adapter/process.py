@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO
 
 from tvmbuild.doit_adapter.display import show_progress
+from tvmbuild.doit_adapter.leftovers import temporary_folder
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers
 from tvmbuild.layout import Layout
@@ -49,7 +49,7 @@ def run_process(step: Step) -> None:
     before = {path: _stamp(path) for _, path in step.outputs}
     complete = False
     try:
-        with _temporary_folder() as temporary:
+        with temporary_folder() as temporary:
             ending = _run(step, _environment(step) | {"TMPDIR": temporary})
         if ending.status != 0:
             raise _explain(step, ending)
@@ -78,19 +78,6 @@ def remove_temporaries(step: Step) -> None:
     """Remove what an interrupted writer left beside the step's outputs."""
     for _, path in step.outputs:
         remove_leftovers(path)
-
-
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[str]:
-    """Yield the stage's TMPDIR: a stage that is killed cannot remove its temporary files itself."""
-    try:
-        folder = TemporaryDirectory(prefix="tvmbuild-step-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise TvmbuildError(
-            f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
-        ) from error
-    with folder as name:
-        yield name
 
 
 def _run(step: Step, environment: Mapping[str, str]) -> _Ending:

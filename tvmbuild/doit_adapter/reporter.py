@@ -15,6 +15,7 @@ from doit.task import Task
 
 from tvmbuild.doit_adapter.actions import clear_failure, write_failure, write_reports
 from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.errors import TvmbuildError
@@ -55,6 +56,7 @@ class MatrixReporter:
             hold_project_lock(self.layout.build)
         except TvmbuildError as error:
             raise end_run(error) from error
+        remove_old_leftovers()
         self._steps = {step.id: step for step in (self.plan.steps if self.plan else ())}
         state = Globals.dep_manager.backend
         if isinstance(state, StepState):

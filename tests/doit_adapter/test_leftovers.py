@@ -1,0 +1,103 @@
+"""Folders and files that a killed doit left: old ones go, what is young, in use or another's stays."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from doit_project import write_project
+
+from tvmbuild.doit_adapter.leftovers import OLD_S, remove_old_leftovers, temporary_folder
+from tvmbuild.layout import downloads_dir
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files; the cache is beside it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def make_old(path: Path, age: float = OLD_S + 60) -> Path:
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path
+
+
+def make_step_folder(folder: Path, name: str, age: float = OLD_S + 60) -> Path:
+    path = folder / f"tvmbuild-step-{name}"
+    (path / "inner").mkdir(parents=True)
+    (path / "inner" / "file").write_text("x")
+    return make_old(path, age)
+
+
+def test_old_step_folders_are_removed_and_no_others(temporary: Path) -> None:
+    old = make_step_folder(temporary, "old")
+    young = make_step_folder(temporary, "young", OLD_S - 60)
+    session = temporary / "tvmbuild-session-a"
+    session.mkdir()
+    make_old(session)
+    file = temporary / "tvmbuild-step-file"
+    file.write_text("no folder")
+    make_old(file)
+    remove_old_leftovers()
+    assert not old.exists()
+    assert sorted(temporary.iterdir()) == sorted([young, session, file])
+
+
+def test_a_folder_in_use_stays_however_old(temporary: Path) -> None:
+    with temporary_folder() as name:
+        folder = make_old(Path(name))
+        assert folder.parent == temporary
+        remove_old_leftovers()
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_a_link_and_what_it_names_stay(temporary: Path, tmp_path: Path) -> None:
+    elsewhere = make_step_folder(tmp_path, "elsewhere")
+    link = temporary / "tvmbuild-step-link"
+    link.symlink_to(elsewhere)
+    past = time.time() - OLD_S - 60
+    os.utime(link, (past, past), follow_symlinks=False)
+    remove_old_leftovers()
+    assert link.is_symlink()
+    assert (elsewhere / "inner" / "file").is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give a file away")
+def test_what_is_anothers_stays(temporary: Path) -> None:
+    folder = make_step_folder(temporary, "theirs")
+    os.chown(folder, 12345, -1)
+    remove_old_leftovers()
+    assert folder.is_dir()
+
+
+def test_old_half_downloads_are_removed_and_whole_ones_stay() -> None:
+    downloads = downloads_dir()
+    downloads.mkdir(parents=True)
+    names = ("ab12", ".ab12.x.tmp", ".cd34.y.tmp")
+    whole, old, young = (downloads / name for name in names)
+    for path in (whole, old, young):
+        path.write_bytes(b"x")
+    make_old(whole)
+    make_old(old)
+    remove_old_leftovers()
+    assert sorted(downloads.iterdir()) == sorted([whole, young])
+
+
+def test_a_run_removes_them_and_a_list_does_not(tmp_path: Path, temporary: Path) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(b"")
+    project = write_project(tmp_path, model)
+    old = make_step_folder(temporary, "old")
+    assert project.doit("list").code == 0
+    assert old.exists()
+    project.doit("simplify:digits")
+    assert not old.exists()

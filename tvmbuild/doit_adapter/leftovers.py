@@ -1,0 +1,80 @@
+"""What a doit that was killed with -9 left where no later step looks: its stages' temporary folders, half downloads."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import downloads_dir
+
+PREFIX = "tvmbuild-step-"
+OLD_S = 24 * 3600.0
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[str]:
+    """Yield a stage's TMPDIR: a stage that is killed cannot remove its temporary files itself.
+
+    A lock says that it is in use, however old: the kernel drops it with this process.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise TvmbuildError(
+            f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
+        ) from error
+    with folder as name, contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks: the folder is safe for a day
+            handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield name
+
+
+def remove_old_leftovers() -> None:
+    """Remove the user's own leftovers older than a day; what cannot be looked at or removed stays, silently."""
+    before = time.time() - OLD_S
+    for path in _list_old(Path(tempfile.gettempdir()), PREFIX, before):
+        if path.is_dir() and not _is_in_use(path):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in _list_old(downloads_dir(), ".", before):
+        if path.suffix == ".tmp" and path.is_file():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _list_old(folder: Path, prefix: str, before: float) -> list[Path]:
+    """Return the user's own entries of the folder that begin so and are older; never a link."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(prefix):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                mine = status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode)
+                if mine and status.st_mtime < before:
+                    found.append(Path(entry.path))
+    return found
+
+
+def _is_in_use(folder: Path) -> bool:
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
