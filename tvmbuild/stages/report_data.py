@@ -104,9 +104,9 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         tasks=info.coverage.tasks if info else tune.get("tasks"),
         covered=info.coverage.covered if info else tune.get("covered"),
         uncovered=info.coverage.uncovered if info else uncovered,
-        speed=result and result.speed,
-        max_abs_error=result and result.max_abs_error,
-        peak_memory_mb=result and result.peak_memory_mb,
+        speed=result.speed if result else None,
+        max_abs_error=result.max_abs_error if result else None,
+        peak_memory_mb=result.peak_memory_mb if result else None,
         package_bytes=package.stat().st_size if info else None,
         notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
     )
