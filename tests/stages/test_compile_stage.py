@@ -17,11 +17,14 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.build import Coverage
+from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
 from tvmbuild.package.archive import extract_package, read_metadata
-from tvmbuild.specs import Attributes, CompileStep, Preprocess, Step
+from tvmbuild.specs import Attributes, CompileStep, DeviceSpec, Preprocess, Settings, Step, TuneStep
 from tvmbuild.stages import compile as compile_stage
+from tvmbuild.stages import simplify as simplify_stage
+from tvmbuild.stages import tune as tune_stage
 
 X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
 PI4: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
@@ -120,21 +123,63 @@ def test_labels_that_are_no_text_are_refused(make_step: MakeStep) -> None:
     assert "labels:" in (caught.value.hint or "")
 
 
-@pytest.mark.compiler
-def test_two_fresh_processes_make_the_same_bytes(make_step: MakeStep, shared_models: Path, tmp_path: Path) -> None:
-    step = make_step(shared_models / "silero_vad_16k_static.onnx")
-    (tmp_path / "step.pickle").write_bytes(pickle.dumps(step))
+def compile_in_fresh_processes(step: Step, folder: Path) -> bytes:
+    """Return the package that two processes with other hash seeds and folders make alike."""
+    (folder / "step.pickle").write_bytes(pickle.dumps(step))
     packages = []
     for name, seed in (("a", "1"), ("another-folder", "2")):
-        folder = tmp_path / name
-        folder.mkdir()
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(folder), "TVM_NUM_THREADS": "2"}
-        command = [sys.executable, "-c", FRESH, str(tmp_path / "step.pickle")]
-        subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+        inner = folder / name
+        inner.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(inner), "TVM_NUM_THREADS": "2"}
+        command = [sys.executable, "-c", FRESH, str(folder / "step.pickle")]
+        subprocess.run(command, cwd=inner, env=environment, capture_output=True, check=True)
         packages.append(step.output("package").read_bytes())
         step.output("package").unlink()
     assert packages[0] == packages[1]
-    assert str(tmp_path).encode() not in packages[0]
+    assert str(folder).encode() not in packages[0]
+    return packages[0]
+
+
+@pytest.mark.compiler
+def test_two_fresh_processes_make_the_same_bytes(make_step: MakeStep, shared_models: Path, tmp_path: Path) -> None:
+    compile_in_fresh_processes(make_step(shared_models / "silero_vad_16k_static.onnx"), tmp_path)
+
+
+@pytest.mark.compiler
+def test_two_fresh_processes_make_the_same_bytes_of_the_shipped_records(
+    make_step: MakeStep, simplify_step: MakeStep, project_root: Path, tmp_path: Path
+) -> None:
+    simplify = simplify_step(project_root / "models" / "silero_vad.onnx")
+    simplify_stage.run(simplify)
+    project = load_project(project_root)
+    target = next(target for target in project.targets if target.name == "x86-64-v3")
+    tune = Step(
+        "tune",
+        "silero_vad@x86-64-v3",
+        TuneStep(target.name, "llvm", target.attributes, (), target.measured_on, DeviceSpec("none"), target.tune),
+        (("model", simplify.output("model")),),
+        tuple((role, tmp_path / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        root=project_root,
+        settings=Settings(tune="never"),
+    )
+    tune_stage.run(tune)
+    schedule = json.loads(tune.output("schedule").read_text())
+    assert schedule["schedule"]
+    options = CompileStep("net", target.name, "llvm", target.attributes, (), "auto", target.glibc, None)
+    step = make_step(simplify.output("model"), options, **schedule)
+    package = compile_in_fresh_processes(step, tmp_path)
+    step.output("package").write_bytes(package)
+    covered = read_metadata(step.output("package")).coverage.covered
+    assert covered == len(schedule["schedule"])
+    shapes = params_shapes(step.output("package"), tmp_path / "tuned")
+    compile_stage.run(make_step(simplify.output("model"), options))
+    assert shapes != params_shapes(step.output("package"), tmp_path / "untuned"), "no parameter was repacked"
+
+
+def params_shapes(package: Path, folder: Path) -> list[tuple[int, ...]]:
+    extract_package(package, folder)
+    params = tvm.runtime.load_param_dict((folder / "mod.params").read_bytes())
+    return [tuple(params[name].shape) for name in sorted(params)]
 
 
 OTHERS = (
