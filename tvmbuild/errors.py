@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from tvmbuild.masking import mask_credentials
+
 
 class TvmbuildError(Exception):
     """A mistake or a condition that the user can act on; shown without a traceback.
 
     ``message`` names the file, line, key or step and the cause; ``hint`` is the remedy, one sentence.
-    Anything else that is raised is a bug and shows its traceback.
+    Credentials in URLs are masked in both. Anything else that is raised is a bug and shows its traceback.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = mask_credentials(message)
+        self.hint = hint and mask_credentials(hint)
+        super().__init__(self.message)
 
     def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
         """Keep both parts when an error crosses a process boundary (``doit -n 2``)."""

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.masking import mask_credentials
 from tvmbuild.specs import Step
 
 Digest = tuple[int, int, str]
@@ -47,7 +48,8 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
         return [pair for index, item in enumerate(value) for pair in _flatten(f"{prefix}[{index}]", item)]
     if _is_mapping(value):
         return [(f"{prefix}.{name}", canonical_json(inner)) for name, inner in value]  # type: ignore[attr-defined]
-    return [(prefix, canonical_json(value))]
+    # Masked: pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
+    return [(prefix, mask_credentials(canonical_json(value)))]
 
 
 def _is_mapping(value: object) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
@@ -20,7 +21,7 @@ _BLOCK = 1 << 20
 def download_url(url: str, path: Path) -> Path:
     """Write what ``url`` (https or file) answers to ``path``; TvmbuildError when it cannot be had."""
     _check_scheme(url)
-    request = urllib.request.Request(url, headers={"User-Agent": "tvmbuild"})  # noqa: S310 - the scheme is checked
+    request = _make_request(url)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
             _check_scheme(answer.geturl())
@@ -37,6 +38,19 @@ def download_url(url: str, path: Path) -> Path:
             "check the URL and the network (a proxy is read from HTTPS_PROXY), or use a local file with `path:`",
         ) from error
     return path
+
+
+def _make_request(url: str) -> urllib.request.Request:
+    """Return a request that sends `user:token@` as Basic authentication, but not to where the answer redirects."""
+    parts = urlsplit(url)
+    user_info, _, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(  # noqa: S310 - the scheme is checked
+        parts._replace(netloc=host).geturl(), headers={"User-Agent": "tvmbuild"}
+    )
+    if user_info:
+        encoded = base64.b64encode(unquote(user_info).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
+    return request
 
 
 def _check_scheme(url: str) -> None:
