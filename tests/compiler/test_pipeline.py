@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 import tvm
 from onnx import helper
 
 from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.pipeline import default_layout, lower
+from tvmbuild.compiler.pipeline import _last_line, default_layout, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -47,3 +48,18 @@ def test_reshapes_are_no_tasks(save_model: SaveModel, cpu: tvm.target.Target) ->
     names = [task.name for task in extract_tasks(lower(import_onnx(save_model(nodes)), cpu))]
     assert not any(name == "reshape" for name in names)
     assert any("softmax" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("message", "note"),
+    [
+        ("", ""),
+        ("Traceback\n  more\n\nInternalError: Check failed: x / y == 3\n", "InternalError: Check failed: x / y == 3"),
+        ("at /home/ann/tvm/src/relax/layout.cc:12: no rule", "at layout.cc:12: no rule"),
+        ('File "/tmp/a b/x.py", line 3; (/usr/lib/libtvm.so+0x7fA01)', 'File "x.py", line 3; (libtvm.so+0x…)'),
+        ("<Object at 0x55d0c1f2a340> is no relax.Var of src/ir/a.cc", "<Object at 0x…> is no relax.Var of src/ir/a.cc"),
+        ("y" * 300, "y" * 200),
+    ],
+)
+def test_a_note_holds_no_address_and_no_folder(message: str, note: str) -> None:
+    assert _last_line(message) == note

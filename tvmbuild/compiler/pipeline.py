@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,9 @@ _CPU_LAYOUTS = {
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
 _ANY_NAME = "lv"
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
+"""Of an absolute path: all but the file's name."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,15 @@ def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
         fused = _fuse(_anonymise(convert(mod)))
     except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
         # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        return mod, f"ConvertLayout failed: {lines[-1][:200] if lines else type(error).__name__}"
+        return mod, f"ConvertLayout failed: {_last_line(str(error)) or type(error).__name__}"
     left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
     return fused, f"no NHWC code for {', '.join(left)}" if left else None
+
+
+def _last_line(message: str) -> str:
+    """Return the message's last line without addresses and folders: the note is part of a reproducible package."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""
 
 
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
