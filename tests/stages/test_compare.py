@@ -42,6 +42,15 @@ def test_names_and_shapes() -> None:
     assert problem == "output y has the shape [2] instead of [2, 2]"
 
 
+def test_equal_numbers_of_another_dtype_are_a_failure() -> None:
+    for wrong in (np.float64, np.float16, np.int32):
+        problem = compare({"x": WANT, "y": WANT.astype(wrong)}, {"x": WANT, "y": WANT}, Tolerance()).problem
+        assert problem == f"output y has the dtype {np.dtype(wrong)} instead of float32"
+    empty = np.zeros((0, 3), dtype=np.int64)
+    problem = compare({"y": empty.astype(np.int32)}, {"y": empty}, Tolerance()).problem
+    assert problem == "output y has the dtype int32 instead of int64"
+
+
 def test_integers_booleans_and_scalars() -> None:
     assert compare({"y": np.array(3)}, {"y": np.array(4)}, Tolerance(0, 0)).problem is not None
     assert compare({"y": np.array([True])}, {"y": np.array([False])}, Tolerance(0, 0)).problem is not None

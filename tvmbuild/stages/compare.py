@@ -23,7 +23,7 @@ class Comparison:
 
 
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
-    """Compare by name: same names, shapes, and |got - want| <= atol + rtol * |want|.
+    """Compare by name: same names, dtypes, shapes, and |got - want| <= atol + rtol * |want|.
 
     NaN and infinity match themselves.
     """
@@ -34,6 +34,9 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     for name in (n for n in want if n in got):
         if got[name].shape != want[name].shape:
             problems.append(f"output {name} has the shape {list(got[name].shape)} instead of {list(want[name].shape)}")
+            continue
+        if got[name].dtype != want[name].dtype:
+            problems.append(f"output {name} has the dtype {got[name].dtype} instead of {want[name].dtype}")
             continue
         if want[name].size == 0:
             continue
