@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_USER_INFO = re.compile(r"(?<=://)[^\s/?#"<>]+@")
+_USER_INFO = re.compile(r'(?<=://)[^\s/?#"<>]+@')
 
 
 def mask_credentials(text: str) -> str:
