@@ -57,7 +57,12 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (
             ["compile:*@pi4"],
             "no step matches 'compile:*@pi4'",
-            "Did you mean compile? `tvmbuild list --all` shows every step.",
+            "`tvmbuild list --all` shows every step.",
+        ),
+        (
+            ["compile:*@x3"],
+            "no step matches 'compile:*@x3'",
+            "Did you mean compile:*@v3? `tvmbuild list --all` shows every step.",
         ),
         (
             ["compile:digit@v3"],
@@ -80,6 +85,11 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
             "Did you mean tune:digits@v3? `tvmbuild plan` shows all of them.",
         ),
         (["plan", "x*"], "no step matches 'x*'", "`tvmbuild plan` shows all of them."),
+        (
+            ["plan", "compil:*@v*"],
+            "no step matches 'compil:*@v*'",
+            "Did you mean compile:*@v*? `tvmbuild plan` shows all of them.",
+        ),
         (["plan", "compile:*", "tun=full"], "unknown variable tun=full", "Did you mean tune=…?"),
         (["explain", "tune:digits@v3", "strict=2"], "strict=2 is not valid", "strict is one of 0, 1."),
         (["explain", "tune:digits@v3", "tune:digits@v2"], "'tune:digits@v2' is one step too many", "Name one step."),

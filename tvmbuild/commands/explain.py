@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.plan import Plan
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.specs import Step
@@ -31,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     plan = load_plan(find_root(Path.cwd()), settings)
     step = plan.find(args.step)
     if step is None:
-        near = get_close_matches(args.step, [each.id for each in plan.steps], n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
+        meant = suggest(find_nearest(args.step, (each.id for each in plan.steps)))
         raise TvmbuildError(f"no step is called {args.step!r}", f"{meant}`tvmbuild plan` shows all of them.")
     statuses = {status.step.id: status for status in list_statuses(plan)}
     print("\n".join(_explain(statuses[step.id], [statuses[each.id] for each in _list_ancestors(plan, step)])))

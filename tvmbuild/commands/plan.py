@@ -13,6 +13,7 @@ from tvmbuild.console import make_console
 from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest_pattern, suggest
 from tvmbuild.project import find_root, load_plan
 
 HELP = "show every step, whether it can run on this machine and whether it would"
@@ -38,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     statuses = list_statuses(plan)
     for pattern in patterns:
         if not any(fnmatchcase(status.step.id, pattern) for status in statuses):
-            raise TvmbuildError(f"no step matches {pattern!r}", "`tvmbuild plan` shows all of them.")
+            meant = suggest(find_nearest_pattern(pattern, (step.id for step in plan.steps)))
+            raise TvmbuildError(f"no step matches {pattern!r}", f"{meant}`tvmbuild plan` shows all of them.")
     make_console().print(_render([status for status in statuses if _is_shown(status, patterns)]))
     return 0
 

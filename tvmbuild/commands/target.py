@@ -10,10 +10,11 @@ from pathlib import Path
 
 from tvmbuild.config.load import load_project, load_questions
 from tvmbuild.config.lock import Questions, TargetLock, write_lock
-from tvmbuild.config.mistakes import find_nearest, list_words
+from tvmbuild.config.mistakes import list_words
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.nearest import find_nearest
 from tvmbuild.project import find_root
 from tvmbuild.specs import Attributes
 

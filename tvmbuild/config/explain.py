@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvmbuild.config.document import Document
-from tvmbuild.config.mistakes import KeyPath, find_nearest, list_words, show_value
+from tvmbuild.config.mistakes import KeyPath, list_words, show_value
+from tvmbuild.nearest import find_nearest
 
 _TYPES = {
     "object": "a map",

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from tvmbuild.config.document import Document
-from tvmbuild.config.mistakes import KeyPath, find_nearest, show_value
+from tvmbuild.config.mistakes import KeyPath, show_value
+from tvmbuild.nearest import find_nearest
 
 
 def relative_path(root: Path, text: str) -> str:

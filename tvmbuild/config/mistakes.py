@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,14 +61,6 @@ def show_value(value: object) -> str:
     if isinstance(value, dict):
         return "a map"
     return "a list" if isinstance(value, list) else str(value)
-
-
-def find_nearest(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that ``word`` is probably a misspelling of, or None."""
-    choices = sorted(valid)
-    folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
-    found = difflib.get_close_matches(word.casefold().replace("_", "-"), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
 
 
 def list_words(words: Iterable[str], last: str = "or") -> str:

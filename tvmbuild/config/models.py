@@ -11,7 +11,8 @@ from typing import Any
 from tvmbuild.config.document import Document
 from tvmbuild.config.files import check_file, relative_path
 from tvmbuild.config.merge import merge_maps
-from tvmbuild.config.mistakes import KeyPath, find_nearest, show_value
+from tvmbuild.config.mistakes import KeyPath, show_value
+from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import InputSpec, ModelSpec, Preprocess, SimplifyOptions, Source, Tolerance
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}

@@ -10,8 +10,9 @@ from tvmbuild.config.check import load_schema
 from tvmbuild.config.document import Document
 from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
-from tvmbuild.config.mistakes import KeyPath, find_nearest
+from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.layout import Layout
+from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
 
 PINNED = {

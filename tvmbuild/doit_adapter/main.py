@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from doit.task import Task
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.variables import check_variable
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.project import find_root
 
 WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
@@ -65,14 +65,14 @@ def select_names(wanted: Sequence[str], tasks: Sequence[Task], commands: Sequenc
     for argument in wanted:
         found = [argument] if argument in known else [name for name in names if fnmatchcase(name, argument)]
         if not found:
-            raise _no_match(argument, [*names, *commands])
+            raise _no_match(argument, names, commands)
         selected += found
     return selected
 
 
-def _no_match(argument: str, words: Sequence[str]) -> TvmbuildError:
-    near = get_close_matches(argument, words, n=1, cutoff=0.5)
-    pattern = any(character in argument for character in "*?[")
-    message = f"no step matches {argument!r}" if pattern else f"no command, step or output {argument!r}"
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return TvmbuildError(message, f"{hint}`tvmbuild list --all` shows every step.")
+def _no_match(argument: str, names: Sequence[str], commands: Sequence[str]) -> TvmbuildError:
+    if is_pattern(argument):
+        message, nearest = f"no step matches {argument!r}", find_nearest_pattern(argument, names)
+    else:
+        message, nearest = f"no command, step or output {argument!r}", find_nearest(argument, [*names, *commands])
+    return TvmbuildError(message, f"{suggest(nearest)}`tvmbuild list --all` shows every step.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import cast, get_args
@@ -10,6 +9,7 @@ from typing import cast, get_args
 from doit import doit_cmd
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.specs import Settings, TuneMode
 
 STRICT = {"0": False, "1": True}
@@ -38,11 +38,9 @@ def split_words(words: Sequence[str]) -> tuple[list[str], Settings]:
 def check_variable(name: str, value: str) -> None:
     """Refuse an unknown variable, or a value that it does not take."""
     if name not in VARIABLES:
-        near = difflib.get_close_matches(name, VARIABLES, n=1)
-        raise TvmbuildError(
-            f"unknown variable {name}={value}",
-            f"Did you mean {near[0]}=…?" if near else f"Known are {_list_variables()}.",
-        )
+        near = find_nearest(name, VARIABLES)
+        hint = suggest(f"{near}=…").strip() if near else f"Known are {_list_variables()}."
+        raise TvmbuildError(f"unknown variable {name}={value}", hint)
     _check_value(f"{name}=", name, value)
 
 
@@ -58,8 +56,7 @@ def _read(name: str, given: Mapping[str, str], default: str) -> str:
 def _check_value(shown: str, name: str, value: str) -> None:
     choices = VARIABLES[name]
     if value not in choices:
-        near = difflib.get_close_matches(value, choices, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
+        meant = suggest(find_nearest(value, choices))
         raise TvmbuildError(f"{shown}{value} is not valid", f"{meant}{name} is one of {', '.join(choices)}.")
 
 

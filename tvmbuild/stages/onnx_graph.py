@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.specs import InputSpec
 
@@ -82,8 +82,8 @@ def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:
 def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> None:
     for name in wanted:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            near = find_nearest(name, names)
+            meant = f"; did you mean {near}?" if near else ""
             raise TvmbuildError(
                 f"{model}: the model has no input {name}{meant}",
                 f"its inputs are {', '.join(names) or 'none'}: correct `inputs:` in models.yaml",
