@@ -90,7 +90,7 @@ def test_nothing_built(tmp_path: Path) -> None:
     steps = cell_steps("net", "cpu")
     assert only(tmp_path, steps).status == "not built"
     write_report(tmp_path, steps)
-    assert "| net | cpu | not built | - | - | - | - | - | - |" in Layout(tmp_path).report_markdown.read_text()
+    assert "| net | cpu | not built | - | - | - | - | - | - | - |" in Layout(tmp_path).report_markdown.read_text()
 
 
 def test_no_cells(tmp_path: Path) -> None:
@@ -111,13 +111,15 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     write_report(tmp_path, steps)
     text = layout.report_markdown.read_text()
     size = format_bytes(layout.package("net", "cpu").stat().st_size)
-    assert f"| net | cpu | ok | 7/10 | 2.00 | 4.00 | 0.50x | 1.5e-06 | {size} |" in text
+    assert f"| net | cpu | ok | 7/10 | 2.00 | 4.00 | 0.50x | 1.5e-06 | {size} | 90 MiB |" in text
+    assert "<td>90 MiB</td>" in layout.report_html.read_text()
     assert "- net@cpu: 3 of 10 Tasks: conv2d (2 times), dense" in text
     assert "- net@cpu: not simplified: onnxsim crashed" in text
     assert "- net@cpu: layout NCHW: ConvertLayout failed" in text
     assert "- cpu: A CPU, 2 threads" in text
     terminal = shown(tmp_path, steps, 80)
     assert "0.50x" in terminal
+    assert "MiB" not in terminal
     assert "net@cpu: 3 of 10 Tasks have no record" in terminal
 
 
@@ -253,7 +255,7 @@ def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
     assert tags.text.count(EVIL) >= 5
     assert "<script" not in layout.report_markdown.read_text()
     rows = [line for line in layout.report_markdown.read_text().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in rows} == {10}
+    assert {line.count("|") for line in rows} == {11}
     assert "[bold]y[/bold]" in shown(tmp_path, steps)
 
 

@@ -16,6 +16,7 @@ from tvmbuild.stages.report_text import cell_values, summarize_cells, unavailabl
 if TYPE_CHECKING:
     from rich.table import Table
 
+# The first of report_text.COLUMNS: the rest would not fit 80 columns.
 _HEADS = ("model", "target", "status", "tasks", "TVM ms", "ORT ms", "ratio", "error", "size")
 _STYLES = {"ok": "green", "failed": "red", "unavailable": "yellow", "built": "cyan", "not built": "dim"}
 
@@ -40,7 +41,7 @@ def render_table(root: Path, steps: Sequence[Step]) -> Table:
         longest = max((len(cell_values(cell)[index]) for cell in cells), default=0) if index < 2 else None
         table.add_column(name, justify="right" if index > 2 else "left", no_wrap=True, min_width=longest)
     for cell in cells:
-        texts = [Text(value) for value in cell_values(cell)]
+        texts = [Text(value) for value in cell_values(cell)[: len(_HEADS)]]
         texts[2].stylize(_STYLES[cell.status])
         if cell.uncovered:
             texts[3].stylize("yellow")

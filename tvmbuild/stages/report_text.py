@@ -7,8 +7,20 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.stages.report_data import CellReport
 
-COLUMNS = ("model", "target", "status", "tasks covered", "TVM ms", "ONNX Runtime ms", "ratio", "max error", "package")
+COLUMNS = (
+    "model",
+    "target",
+    "status",
+    "tasks covered",
+    "TVM ms",
+    "ONNX Runtime ms",
+    "ratio",
+    "max error",
+    "package",
+    "memory",
+)
 UNKNOWN = "-"
+MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
 
 
 def format_ms(value: float) -> str:
@@ -35,6 +47,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
         UNKNOWN if speed is None else f"{speed.ratio:.2f}x",
         UNKNOWN if cell.max_abs_error is None else f"{cell.max_abs_error:.1e}",
         UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
+        UNKNOWN if cell.peak_memory_mb is None else f"{cell.peak_memory_mb:.0f} MiB",
     )
 
 
@@ -90,6 +103,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     lines += ["| " + " | ".join(COLUMNS) + " |", "|---|---|---|" + "---:|" * (len(COLUMNS) - 3)]
     lines += ["| " + " | ".join(_escape(value) for value in cell_values(cell)) + " |" for cell in cells]
     lines += ["", "The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster."]
+    lines += [MEMORY]
     lines += _section("Measured on", [_escape(line) for line in machines(cells)])
     lines += _section("Failed", [_escape(line) for line in failures(cells)])
     lines += _section("Not built or not run here", [f"{_escape(c)}: {_escape(r)}" for c, r in unavailable(cells)])
