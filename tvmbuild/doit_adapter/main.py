@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from tvmbuild.nearest import find_nearest, find_nearest_pattern, is_pattern, sug
 from tvmbuild.project import find_root
 
 WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
+SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})
+"""Commands that only print, so that nothing is lost when they are ended in the middle."""
 LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 
@@ -36,7 +41,19 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str]) -> int:
     doit = DoitMain()
     loader = _CheckedLoader([*own_commands, *doit.get_cmds()])
     doit.task_loader = loader
-    return int(doit.run(list(arguments)) or 0)
+    with _end_with_reader() if arguments and arguments[0] in SHOWING else contextlib.nullcontext():
+        return int(doit.run(list(arguments)) or 0)
+
+
+@contextlib.contextmanager
+def _end_with_reader() -> Iterator[None]:
+    """Let the kernel end this process when the reader of its output is gone (`| head`): doit shows a traceback."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+        sys.stdout.flush()
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
