@@ -21,7 +21,9 @@ from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.host_cpu import cpu_identity
 from tvmbuild.layout import cache_dir
+from tvmbuild.processes import run_module
 
 FORMAT = 1
 TOOLS = (
@@ -110,9 +112,7 @@ def _probe_cached() -> Capabilities:
 
 
 def _run_probe() -> Capabilities:
-    command = [sys.executable, "-m", "tvmbuild.probe"]
-    environment = os.environ | {"PYTHONSAFEPATH": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd="/")
+    done = run_module("tvmbuild.probe")
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise TvmbuildError(
@@ -137,7 +137,7 @@ def _probe_key() -> str:
         str(FORMAT),
         sys.executable,
         platform.machine(),
-        _cpu_identity(),
+        cpu_identity(),
         _distribution_identity("apache-tvm"),
         _distribution_identity("apache-tvm-ffi"),
         _distribution_identity("cuda-bindings"),
@@ -147,16 +147,6 @@ def _probe_key() -> str:
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-def _cpu_identity() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return "\n".join(
-        sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))})
-    )
 
 
 def _distribution_identity(name: str) -> str:

@@ -70,3 +70,9 @@ ARM_FEATURES = {
     "sme": "sme",
 }
 KNOWN_FEATURES = frozenset(X86_FEATURES) | frozenset(ARM_FEATURES)
+
+_V2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+_V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+X86_LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+"""The psABI's levels by the kernel's names (abm is lzcnt)."""

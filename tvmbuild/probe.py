@@ -9,10 +9,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import ARM_FEATURES, X86_FEATURES
+from tvmbuild.host_cpu import cpu_flags
 
 KINDS = ("llvm", "cuda", "vulkan")
 
@@ -57,9 +57,9 @@ def _ask_llvm(found: Capabilities) -> Capabilities:
         target = Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu})
         return frozenset(codegen.llvm_get_cpu_features(target)) & known.keys()
 
-    present = _kernel_features(known)
-    if present is None:
-        present = features(host)
+    # The kernel's word first: a virtual machine can hide instruction sets that LLVM's name of the CPU promises.
+    flags = cpu_flags()
+    present = frozenset(name for name, flag in known.items() if flag in flags) if flags else features(host)
     names = [str(name) for name in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm", "mtriple": triple}))]
     return replace(
         found,
@@ -68,19 +68,6 @@ def _ask_llvm(found: Capabilities) -> Capabilities:
         cpu_features=tuple(sorted(present)),
         runnable_cpus=tuple(sorted(name for name in names if features(name) <= present)),
     )
-
-
-def _kernel_features(known: dict[str, str]) -> frozenset[str] | None:
-    """Return the kernel's list: a virtual machine can hide instruction sets that LLVM's name of the CPU promises."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
-    if match is None:
-        return None
-    flags = set(match.group(1).split())
-    return frozenset(name for name, flag in known.items() if flag in flags)
 
 
 def _nvcc_version() -> str | None:

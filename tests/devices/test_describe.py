@@ -25,6 +25,6 @@ def test_features_that_a_virtual_machine_hides() -> None:
     from tvmbuild.devices.describe import _find_hidden
 
     features = {"avx2", "avx512vnni", "amx-tile", "bmi", "bmi2", "sse2", "fma"}
-    flags = {"avx2", "avx512_vnni", "bmi1", "bmi2", "fma"}
+    flags = frozenset({"avx2", "avx512_vnni", "bmi1", "bmi2", "fma"})
     assert _find_hidden(features, flags) == ["amx-tile"]
-    assert _find_hidden(features, set()) == []
+    assert _find_hidden(features, frozenset()) == []

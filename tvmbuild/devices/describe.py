@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import tvm
 from tvm.target import codegen
+
+from tvmbuild.cpu_features import X86_FEATURES
+from tvmbuild.host_cpu import cpu_flags
 
 ABSENT = 3
 """Exit code: there is no such device here."""
@@ -23,7 +25,7 @@ def describe_cpu() -> dict[str, object]:
     """Return mcpu and mtriple, and in mattr the vector features of that CPU that a virtual machine hides."""
     mcpu, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
     target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mtriple": triple})
-    hidden = _find_hidden({str(feature) for feature in codegen.llvm_get_cpu_features(target)}, _read_cpu_flags())
+    hidden = _find_hidden({str(feature) for feature in codegen.llvm_get_cpu_features(target)}, cpu_flags())
     described: dict[str, object] = {"mcpu": mcpu, "mtriple": normalise_triple(triple)}
     return {**described, "mattr": [f"-{feature}" for feature in hidden]} if hidden else described
 
@@ -42,20 +44,12 @@ def normalise_triple(triple: str) -> str:
     return "-".join(part for index, part in enumerate(parts) if index != 1 or len(parts) < 4 or part not in _VENDORS)
 
 
-def _find_hidden(features: set[str], flags: set[str]) -> list[str]:
-    """Return LLVM's vector features that the kernel's flags lack; the two spell avx512_vnni differently."""
+def _find_hidden(features: set[str], flags: frozenset[str]) -> list[str]:
+    """Return LLVM's vector features that the kernel's flags lack; none without flags: LLVM's word is taken as it is."""
     if not flags:
         return []
-    folded = {flag.replace("_", "") for flag in flags} | ({"bmi"} if "bmi1" in flags else set())
     vector = (feature for feature in features if feature.startswith(_VECTOR_FAMILIES))
-    return sorted(feature for feature in vector if feature.replace("-", "") not in folded)
-
-
-def _read_cpu_flags() -> set[str]:
-    """Return x86 flags of /proc/cpuinfo; empty elsewhere: LLVM's word is taken as it is."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
+    return sorted(name for name in vector if X86_FEATURES.get(name, name.replace("-", "_")) not in flags)
 
 
 def _to_plain(value: object) -> object:

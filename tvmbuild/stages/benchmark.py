@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.devices.local import Load, Worker, machine_name, start_worker
+from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.archive import read_package
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import BenchmarkStep, Step
@@ -78,7 +79,7 @@ def run(step: Step) -> None:
         "peak_memory_mb": None if memory is None else round(memory, 1),
         "package_bytes": package.stat().st_size,
         "threads": tvm.threads,
-        "machine": machine_name(),
+        "machine": cpu_name(),
         "coverage": {"tasks": coverage.tasks, "covered": coverage.covered},
     }
     write_json(step.output("result"), result)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 
 import tvm_ffi
 from tvm import libinfo
 from tvm_ffi.libinfo import load_lib_ctypes
 
+from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.specs import Attributes
 
-_V2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
-_V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
-_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
-"""The psABI levels in /proc/cpuinfo's spelling (abm is lzcnt)."""
-_LLVM_SPELLINGS = {"sse4.1": "sse4_1", "sse4.2": "sse4_2", "lzcnt": "abm", "bmi": "bmi1"}
-_KNOWN = _V4 | {"avx512_vnni", "avx_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8"}
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -38,7 +32,7 @@ def check_cpu(target: PackageTarget) -> None:
             "run it on its device, or build for a target of this machine",
         )
     needed = required_features(target.attributes if target.kind == "llvm" else target.host)
-    present = cpu_flags()
+    present = cpu_flags() if here == "x86_64" else frozenset()
     missing = sorted(needed - present) if present else []
     if missing:
         raise TvmbuildError(
@@ -50,26 +44,15 @@ def check_cpu(target: PackageTarget) -> None:
 def required_features(attributes: Attributes) -> frozenset[str]:
     """Return the x86 features that the attributes name, in /proc/cpuinfo's spelling."""
     values = dict(attributes)
-    needed = set(LEVELS.get(str(values.get("mcpu", "")), frozenset()))
+    needed = set(X86_LEVELS.get(str(values.get("mcpu", "")), frozenset()))
     mattr = values.get("mattr", ())
     for entry in mattr if isinstance(mattr, tuple) else str(mattr).split(","):
         name = str(entry)
-        spelled = _LLVM_SPELLINGS.get(name[1:], name[1:])
-        if name.startswith("+"):
-            needed |= {spelled} & _KNOWN
+        if name.startswith("+") and name[1:] in X86_FEATURES:
+            needed.add(X86_FEATURES[name[1:]])
         elif name.startswith("-"):
-            needed -= {spelled}
+            needed.discard(X86_FEATURES.get(name[1:], name[1:]))
     return frozenset(needed)
-
-
-def cpu_flags() -> frozenset[str]:
-    """Return the flags of /proc/cpuinfo; empty where the system does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
-    return frozenset(flags)
 
 
 def load_backend(kind: str) -> None:

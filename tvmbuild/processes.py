@@ -1,0 +1,49 @@
+"""Child processes: what every one of them does, whoever starts it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.errors import TvmbuildError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the parent goes, kill -9 included (Linux; elsewhere nothing happens)."""
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def neutral_folder() -> TemporaryDirectory[str]:
+    """Return an empty folder to start ``python -m`` in, removed when the context ends.
+
+    Python searches modules in its working folder first, and the project's may hold an ``onnx.py``; PYTHONSAFEPATH
+    prevents that from 3.11 on only.
+    """
+    try:
+        return TemporaryDirectory(prefix="tvmbuild-empty-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise TvmbuildError(
+            f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
+        ) from error
+
+
+def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m module`` in a neutral folder, so paths must be absolute; return its output, whatever its status.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    with neutral_folder() as folder:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False)
