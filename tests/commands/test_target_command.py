@@ -29,6 +29,7 @@ def root(tmp_path: Path) -> Path:
 def test_lock_resolves_native(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert load_project(root).targets[0].unresolved is not None
     monkeypatch.chdir(root)
+    (root / "tvm.py").write_text("raise SystemExit('the project shadows TVM')")
     parser = argparse.ArgumentParser()
     target.add_arguments(parser)
     assert target.run(parser.parse_args(["lock", "me"])) == 0

@@ -57,6 +57,17 @@ def test_a_model_is_simplified_and_its_numbers_stay(simplify_step: MakeStep, den
     np.testing.assert_allclose(reference.outputs["y"], np.maximum(reference.inputs["x"] @ weight, 0), rtol=1e-5)
 
 
+def test_no_file_of_the_project_shadows_a_module(
+    simplify_step: MakeStep, dense: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = simplify_step(dense(), InputSpec("x", (2, 4)))
+    (step.root / "onnx.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(step.root)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    simplify.run(step)
+    assert info_of(step)["simplified"]
+
+
 def test_the_written_model_is_static(simplify_step: MakeStep, dense: Make) -> None:
     step = simplify_step(dense(), InputSpec("x", (2, 4)))
     simplify.run(step)

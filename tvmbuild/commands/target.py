@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
+from tvmbuild.processes import run_module
 from tvmbuild.project import find_root
 from tvmbuild.specs import Attributes
 
@@ -74,15 +74,14 @@ def _answer(kind: str, asked: Questions) -> TargetLock:
 
 def _describe(kind: str, index: int) -> Attributes:
     """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
-    command = [sys.executable, "-m", _PROBE, kind, str(index)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
     if done.returncode == _PROBE_ABSENT:
         raise TvmbuildError(
             f"this machine, or this TVM, has no device {kind}:{index}",
             "`tvmbuild doctor` says what is here; write the device's attributes into targets.yaml otherwise",
         )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+        raise RuntimeError(f"{_PROBE} {kind} {index} failed:\n{done.stderr}")
     described = json.loads(done.stdout.splitlines()[-1])
     known = attribute_names(kind)
     pairs = {

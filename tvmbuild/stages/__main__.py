@@ -6,7 +6,6 @@ length, then a pickle) and then stays open for as long as the parent lives.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import faulthandler
 import importlib
@@ -17,10 +16,10 @@ import signal
 import sys
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
 from tvmbuild.specs import Step
 from tvmbuild.stage_table import STAGES
 
-PR_SET_PDEATHSIG = 1
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",
     errno.EDQUOT: "Make room within the quota, then run doit again.",
@@ -35,7 +34,8 @@ def main() -> int:
     report_fd = int(sys.argv[1])
     os.set_inheritable(report_fd, False)
     step = _receive()
-    _die_with_parent()
+    die_with_parent()
+    _watch_parent()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.pop(0)  # Python 3.10 puts the project's folder there
@@ -86,12 +86,8 @@ def _read(count: int) -> bytes:
     return data
 
 
-def _die_with_parent() -> None:
-    """Die, with every process that this one will start, when the parent does, however it dies.
-
-    The kernel kills us with the parent's thread; the watcher, which sleeps on the pipe, kills the group.
-    """
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _watch_parent() -> None:
+    """Start a process that sleeps on the parent's pipe and, when that ends, kills all that this one has started."""
     group = os.getpgrp()
     if os.fork() == 0:
         os.closerange(1, 1024)

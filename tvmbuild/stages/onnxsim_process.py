@@ -12,6 +12,8 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tvmbuild.processes import run_module
+
 TIMEOUT_S = 1800
 
 
@@ -20,9 +22,8 @@ def simplify_in_process(model: bytes, skip: Sequence[str]) -> tuple[Any, str | N
     with TemporaryDirectory(prefix="tvmbuild-onnxsim-") as folder:
         source, result = Path(folder, "in.onnx"), Path(folder, "out.onnx")
         source.write_bytes(model)
-        command = [sys.executable, "-m", "tvmbuild.stages.onnxsim_process", str(source), str(result), *skip]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            done = run_module("tvmbuild.stages.onnxsim_process", source, result, *skip, timeout_s=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None, f"onnxsim did not end in {TIMEOUT_S} s"
         if done.returncode < 0:
