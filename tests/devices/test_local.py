@@ -14,7 +14,8 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from tvmbuild.devices.local import Load, machine_name, start_worker
+from tvmbuild.devices import local
+from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 
 
@@ -92,5 +93,36 @@ def test_a_stopped_worker_dies_with_a_killed_parent(load: Load) -> None:
         time.sleep(0.05)
 
 
-def test_this_machine_has_a_name() -> None:
-    assert machine_name()
+def test_a_worker_that_hangs_is_killed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_worker(load) as worker:
+        monkeypatch.setattr(local, "CALL_LIMIT_S", 0.2)
+        worker.pause()
+        with pytest.raises(TvmbuildError, match=r"that ran m\.onnx gave no answer for 0\.6 s and was killed") as caught:
+            worker.time(number=3, repeat=1)
+        assert "tune the cell" in (caught.value.hint or "")
+    assert not psutil.pid_exists(worker.pid)
+
+
+def test_a_worker_that_hangs_while_loading_is_killed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "LOAD_LIMIT_S", 0.01)
+    with pytest.raises(TvmbuildError, match=r"gave no answer for 0\.01 s"), start_worker(load):
+        pytest.fail("it loaded")
+    assert not [child for child in psutil.Process().children() if "tvmbuild.devices.worker" in child.cmdline()]
+
+
+def test_a_worker_at_work_is_given_time(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_worker(load) as worker:
+        monkeypatch.setattr(local, "CALL_LIMIT_S", 1.0)
+        start = time.monotonic()
+        assert worker.warm_up(2.5) > 0
+        assert time.monotonic() - start > 2
+        assert len(worker.time(number=1, repeat=3)) == 3
+
+
+def test_no_file_of_the_project_shadows_a_module(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    relative = Load(load.runtime, Path("m.onnx"), Path("r.npz"), 1)
+    with start_worker(relative) as worker:
+        assert worker.warm_up(0.0) > 0

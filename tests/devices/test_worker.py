@@ -31,6 +31,12 @@ def test_even_a_slow_call_is_made_twice_only() -> None:
     assert len(calls) == 2
 
 
+def test_each_sample_is_followed_by_a_beat() -> None:
+    events: list[str] = []
+    time_calls(lambda: events.append("call"), 2, 2, lambda: events.append("beat"))
+    assert events == ["call", "call", "beat"] * 2
+
+
 def test_peak_memory_grows_with_use() -> None:
     before = peak_memory_mb()
     block = bytearray(80 << 20)

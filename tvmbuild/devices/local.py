@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ from typing import IO
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import neutral_folder
+
+LOAD_LIMIT_S = 600.0
+"""A worker that has not loaded its model by then is taken for hung: it would keep the device from all others."""
+CALL_LIMIT_S = 120.0
+"""The same for one call of the model."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,9 @@ class Worker:
         self._process = process
         self._errors = errors
         self._load = load
+        self._received = b""
         self.pid = process.pid
-        self.threads = int(str(self._read()["threads"]))
+        self.threads = int(str(self._read(LOAD_LIMIT_S)["threads"]))
 
     def outputs(self) -> dict[str, np.ndarray]:
         """Run once and return the outputs by name."""
@@ -56,7 +64,7 @@ class Worker:
 
     def time(self, number: int, repeat: int) -> list[float]:
         """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
-        samples = self._ask({"do": "time", "number": number, "repeat": repeat})["ms"]
+        samples = self._ask({"do": "time", "number": number, "repeat": repeat}, calls=number)["ms"]
         if not isinstance(samples, list):
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
@@ -86,25 +94,43 @@ class Worker:
             self._process.stdout.close()
         self._process.wait()
 
-    def _ask(self, command: Mapping[str, object]) -> dict[str, object]:
+    def _ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
+        """Return the answer; the worker gives a sign of life at least every ``calls`` calls of the model."""
         if self._process.stdin is None:
             raise TypeError("a worker has no stdin")
         with contextlib.suppress(BrokenPipeError):  # reading says why it died
-            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.write(json.dumps({**command, "beat_s": CALL_LIMIT_S / 10}) + "\n")
             self._process.stdin.flush()
-        return self._read()
+        return self._read(CALL_LIMIT_S * calls)
 
-    def _read(self) -> dict[str, object]:
-        if self._process.stdout is None:
-            raise TypeError("a worker has no stdout")
-        line = self._process.stdout.readline()
-        if not line:
-            raise self._explain_death()
-        answer: dict[str, object] = json.loads(line)
+    def _read(self, limit_s: float) -> dict[str, object]:
+        answer: dict[str, object] = {"alive": True}
+        while "alive" in answer:
+            answer = json.loads(self._read_line(limit_s))
         if "error" in answer:
             hint = answer.get("hint")
             raise TvmbuildError(str(answer["error"]), None if hint is None else str(hint))
         return answer
+
+    def _read_line(self, limit_s: float) -> bytes:
+        if self._process.stdout is None:
+            raise TypeError("a worker has no stdout")
+        end = time.monotonic() + limit_s
+        # Not readline(): it would wait for the rest of a line.
+        while b"\n" not in self._received:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                self._process.kill()
+                raise TvmbuildError(
+                    f"the process that ran {self._load.model.name} gave no answer for {limit_s:g} s and was killed",
+                    "it hangs, or one call takes that long: tune the cell, or build it only, with `device: none`",
+                )
+            block = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not block:
+                raise self._explain_death()
+            self._received += block
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
     def _explain_death(self) -> TvmbuildError:
         code = self._process.wait()
@@ -131,12 +157,13 @@ def _signal_name(number: int) -> str:
 def start_worker(load: Load) -> Iterator[Worker]:
     """Start a process that has ``load`` loaded; it is gone when the context ends, or when this process dies."""
     command = [sys.executable, "-m", "tvmbuild.devices.worker", load.runtime]
-    command += [str(load.model), str(load.reference), str(load.threads)]
+    command += [str(load.model.absolute()), str(load.reference.absolute()), str(load.threads)]
     # The runtime library alone: what a package needs where it ships, and 5 times less memory than the compiler.
     environment = dict(os.environ, TVM_NUM_THREADS=str(load.threads), TVM_USE_RUNTIME_LIB="1")
-    with TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+    pipe = subprocess.PIPE
+    with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True
         )
         worker = None
         try:
@@ -148,15 +175,3 @@ def start_worker(load: Load) -> Iterator[Worker]:
             else:
                 process.kill()
                 process.communicate()
-
-
-def machine_name() -> str:
-    """Return the CPU's model name as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model"):
-                return " ".join(value.split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -1,15 +1,14 @@
 """A child process that holds one model under one runtime: runs it, times it, tells its memory.
 
 Started as ``python -m tvmbuild.devices.worker RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line, answers
-one JSON line each. It dies with its parent, stopped or not.
+one JSON line each, and in between every ``beat_s`` seconds a line that it is alive. It dies with its parent, stopped or
+not.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
-
-_PR_SET_PDEATHSIG = 1
+from tvmbuild.processes import die_with_parent
 
 
 class Runner(Protocol):
@@ -56,23 +54,26 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
 }
 
 
-def time_calls(call: Callable[[], object], number: int, repeat: int) -> list[float]:
-    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
+def time_calls(
+    call: Callable[[], object], number: int, repeat: int, beat: Callable[[], None] = lambda: None
+) -> list[float]:
+    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls; ``beat`` is called between samples."""
     samples = []
     for _ in range(repeat):
         start = time.perf_counter_ns()
         for _ in range(number):
             call()
         samples.append((time.perf_counter_ns() - start) / number / 1e6)
+        beat()
     return samples
 
 
-def warm_up(call: Callable[[], object], seconds: float) -> float:
+def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None] = lambda: None) -> float:
     """Call at least twice and for about ``seconds``; return the last call's time in ms."""
     end = time.perf_counter() + seconds
-    call()
+    time_calls(call, 1, 1, beat)
     while True:
-        last = time_calls(call, 1, 1)[0]
+        last = time_calls(call, 1, 1, beat)[0]
         if time.perf_counter() >= end:
             return last
 
@@ -94,7 +95,7 @@ def peak_memory_mb() -> float | None:
 
 def serve(arguments: list[str]) -> None:
     """Load the model, then answer commands until stdin ends."""
-    _die_with_parent()
+    die_with_parent()
     # Whatever a library prints goes to stderr; the answers keep the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -105,42 +106,45 @@ def serve(arguments: list[str]) -> None:
 
     try:
         runtime, model, reference, threads = arguments
-        before = peak_memory_mb()
         with np.load(reference, allow_pickle=False) as arrays:
             inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
         runner = RUNTIMES[runtime](Path(model), inputs, int(threads))
         answer({"threads": runner.threads()})
         for line in sys.stdin:
             command = json.loads(line)
-            answer(_obey(runner, command, before))
+            answer(_obey(runner, command, _heart(answer, float(command["beat_s"]))))
     except TvmbuildError as error:
         answer({"error": error.message, "hint": error.hint})
         sys.exit(1)
 
 
-def _obey(runner: Runner, command: Mapping[str, object], before: float | None) -> dict[str, object]:
+def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Callable[[], None]:
+    """Return a function that tells the parent that we are alive, at most once in ``every_s``."""
+    last = time.monotonic()
+
+    def beat() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every_s:
+            last = now
+            answer({"alive": True})
+
+    return beat
+
+
+def _obey(runner: Runner, command: Mapping[str, object], beat: Callable[[], None]) -> dict[str, object]:
     kind = command["do"]
     if kind == "outputs":
         arrays: dict[str, Any] = {f"output:{name}": value for name, value in runner.outputs().items()}
         np.savez(str(command["path"]), **arrays)
         return {}
     if kind == "warm_up":
-        return {"ms": warm_up(runner.call, float(str(command["seconds"])))}
+        return {"ms": warm_up(runner.call, float(str(command["seconds"])), beat)}
     if kind == "time":
-        return {"ms": time_calls(runner.call, int(str(command["number"])), int(str(command["repeat"])))}
+        return {"ms": time_calls(runner.call, int(str(command["number"])), int(str(command["repeat"])), beat)}
     if kind == "memory":
-        return {"peak_mb": peak_memory_mb(), "before_mb": before}
+        return {"peak_mb": peak_memory_mb()}
     raise ValueError(f"unknown command {kind}")
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent goes: a stopped process would otherwise stay for ever."""
-    if sys.platform != "linux":
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
 
 
 if __name__ == "__main__":
