@@ -45,8 +45,8 @@ def write_html(cells: Sequence[CellReport]) -> str:
         "<h1>tvmbuild report</h1>",
         f"<p>{escape(summarize_cells(cells))}.</p>",
         _table(cells),
-        "<p>The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster. "
-        f"{escape(MEMORY)}</p>",
+        "<p>The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster.</p>",
+        f"<p>{escape(MEMORY)}</p>",
         _chart(cells),
         _section("Measured on", machines(cells)),
         _section("Failed", failures(cells)),
