@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from tvmbuild.sources.pip_settings import PipSettings, parse_pip_settings
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.sources.pip_settings import PipSettings, parse_pip_settings, read_pip_settings
 
 
 def test_nothing_configured() -> None:
@@ -28,3 +32,11 @@ def test_variables_win_over_sections() -> None:
 def test_no_index() -> None:
     settings = parse_pip_settings("global.no-index='yes'\nglobal.find-links='/wheels'")
     assert settings == PipSettings(find_links=("/wheels",), no_index=True)
+
+
+def test_pip_is_asked_whatever_the_project_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/srv/wheels")
+    assert read_pip_settings().find_links == ("/srv/wheels",)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from dataclasses import dataclass
+
+from tvmbuild.processes import run_module
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,7 @@ class PipSettings:
 
 def read_pip_settings() -> PipSettings:
     """Ask pip itself (files and PIP_* variables, in pip's own precedence)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_module("pip", "--disable-pip-version-check", "config", "list")
     return parse_pip_settings(done.stdout)
 
 
