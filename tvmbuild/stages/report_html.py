@@ -26,6 +26,7 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:nth-child(-n+2) { white-space: nowrap; }
 td:nth-child(n+4), th:nth-child(n+4) { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .status { font-weight: 600; white-space: nowrap; }
 .s-ok { color: var(--ok); } .s-failed { color: var(--bad); }
@@ -75,7 +76,8 @@ def _table(cells: Sequence[CellReport]) -> str:
 def _row(cell: CellReport) -> str:
     parts = [f"<td>{escape(value)}</td>" for value in cell_values(cell)]
     kind = cell.status.replace(" ", "-")
-    reason = f'<div class="reason">{escape(cell.reason)}</div>' if cell.reason else ""
+    # Why a cell is not built is the same for a whole target: said once, below the table.
+    reason = f'<div class="reason">{escape(cell.reason or "")}</div>' if cell.status == "failed" else ""
     parts[2] = f'<td><span class="status s-{kind}">{escape(cell.status)}</span>{reason}</td>'
     return "".join(parts)
 

@@ -5,7 +5,6 @@ Workers stay alive between batches; a crash or a time-out costs one candidate.
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import ziglang
+
+from tvmbuild.processes import die_with_parent
 
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
 
@@ -35,12 +36,6 @@ def skip_tensor_intrinsics() -> None:
     The plain llvm rules tensorise nothing. https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
     """
     sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, kill -9 included (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def start_worker() -> None:
