@@ -51,7 +51,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "url without scheme": (
         "models:\n  net: {source: {url: x.org/n.onnx, sha256: '" + SHA + "'}}\n",
-        'models.yaml:2:23: models.net.source.url: "x.org/n.onnx" is not valid; expected a URL that starts with https://, http:// or file://',
+        'models.yaml:2:23: models.net.source.url: "x.org/n.onnx" is not valid; expected a URL that starts with https:// or file://',
     ),
     "package without file and sha256": (
         "models:\n  net: {source: {package: magika==1.0.3}}\n",
