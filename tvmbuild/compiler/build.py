@@ -39,7 +39,7 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
 
     ``database`` is a MetaSchedule Database. GPU functions without a record get DLight's default schedule, without
-    which they could not run; CPU functions without one stay as they are: right, and 50 to 100 times slower.
+    which they could not run; CPU functions without one stay as they are: right, and far slower.
     """
     with target, database:
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 import tvm
 from tvm.target import codegen
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Attributes
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
@@ -38,8 +38,8 @@ def _check_cpu(target: tvm.target.Target) -> None:
     cpu, triple = str(attributes.get("mcpu", "")), str(attributes.get("mtriple", "this machine"))
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
     if cpu and cpu not in known:
-        near = get_close_matches(cpu, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`clang --print-supported-cpus` lists LLVM's names"
+        near = find_nearest(cpu, known)
+        hint = f"did you mean {near}?" if near else "`clang --print-supported-cpus` lists LLVM's names"
         raise TvmbuildError(f"LLVM knows no CPU {cpu} for {triple}", f"{hint} (`mcpu` in targets.yaml)")
     has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     for feature in (str(each) for each in attributes.get("mattr", ())):

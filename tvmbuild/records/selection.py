@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -59,6 +59,12 @@ def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile 
     return task
 
 
+def read_applicable_files(folder: Path, keys: Iterable[str], target: ResolvedTarget) -> dict[str, TaskFile]:
+    """Return Task key → file, sorted, of the Tasks that have an applicable file."""
+    found = {key: read_applicable(folder, key, target) for key in sorted(set(keys))}
+    return {key: task for key, task in found.items() if task is not None}
+
+
 def elect(task: TaskFile, device_class: str | None) -> Record | None:
     """Return the fastest record of the device class; where it has none, of the first class that has one.
 
@@ -89,8 +95,12 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
         return False
     if task is None:
         return True
-    most = max((count for _, count in task.searched), default=0)
-    return not task.exhausted and most < wanted_trials(options, tasks)
+    return not task.exhausted and task.most_searched < wanted_trials(options, tasks)
+
+
+def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
+    """Return those of a cell's ``tasks`` that mode `missing` searches; ``files`` are read_applicable_files'."""
+    return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
 
 
 def write_tasks(path: Path, tasks: Iterable[TaskId]) -> None:
@@ -107,14 +117,12 @@ def read_tasks(path: Path) -> tuple[TaskId, ...]:
 
 def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Schedule:
     """Return the winner of each Task that has one."""
-    target = resolved_target(options)
-    winners: dict[str, str] = {}
-    for key in sorted(set(keys)):
-        task = read_applicable(folder, key, target)
-        winner = elect(task, options.measured_on) if task else None
-        if winner is not None:
-            winners[key] = winner.trace
-    return Schedule(tuple(winners.items()))
+    return _elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
+
+
+def _elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
+    winners = {key: elect(task, device_class) for key, task in files.items()}
+    return Schedule(tuple((key, winner.trace) for key, winner in winners.items() if winner is not None))
 
 
 def is_current(step: Step) -> str | None:
@@ -131,21 +139,13 @@ def is_current(step: Step) -> str | None:
         return "its outputs are missing or damaged"
     folder = Layout(step.root).records(options.target)
     try:
-        selected = select_schedule(folder, (task.key for task in tasks), options)
-        if canonical_json(selected.to_json()) != canonical_json(schedule):
-            return "other records win now"
-        if step.settings.tune == "missing" and options.device.kind != "none":
-            return _missing(folder, tasks, options)
+        files = read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
     except TvmbuildError as error:
         return error.message
+    if canonical_json(_elect_all(files, options.measured_on).to_json()) != canonical_json(schedule):
+        return "other records win now"
+    if step.settings.tune == "missing" and options.device.kind != "none":
+        missing = [task.name for task in list_missing(files, tasks, options.tune)]
+        if missing:
+            return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
     return None
-
-
-def _missing(folder: Path, tasks: tuple[TaskId, ...], options: TuneStep) -> str | None:
-    target = resolved_target(options)
-    missing = [
-        task.name
-        for task in tasks
-        if needs_search(read_applicable(folder, task.key, target), task.name, options.tune, len(tasks))
-    ]
-    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None

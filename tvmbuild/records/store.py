@@ -76,6 +76,11 @@ class TaskFile:
         """Return how many candidates that device class has measured."""
         return dict(self.searched).get(device_class, 0)
 
+    @property
+    def most_searched(self) -> int:
+        """How many candidates the device class that did most has measured."""
+        return max((count for _, count in self.searched), default=0)
+
     def best_on(self, device_class: str) -> tuple[Record, ...]:
         """Return the device class's records, fastest first."""
         return tuple(record for record in self.records if record.measured_on == device_class)
@@ -83,7 +88,7 @@ class TaskFile:
     def with_results(self, device_class: str, records: tuple[Record, ...], measured: int) -> TaskFile:
         """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept."""
         counts = dict(self.searched)
-        counts[device_class] = counts.get(device_class, 0) + measured
+        counts[device_class] = self.searched_on(device_class) + measured
         return replace(self, records=keep_best((*self.records, *records)), searched=tuple(sorted(counts.items())))
 
     def with_times(self, records: tuple[Record, ...]) -> TaskFile:

@@ -42,7 +42,7 @@ def search_tasks(step: Step, chosen: Sequence[Task], tasks: int, target: tvm.tar
             file = _open(folder, task, options)
             trials = wanted_trials(options.tune, tasks)
             if step.settings.tune == "missing":
-                trials -= max((count for _, count in file.searched), default=0)
+                trials -= file.most_searched
             known = [loaded for _, loaded in load_known(_seeds(step, file), task.mod, target)]
             done = counted = 0
             for batch in searcher.search(task, trials, known):

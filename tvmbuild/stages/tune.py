@@ -21,13 +21,13 @@ from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import (
     TaskId,
     is_wanted,
-    needs_search,
-    read_applicable,
+    list_missing,
+    read_applicable_files,
     resolved_target,
     select_schedule,
     write_tasks,
 )
-from tvmbuild.records.store import record_path
+from tvmbuild.records.store import TaskFile, record_path
 from tvmbuild.records.traces import is_workload
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.search_tasks import search_tasks
@@ -60,10 +60,9 @@ def run(step: Step) -> None:
 
 def _check_workloads(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> None:
     """Refuse a record file that holds another workload than the Task that its key names."""
-    folder, resolved = _folder(step, options), resolved_target(options)
+    folder, files = _folder(step, options), _files(step, options, tasks)
     for task in tasks:
-        file = read_applicable(folder, task.key, resolved)
-        if file is not None and not is_workload(file.workload, task.mod):
+        if task.key in files and not is_workload(files[task.key].workload, task.mod):
             raise TvmbuildError(
                 f"{record_path(folder, task.key)} holds another workload than the Task {task.name} of that key",
                 "restore the file from git, or delete it and the Task is tuned again",
@@ -95,12 +94,9 @@ def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.ta
 def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     if step.settings.tune == "full":
         return tuple(task for task in tasks if is_wanted(task.name, options.tune))
-    folder, resolved = _folder(step, options), resolved_target(options)
-    return tuple(
-        task
-        for task in tasks
-        if needs_search(read_applicable(folder, task.key, resolved), task.name, options.tune, len(tasks))
-    )
+    files = _files(step, options, tasks)
+    missing = {task.key for task in list_missing(files, _ids(tasks), options.tune)}
+    return tuple(task for task in tasks if task.key in missing)
 
 
 def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned) -> None:
@@ -113,7 +109,7 @@ def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...
             + ", ".join(sorted(task.name for task in uncovered)),
             "tune them (tune=missing, on a machine that has the device), or drop strict=1",
         )
-    write_tasks(step.output("tasks"), (TaskId(task.key, task.name, task.weight) for task in tasks))
+    write_tasks(step.output("tasks"), _ids(tasks))
     write_json(
         step.output("info"),
         {
@@ -134,3 +130,11 @@ def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...
 
 def _folder(step: Step, options: TuneStep) -> Path:
     return Layout(step.root).records(options.target)
+
+
+def _files(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
+    return read_applicable_files(_folder(step, options), (task.key for task in tasks), resolved_target(options))
+
+
+def _ids(tasks: tuple[Task, ...]) -> tuple[TaskId, ...]:
+    return tuple(TaskId(task.key, task.name, task.weight) for task in tasks)
