@@ -63,6 +63,20 @@ def test_counts_of_one_class_add_up_and_others_stay() -> None:
     assert file.searched_on("unknown") == 0
 
 
+def test_spent_time_adds_up_and_is_unknown_until_then(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    file = task_file().with_results("znver4", (), 32)
+    assert file.spent_on("znver4") is None
+    write_task_file(path, file)
+    assert "spent" not in path.read_text()
+    assert read_task_file(path) == file
+    file = file.with_results("znver4", (), 8, 1.5).with_results("znver4", (), 8, 2.25).with_results("cortex-a72", (), 1)
+    assert file.spent == (("znver4", 3.75),)
+    write_task_file(path, file)
+    assert list(json.loads(path.read_text())) == sorted(json.loads(path.read_text()))
+    assert read_task_file(path) == file
+
+
 def test_a_second_careful_timing_replaces_a_lucky_first() -> None:
     file = task_file(record(1, 1e-6), record(2, 1.2e-6))
     again = file.with_times((record(1, 3e-6),))
@@ -137,6 +151,10 @@ def test_the_files_that_the_hostile_ones_are_made_from_are_good(tmp_path: Path) 
         (edited(target={}), "KeyError: 'kind'"),
         (edited(searched={"znver4": float("inf")}), "OverflowError"),
         (edited(searched=[]), "AttributeError"),
+        (edited(spent=[1.0]), "AttributeError"),
+        (edited(spent={"znver4": "1"}), "spent is 1 seconds"),
+        (edited(spent={"znver4": -1}), "spent is -1 seconds"),
+        (edited(spent={"znver4": float("nan")}), "spent is nan seconds"),
         (edited(records={"a": 1}), "TypeError"),
         (with_record(seconds=float("nan")), "a record's time is nan seconds"),
         (with_record(seconds=float("inf")), "a record's time is inf seconds"),

@@ -1,7 +1,7 @@
 """The record files: `records/<target>/<task key>.json`, pretty, sorted, mergeable by eye.
 
 One file holds the workload (TVM's IRModule as JSON), what the target's attributes resolved to, how many
-candidates each device class has measured, and per device class the best distinct traces.
+candidates each device class has measured and what time that took, and per device class the best distinct traces.
 Plain JSON: nothing here imports tvm, and loading a file executes nothing.
 """
 
@@ -71,10 +71,16 @@ class TaskFile:
     """(device class, candidates measured so far), sorted."""
     exhausted: tuple[str, ...] = ()
     """Device classes whose search found no new candidate any more."""
+    spent: tuple[tuple[str, float], ...] = ()
+    """(device class, wall seconds of searching, building and timing so far), sorted; an absent class: unknown."""
 
     def searched_on(self, device_class: str) -> int:
         """Return how many candidates that device class has measured."""
         return dict(self.searched).get(device_class, 0)
+
+    def spent_on(self, device_class: str) -> float | None:
+        """Return how many seconds that device class has put into the Task; None: unknown."""
+        return dict(self.spent).get(device_class)
 
     @property
     def most_searched(self) -> int:
@@ -85,11 +91,23 @@ class TaskFile:
         """Return the device class's records, fastest first."""
         return tuple(record for record in self.records if record.measured_on == device_class)
 
-    def with_results(self, device_class: str, records: tuple[Record, ...], measured: int) -> TaskFile:
-        """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept."""
-        counts = dict(self.searched)
+    def with_results(
+        self, device_class: str, records: tuple[Record, ...], measured: int, seconds: float = 0.0
+    ) -> TaskFile:
+        """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept.
+
+        ``seconds`` is the wall time that it took; 0 leaves what is known, or unknown, as it is.
+        """
+        counts, spent = dict(self.searched), dict(self.spent)
         counts[device_class] = self.searched_on(device_class) + measured
-        return replace(self, records=keep_best((*self.records, *records)), searched=tuple(sorted(counts.items())))
+        if seconds:
+            spent[device_class] = round(spent.get(device_class, 0.0) + seconds, 2)
+        return replace(
+            self,
+            records=keep_best((*self.records, *records)),
+            searched=tuple(sorted(counts.items())),
+            spent=tuple(sorted(spent.items())),
+        )
 
     def with_times(self, records: tuple[Record, ...]) -> TaskFile:
         """Return the file with the times of these traces replaced: they were measured again, with care."""
@@ -107,7 +125,7 @@ def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
     fastest: dict[tuple[str, str], Record] = {}
     for record in records:
         known = fastest.get((record.measured_on, record.trace))
-        if known is None or record.seconds < known.seconds:
+        if known is None or _order(record) < _order(known):
             fastest[record.measured_on, record.trace] = record
     kept: list[Record] = []
     counts: dict[str, int] = {}
@@ -116,6 +134,11 @@ def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
         if counts[record.measured_on] <= BEST:
             kept.append(record)
     return tuple(kept)
+
+
+def _order(record: Record) -> tuple[float, int, str]:
+    """Order records of one class and trace: all that may differ counts, so that no order of merging matters."""
+    return (record.seconds, record.threads, record.tvm)
 
 
 def record_path(folder: Path, key: str) -> Path:
@@ -155,8 +178,16 @@ def _task_file(data: dict[str, Any]) -> TaskFile:
         tvm=str(data["tvm"]),
         records=keep_best(tuple(_record(item) for item in data["records"])),
         searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
-        exhausted=tuple(sorted(str(item) for item in data["exhausted"])),
+        exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
+        spent=tuple(sorted((str(k), _spent(v)) for k, v in data.get("spent", {}).items())),
     )
+
+
+def _spent(value: object) -> float:
+    seconds = float(value) if isinstance(value, int | float) else math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"spent is {value} seconds")
+    return seconds
 
 
 def _record(data: dict[str, Any]) -> Record:
@@ -183,11 +214,12 @@ def _pretty(task: TaskFile) -> str:
         "name": json.dumps(task.name),
         "records": f"[\n{records}\n ]" if records else "[]",
         "searched": canonical_json(dict(task.searched)),
+        "spent": canonical_json(dict(task.spent)) if task.spent else None,
         "target": task.target,
         "tvm": json.dumps(task.tvm),
         "workload": json.dumps(task.workload, ensure_ascii=False),
     }
-    return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items() if text is not None) + "\n}\n"
 
 
 def _pretty_record(record: Record) -> str:
