@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.config import load_project
+from tvmbuild.config.cache import locate_cache
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML
 from tvmbuild.plan import Plan, make_plan
-from tvmbuild.specs import Settings
+from tvmbuild.specs import CacheSpec, Project, Settings
+
+CACHE_VARIABLE = "TVMBUILD_CACHE"
 
 
 def find_root(start: Path) -> Path:
@@ -28,4 +33,15 @@ def load_plan(root: Path, settings: Settings) -> Plan:
     """Return the project's plan on this machine; TvmbuildError for mistakes in the YAML files."""
     project = load_project(root)
     commands = [target.link for target in project.targets if target.link != "auto"]
-    return make_plan(project, detect_capabilities(commands), settings)
+    return make_plan(project, detect_capabilities(commands), replace(settings, cache=find_cache(project)))
+
+
+def find_cache(project: Project) -> CacheSpec | None:
+    """Return the step cache that `TVMBUILD_CACHE` names, else the one of targets.yaml; an empty variable: none."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named is None:
+        return project.cache
+    if not named:
+        return None
+    path = locate_cache(project.root, named)
+    return replace(project.cache, path=path) if project.cache else CacheSpec(path)

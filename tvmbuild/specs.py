@@ -169,12 +169,23 @@ class TargetSpec:
 
 
 @dataclass(frozen=True)
+class CacheSpec:
+    """Where steps' outputs are shared between clones, and how much of them is kept."""
+
+    path: Path
+    """Absolute."""
+    size: int = 5_000_000_000
+    """Bytes."""
+
+
+@dataclass(frozen=True)
 class Project:
     """Both YAML files, checked, and where they lie."""
 
     root: Path
     models: tuple[ModelSpec, ...]
     targets: tuple[TargetSpec, ...]
+    cache: CacheSpec | None = None
 
 
 # --------------------------------------------------------------------------- steps
@@ -239,6 +250,8 @@ class Settings:
 
     tune: TuneMode = "missing"
     strict: bool = False
+    cache: CacheSpec | None = None
+    """None: outputs are shared with nobody."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.config.cache import make_cache
 from tvmbuild.config.check import check_schema
 from tvmbuild.config.document import Document, read_document
 from tvmbuild.config.lock import Questions
@@ -38,10 +39,11 @@ def _load(root: Path) -> tuple[Project, Document]:
     targets_document = _read(root, TARGETS_YAML, "targets")
     targets = make_targets(targets_document, root)
     models = make_models(models_document, root, _names(targets_document))
+    cache = make_cache(targets_document, root)
     mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
     if mistakes:
         raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), HINT)
-    return Project(root, models, targets), targets_document
+    return Project(root, models, targets, cache), targets_document
 
 
 def _read(root: Path, file: str, name: str) -> Document:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from doit.exceptions import TaskFailed
 from doit.task import Task
 
+from tvmbuild.doit_adapter.cache import restore_outputs, store_outputs
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.process import remove_temporaries, run_process
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import list_external_data
 from tvmbuild.files import write_json
-from tvmbuild.fingerprint import Digest, digest_file, fingerprint
+from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.specs import Step
 
 RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""
+CACHE = "cache"
+"""Key, among a task's metadata, of what the step cache did for it."""
 EXTERNAL = "external data "
 """Role, before its path beside the source, of a file that the source names."""
 
@@ -28,8 +31,11 @@ EXTERNAL = "external data "
 def run_step(step: Step, task: Task) -> TaskFailed | None:
     """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
     try:
-        inputs = {role: digest_file(path) for role, path in step.inputs} | _digest_external_data(step)
-        run_process(step)
+        inputs = {role: digest_file(path) for role, path in _locate_inputs(step).items()}
+        use = restore_outputs(step, inputs)
+        task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
+        if not use.restored:
+            run_process(step)
         outputs = {role: digest_file(path) for role, path in step.outputs}
     except OSError as error:
         if error.filename is None:
@@ -40,18 +46,30 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
     except TvmbuildError as error:
         write_failure(step, error, ran=True)
         return TaskFailed(str(error))
+    if not use.restored and _are_unchanged(step, inputs):
+        store_outputs(step, inputs, outputs, use)
     clear_failure(step)
     # Not returned: doit would keep it twice, as the task's values and as its result.
     task.values[RECORD] = {"fingerprint": fingerprint(step), "inputs": inputs, "outputs": outputs}
     return None
 
 
-def _digest_external_data(step: Step) -> dict[str, Digest]:
-    """Weights beside the source are inputs too; which files they are, only the source says."""
-    source = dict(step.inputs).get("source")
+def _locate_inputs(step: Step) -> dict[str, Path]:
+    """Return role → file; weights beside the source are inputs too, and which files they are, only the source says."""
+    inputs = dict(step.inputs)
+    source = inputs.get("source")
     if source is None:
-        return {}
-    return {EXTERNAL + name: digest_file(source.parent / name) for name in list_external_data(source)}
+        return inputs
+    return inputs | {EXTERNAL + name: source.parent / name for name in list_external_data(source)}
+
+
+def _are_unchanged(step: Step, inputs: Mapping[str, Digest]) -> bool:
+    """Say whether the step read what was digested before it started: a file may be edited while it runs."""
+    try:
+        paths = _locate_inputs(step)
+        return paths.keys() == inputs.keys() and all(is_same_file(paths[role], inputs[role]) for role in inputs)
+    except (OSError, TvmbuildError):
+        return False
 
 
 def refuse_step(step: Step) -> TaskFailed:

@@ -13,7 +13,8 @@ from doit.exceptions import BaseFail, TaskFailed, UnmetDependency
 from doit.globals import Globals
 from doit.task import Task
 
-from tvmbuild.doit_adapter.actions import clear_failure, write_failure, write_reports
+from tvmbuild.doit_adapter.actions import CACHE, clear_failure, write_failure, write_reports
+from tvmbuild.doit_adapter.cache import CacheUse
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
@@ -27,6 +28,7 @@ from tvmbuild.specs import Step
 @dataclass
 class _Counts:
     done: int = 0
+    restored: int = 0
     current: int = 0
     unavailable: int = 0
     failed: list[str] = field(default_factory=list)
@@ -44,6 +46,7 @@ class MatrixReporter:
         self.plan: Plan | None = None
         self._started: dict[str, float] = {}
         self._counts = _Counts()
+        self._warned: set[str] = set()
         self._steps: dict[str, Step] = {}
         self._out: TextIO = sys.stdout
 
@@ -75,7 +78,9 @@ class MatrixReporter:
         """When a task has ended well."""
         if task.name in self._steps:
             self._counts.done += 1
-            self._print(f"ok {task.name}{self._duration(task)}")
+            use = self._report_cache(task)
+            self._counts.restored += use.restored
+            self._print(f"ok {task.name}{self._duration(task)}{'  restored from the cache' if use.restored else ''}")
 
     def add_failure(self, task: Task, fail: BaseFail) -> None:
         """When a task failed, or could not run."""
@@ -86,6 +91,7 @@ class MatrixReporter:
                 self._print(f"-- {task.name}  not run: {', '.join(causes)} failed")
             return
         self._counts.failed.append(task.name)
+        self._report_cache(task)
         message = fail.message if isinstance(fail, TaskFailed) else self._explain(task, fail)
         self._print(f"!! {task.name}{self._duration(task)}  {message}")
 
@@ -135,9 +141,19 @@ class MatrixReporter:
             self._print(f"error: the report could not be written: {error.strerror}: {error.filename}")
         make_console(self._out).print(render_table(plan.root, plan.steps))
 
+    def _report_cache(self, task: Task) -> CacheUse:
+        """Print what the cache could not do, each thing once a run."""
+        use: CacheUse = (task.meta or {}).get(CACHE) or CacheUse()
+        for warning in use.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._print(f"warning: {warning}")
+        return use
+
     def _summarise(self) -> str:
         counts = self._counts
-        parts = [f"{counts.done} done", f"{counts.current} up to date"]
+        restored = f" ({counts.restored} restored from the cache)" if counts.restored else ""
+        parts = [f"{counts.done} done{restored}", f"{counts.current} up to date"]
         parts += [f"{counts.unavailable} unavailable here"] if counts.unavailable else []
         parts += [f"{len(counts.failed)} failed ({', '.join(counts.failed)})"] if counts.failed else []
         parts += [f"{len(counts.unmet)} not run because of it"] if counts.unmet else []

@@ -1,0 +1,33 @@
+"""targets.yaml's `cache:` → CacheSpec."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tvmbuild.config.document import Document
+from tvmbuild.specs import CacheSpec
+
+_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def make_cache(document: Document, root: Path) -> CacheSpec | None:
+    """Return the cache that targets.yaml names, or None."""
+    if not isinstance(document.data, dict):
+        return None
+    data = document.part((), "cache", None)
+    if data is None:
+        return None
+    if isinstance(data, str):
+        return CacheSpec(locate_cache(root, data))
+    path = locate_cache(root, data["path"])
+    return CacheSpec(path, _read_size(data["size"])) if "size" in data else CacheSpec(path)
+
+
+def locate_cache(root: Path, text: str) -> Path:
+    """Return the absolute path; a relative one starts at the project's root."""
+    return root / os.path.expanduser(text)  # noqa: PTH111 - pathlib's raises for a user that there is none of
+
+
+def _read_size(text: str) -> int:
+    return int(float(text[:-2]) * _UNITS[text[-2:]])

@@ -1,0 +1,118 @@
+"""When a step's outputs are taken from the step cache and put into it; nothing about the cache ever fails a step."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tvmbuild.doit_adapter.cache_key import make_key
+from tvmbuild.files import publish, remove_leftovers, write_text
+from tvmbuild.fingerprint import Digest
+from tvmbuild.layout import Layout
+from tvmbuild.records.selection import is_current
+from tvmbuild.specs import Step
+from tvmbuild.step_cache import DamagedEntry, find_entries, read_entry, touch_entry, write_entry
+
+MAX_VARIANTS = 16
+"""A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""
+
+_unreadable: set[Path] = set()
+_unwritable: set[Path] = set()
+"""Cache folders that gave an error in this process: not asked again, so that one warning is enough."""
+
+
+class _Unwanted(Exception):  # noqa: N818 - no error
+    """The entry is sound, but not what this step would write now."""
+
+
+@dataclass
+class CacheUse:
+    """What the cache did for one step, for the console; travels from doit's workers in the task's ``meta``."""
+
+    restored: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+def restore_outputs(step: Step, inputs: Mapping[str, Digest]) -> CacheUse:
+    """Put the step's outputs in place from the cache, if it has them: each checked, all or none, as a run publishes.
+
+    ``inputs`` are the digests of all files that the step reads, by role.
+    """
+    use = CacheUse()
+    cache, key = step.settings.cache, make_key(step, inputs)
+    if cache is None or key is None or cache.path in _unreadable:
+        return use
+    try:
+        entries = find_entries(cache.path, key)
+    except OSError as error:
+        _unreadable.add(cache.path)
+        use.warnings.append(f"the cache {cache.path} cannot be read: {error.strerror}; steps run without it")
+        return use
+    for entry in entries[:MAX_VARIANTS]:
+        if _restore(step, entry, use):
+            use.restored = True
+            touch_entry(entry)
+            _write_log(step, entry)
+            break
+    return use
+
+
+def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
+    """Put what the step wrote into the cache; ``inputs`` must still be what they were when it started."""
+    cache, key = step.settings.cache, make_key(step, inputs)
+    if cache is None or key is None or cache.path in (_unwritable | _unreadable):
+        return
+    try:
+        files = {role: (path, outputs[role][2]) for role, path in step.outputs}
+        write_entry(cache.path, key, files, cache.size)
+    except OSError as error:
+        _unwritable.add(cache.path)
+        use.warnings.append(f"the cache {cache.path} cannot be written: {error.strerror}; nothing is added to it")
+
+
+def _restore(step: Step, entry: Path, use: CacheUse) -> bool:
+    try:
+        _place(step, entry)
+    except FileNotFoundError:
+        return False  # removed by another process in the meantime
+    except _Unwanted:
+        return False
+    except DamagedEntry:
+        use.warnings.append(f"a damaged entry of the cache is not used: {entry}")
+        with contextlib.suppress(OSError):  # a cache that cannot be written: it is refused every time
+            entry.unlink()
+        return False
+    except OSError as error:
+        use.warnings.append(f"{step.id} could not be restored from the cache: {error.strerror}: {error.filename or ''}")
+        return False
+    return True
+
+
+def _place(step: Step, entry: Path) -> None:
+    """Publish the entry's outputs as the step's; whatever is raised, none is published."""
+    for _, path in step.outputs:
+        remove_leftovers(path)
+    with ExitStack() as stack:
+        staged = {role: stack.enter_context(publish(path)) for role, path in step.outputs}
+        read_entry(entry, staged)
+        if not _is_wanted(step, staged):
+            raise _Unwanted
+
+
+def _is_wanted(step: Step, staged: Mapping[str, Path]) -> bool:
+    """Say whether the step would write these files now; a tune step depends on the record files too."""
+    if step.stage != "tune":
+        return True
+    candidate = replace(step, outputs=tuple(staged.items()))
+    if is_current(candidate) is not None:
+        return False
+    return not (step.settings.strict and json.loads(staged["info"].read_text(encoding="utf-8"))["uncovered"])
+
+
+def _write_log(step: Step, entry: Path) -> None:
+    with contextlib.suppress(OSError):  # as when a step runs: its log is not worth its outputs
+        write_text(Layout(step.root).log(step.id), f"restored from the cache: {entry}\n")
