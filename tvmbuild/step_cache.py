@@ -148,7 +148,7 @@ def _read_manifest(entry: Path, stream: IO[bytes], roles: set[str]) -> list[Cont
         manifest = json.loads(line)
         contents = [Content(str(row["role"]), int(row["size"]), str(row["sha256"])) for row in manifest["outputs"]]
         known = (manifest["format"], manifest["key"]) == (FORMAT, name[1])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DamagedEntry(f"{entry}: its manifest cannot be read") from error
     if not known or len(contents) != len(roles) or {content.role for content in contents} != roles:
         raise DamagedEntry(f"{entry}: its manifest is of another step")

@@ -11,9 +11,11 @@ from tvmbuild.capabilities import Capabilities, detect_capabilities
 from tvmbuild.cli import main
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
-from tvmbuild.commands.doctor_project import check_targets
+from tvmbuild.commands.doctor_project import check_cache, check_targets
+from tvmbuild.files import sha256_file
 from tvmbuild.layout import runtime_dir
-from tvmbuild.specs import DeviceSpec, TargetSpec
+from tvmbuild.specs import CacheSpec, DeviceSpec, TargetSpec
+from tvmbuild.step_cache import write_entry
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),
@@ -138,3 +140,16 @@ def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert here.host_cpu in out
     assert "ziglang" in out
     assert code == (1 if "wrong" in out.split() else 0)
+
+
+def test_the_step_cache_is_measured(tmp_path: Path) -> None:
+    off = check_cache(None)
+    assert (off.state, off.detail.split(";")[0]) == ("ok", "off")
+    spec = CacheSpec(tmp_path / "cache")
+    assert check_cache(spec).detail == f"0 entries, 0.00 of 5 GB, in {spec.path}"
+    output = tmp_path / "output"
+    output.write_bytes(b"x" * 10_000_000)
+    assert write_entry(spec.path, "0" * 64, {"package": (output, sha256_file(output))}, spec.size)
+    assert check_cache(spec).detail == f"1 entry, 0.01 of 5 GB, in {spec.path}"
+    unreadable = check_cache(CacheSpec(output))
+    assert (unreadable.state, unreadable.detail) == ("missing", f"{output} cannot be read: Not a directory")

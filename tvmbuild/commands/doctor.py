@@ -12,13 +12,13 @@ from rich.table import Table
 from tvmbuild.capabilities import Capabilities, detect_capabilities, forget_probe, installed_version
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import Finding, check_installation
-from tvmbuild.commands.doctor_project import check_targets
+from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.config import load_project
 from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
-from tvmbuild.project import find_root
-from tvmbuild.specs import TargetSpec
+from tvmbuild.project import find_cache, find_root
+from tvmbuild.specs import Project
 
 HELP = "say what this machine can build, link and run, and how to get the rest"
 MARKS = {"ok": "[green]ok[/]", "missing": "[yellow]missing[/]", "wrong": "[red]wrong[/]"}
@@ -34,10 +34,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something is wrong, 0 when something is merely missing."""
     if not args.cached:
         forget_probe()
-    targets, mistaken = _list_targets()
+    project, mistaken = _load_project()
+    targets = project.targets if project else ()
     capabilities = detect_capabilities(target.link for target in targets if target.link != "auto")
     findings = [*check_installation(capabilities), *_check_machine(capabilities)]
     findings += [*mistaken, *check_targets(targets, capabilities)]
+    findings += [check_cache(find_cache(project))] if project else []
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
         remedy = f"\n{finding.remedy}" if finding.remedy else ""
@@ -46,18 +48,18 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _list_targets() -> tuple[tuple[TargetSpec, ...], list[Finding]]:
-    """Return the targets of the project around the current folder, none outside one; a broken one is a finding."""
+def _load_project() -> tuple[Project | None, list[Finding]]:
+    """Return the project around the current folder, none outside one; a broken one is a finding."""
     try:
         root = find_root(Path.cwd())
     except TvmbuildError:
-        return (), []
+        return None, []
     try:
-        return load_project(root).targets, []
+        return load_project(root), []
     except TvmbuildError as error:
         count = len(error.message.splitlines())
         found = f"{root}: {count} mistake{'s' * (count > 1)} in its YAML files"
-        return (), [Finding("wrong", "project", found, "`tvmbuild plan` lists them.")]
+        return None, [Finding("wrong", "project", found, "`tvmbuild plan` lists them.")]
 
 
 def _check_machine(capabilities: Capabilities) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What the doctor says of the project around the current folder: which of its targets this machine builds and runs."""
+"""What the doctor says of the project around the current folder: its targets on this machine, and its step cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.commands.doctor_checks import Finding
-from tvmbuild.specs import TargetSpec
+from tvmbuild.specs import CacheSpec, TargetSpec
+from tvmbuild.step_cache import measure_usage
 
 
 def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> Iterator[Finding]:
@@ -24,3 +25,16 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
             yield Finding("missing", what, "is built here and does not run", idle)
         else:
             yield Finding("ok", what, f"is built here and runs on {target.num_cores} threads")
+
+
+def check_cache(cache: CacheSpec | None) -> Finding:
+    """Return what the step cache holds."""
+    if cache is None:
+        return Finding("ok", "step cache", "off; `cache:` in targets.yaml or TVMBUILD_CACHE names a folder for it")
+    try:
+        usage = measure_usage(cache.path)
+    except OSError as error:
+        remedy = "Name a folder that you may read and write; until then steps run without it."
+        return Finding("missing", "step cache", f"{cache.path} cannot be read: {error.strerror}", remedy)
+    entries = "1 entry" if usage.entries == 1 else f"{usage.entries} entries"
+    return Finding("ok", "step cache", f"{entries}, {usage.size / 1e9:.2f} of {cache.size / 1e9:g} GB, in {cache.path}")
