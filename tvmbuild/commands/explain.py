@@ -1,16 +1,16 @@
-"""`tvmbuild explain STEP`: why the step would run, and the steps that it waits for."""
+"""`tvmbuild explain STEP`: why the step would run, the steps that it waits for, and the Tasks that it would search."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
-from tvmbuild.doit_adapter.status import Status, list_statuses
+from tvmbuild.commands.plan import count, describe_seconds
+from tvmbuild.commands.planned import Planned, plan_work
 from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.plan import Plan
+from tvmbuild.price import CellPrice
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.specs import Step
 
@@ -33,31 +33,41 @@ def run(args: argparse.Namespace) -> int:
     if step is None:
         meant = suggest(find_nearest(args.step, (each.id for each in plan.steps)))
         raise TvmbuildError(f"no step is called {args.step!r}", f"{meant}`tvmbuild plan` shows all of them.")
-    statuses = {status.step.id: status for status in list_statuses(plan)}
-    print("\n".join(_explain(statuses[step.id], [statuses[each.id] for each in _list_ancestors(plan, step)])))
+    print("\n".join(_explain(plan_work(plan, [step]), step)))
     return 0
 
 
-def _explain(status: Status, before: list[Status]) -> list[str]:
-    lines = [f"{status.step.id}: {status.state}", *(f"  - {reason}" for reason in status.reasons)]
-    running = [each for each in before if each.state == "would run"]
+def _explain(planned: Planned, step: Step) -> list[str]:
+    statuses = {status.step.id: status for status in planned.statuses}
+    status = statuses.pop(step.id)
+    lines = [f"{step.id}: {status.state}", *(f"  - {reason}" for reason in status.reasons)]
+    running = [each for each in statuses.values() if each.state in {"would run", "may run"}]
     if running:
         lines.append("before it:")
         for each in running:
             lines += [f"  {each.step.id}: {each.state}", *(f"    - {reason}" for reason in each.reasons)]
-        if status.state == "up to date":
+        if status.state == "may run":
             lines.append("it runs too if one of them changes an input of it; with equal bytes it does not")
-    inputs: Mapping[str, Path] = dict(status.step.inputs)
-    lines += ["inputs:", *(f"  {role}: {path.relative_to(status.step.root)}" for role, path in inputs.items())]
+    if step.stage == "tune" and status.state != "unavailable":
+        lines += _list_tasks(next(price for price in planned.prices if price.cell == step.subject))
+    lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs)]
     return lines
 
 
-def _list_ancestors(plan: Plan, step: Step) -> list[Step]:
-    """Return the steps that write what the step reads, and theirs, in the plan's order."""
-    wanted = {path for _, path in step.inputs}
-    found = []
-    for candidate in reversed(plan.steps):
-        if any(path in wanted for _, path in candidate.outputs):
-            found.append(candidate)
-            wanted |= {path for _, path in candidate.inputs}
-    return found[::-1]
+def _list_tasks(price: CellPrice) -> list[str]:
+    """Return what tune would search, the Task with most trials first."""
+    if price.tasks is None:
+        searched = "not known before simplify and tune have run" if price.searches else "none"
+        return [f"Tasks to tune: {searched}"]
+    chosen = sorted(
+        (each for each in price.tasks if each.trials), key=lambda each: (-each.trials, each.task.name, each.task.key)
+    )
+    if not chosen:
+        return [f"Tasks to tune: none of {len(price.tasks)}, {price.covered} have a record"]
+    total = f"{count(price.trials or 0, 'trial')}, {describe_seconds(price.seconds)}"
+    lines = [f"Tasks to tune: {len(chosen)} of {len(price.tasks)}, {total}"]
+    for each in chosen:
+        had = "" if each.covered else ", no record yet"
+        cost = f"{count(each.trials, 'trial')}, {describe_seconds(each.seconds)}"
+        lines.append(f"  {each.task.name} ({each.task.key}): {cost}{had}")
+    return lines

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, cast
 
 from tvmbuild.doit_adapter.state import StepState
-from tvmbuild.doit_adapter.uptodate import explain_changes
+from tvmbuild.doit_adapter.uptodate import are_tasks_known, explain_changes
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
 from tvmbuild.specs import Step
 
+State = Literal["up to date", "may run", "would run", "unavailable"]
+
 
 @dataclass(frozen=True)
 class Status:
-    """Whether a step would run, as far as its own files tell; a step before it may still change them."""
+    """What a run would do with a step."""
 
     step: Step
-    state: Literal["up to date", "would run", "unavailable"]
+    state: State
+    """``may run``: its own files are as it left them, but a step before it runs and may change them."""
     reasons: tuple[str, ...] = ()
+    knows_tasks: bool = False
+    """A tune step's `tasks.json` lists the Tasks that a run would find."""
 
 
 def list_statuses(plan: Plan) -> list[Status]:
     """Return every step's status in the plan's order."""
     state = StepState(str(Layout(plan.root).state))
-    return [_status(step, state) for step in plan.steps]
+    running: dict[Path, Step] = {}
+    statuses = []
+    for step in plan.steps:
+        causes = {running[path].id: None for _, path in step.inputs if path in running}
+        status = _status(step, state, tuple(causes))
+        if status.state in {"may run", "would run"}:
+            running |= dict.fromkeys((path for _, path in step.outputs), step)
+        statuses.append(status)
+    return statuses
 
 
-def _status(step: Step, state: StepState) -> Status:
+def _status(step: Step, state: StepState, causes: tuple[str, ...]) -> Status:
     if step.unavailable is not None:
         return Status(step, "unavailable", (step.unavailable,))
     values = cast("Mapping[str, object]", state.get(step.id, "_values_:") or {})
     reasons = tuple(explain_changes(step, values))
-    return Status(step, "would run" if reasons else "up to date", reasons)
+    # What simplify will make of the model is not known before it has run.
+    knows_tasks = step.stage == "tune" and not causes and are_tasks_known(step, values)
+    if not reasons and causes:
+        return Status(step, "may run", (f"if {' or '.join(causes)} changes what it reads",), knows_tasks)
+    return Status(step, "would run" if reasons else "up to date", reasons, knows_tasks)

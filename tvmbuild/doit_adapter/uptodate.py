@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal
 
 from tvmbuild.doit_adapter.actions import EXTERNAL, RECORD
+from tvmbuild.doit_adapter.winners import list_winner_changes
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
@@ -32,18 +34,45 @@ class UpToDate:
 
 def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each reason to run the step; nothing when it is up to date."""
-    record = values.get(RECORD)
-    if not isinstance(record, dict) or not {"fingerprint", "inputs", "outputs"} <= record.keys():
+    record = _read_record(values)
+    if record is None:
         yield "it has not finished before"
         return
-    if _failed(step):
-        yield "it failed the last time"
+    yield from _explain_failure(step)
     yield from _compare_fingerprints(record["fingerprint"], fingerprint(step))
-    yield from _compare_files("input", record["inputs"], dict(step.inputs) | _external_data(step, record["inputs"]))
-    damaged = tuple(_compare_files("output", record["outputs"], dict(step.outputs)))
+    yield from _compare_files(step, "input", record["inputs"])
+    damaged = tuple(_compare_files(step, "output", record["outputs"]))
     yield from damaged
     if step.stage == "tune" and not damaged:
         yield from _check_records(step)
+
+
+def are_tasks_known(step: Step, values: Mapping[str, object]) -> bool:
+    """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
+    record = _read_record(values)
+    if record is None or any(_compare_files(step, "input", record["inputs"])):
+        return False
+    now = fingerprint(step)
+    names = record["fingerprint"].keys() | now.keys()
+    changed = [name for name in names if record["fingerprint"].get(name) != now.get(name)]
+    tasks = record["outputs"].get("tasks")
+    return (
+        all(name.startswith(_SEARCH_ONLY) for name in changed)
+        and tasks is not None
+        and is_same_file(step.output("tasks"), tasks)
+    )
+
+
+_SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ", "tool xgboost")
+"""What changes the search or the winners, and no Task."""
+
+
+def _read_record(values: Mapping[str, object]) -> dict[str, Any] | None:
+    """Return what `run_step` kept of the last success; None: there was none."""
+    record = values.get(RECORD)
+    if not isinstance(record, dict) or not {"fingerprint", "inputs", "outputs"} <= record.keys():
+        return None
+    return record
 
 
 def _external_data(step: Step, known: Iterable[str]) -> dict[str, Path]:
@@ -56,20 +85,23 @@ def _external_data(step: Step, known: Iterable[str]) -> dict[str, Path]:
 def _check_records(step: Step) -> Iterator[str]:
     reason = is_current(step)
     if reason is not None:
-        yield reason
+        changes = list_winner_changes(step)
+        yield f"{reason}: {'; '.join(changes)}" if changes else reason
     elif step.settings.strict:
         uncovered = json.loads(step.output("info").read_text())["uncovered"]
         if uncovered:
             yield f"strict=1: {len(uncovered)} Tasks have no record"
 
 
-def _failed(step: Step) -> bool:
+def _explain_failure(step: Step) -> Iterator[str]:
     try:
-        return bool(json.loads(Layout(step.root).failure(step.id).read_text())["ran"])
+        failure = json.loads(Layout(step.root).failure(step.id).read_text())
+        if failure["ran"]:
+            yield f"it failed the last time: {str(failure['message']).splitlines()[0]}"
     except FileNotFoundError:
-        return False
-    except (ValueError, KeyError, TypeError):
-        return True  # a damaged note of a failure is still one
+        return
+    except (ValueError, KeyError, TypeError, IndexError):
+        yield "it failed the last time"  # a damaged note of a failure is still one
 
 
 def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
@@ -78,12 +110,20 @@ def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> 
             yield f"{name}: {before.get(name, 'absent')} -> {now.get(name, 'absent')}"
 
 
-def _compare_files(kind: str, before: Mapping[str, Digest], now: Mapping[str, Path]) -> Iterator[str]:
+def _compare_files(step: Step, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
+    now = dict(step.inputs) | _external_data(step, before) if kind == "input" else dict(step.outputs)
     for role in sorted(before.keys() | now.keys()):
         path, known = now.get(role), before.get(role)
-        if path is None or known is None:
-            yield f"{kind} {role} was {'added' if known is None else 'removed'}"
+        if path is None:
+            yield f"{kind} {role} was removed"
+        elif known is None:
+            yield f"{kind} {role} was added: {_shorten(path, step)}"
         elif not path.exists():
-            yield f"{kind} {role} is missing: {path}"
+            yield f"{kind} {role} is missing: {_shorten(path, step)}"
         elif not is_same_file(path, known):
-            yield f"{kind} {role} changed: sha256 {known[2][:12]} -> {digest_file(path)[2][:12]} ({path})"
+            digests = f"sha256 {known[2][:12]} -> {digest_file(path)[2][:12]}"
+            yield f"{kind} {role} changed: {digests} ({_shorten(path, step)})"
+
+
+def _shorten(path: Path, step: Step) -> str:
+    return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)

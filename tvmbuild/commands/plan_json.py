@@ -1,0 +1,64 @@
+"""`tvmbuild plan --json`: format 1."""
+
+from __future__ import annotations
+
+from tvmbuild.commands.planned import Planned
+from tvmbuild.doit_adapter.status import Status
+from tvmbuild.price import CellPrice
+
+FORMAT = 1
+
+
+def make_json(planned: Planned) -> dict[str, object]:
+    """Return the plan as JSON's values; null is `not known`."""
+    total = planned.total
+    return {
+        "format": FORMAT,
+        "steps": [_step(status) for status in planned.statuses],
+        "cells": [_cell(price) for price in planned.prices],
+        "total": {
+            "tasks": total.tasks,
+            "covered": total.covered,
+            "to_tune": total.to_tune,
+            "trials": total.trials,
+            "seconds": _round(total.seconds),
+        },
+        "matrix": {"include": _list_cells(planned)},
+    }
+
+
+def _step(status: Status) -> dict[str, object]:
+    step = status.step
+    return {
+        "id": step.id,
+        "stage": step.stage,
+        "subject": step.subject,
+        "state": status.state,
+        "reasons": list(status.reasons),
+    }
+
+
+def _cell(price: CellPrice) -> dict[str, object]:
+    return {
+        **_name(price.cell),
+        "tasks": None if price.tasks is None else len(price.tasks),
+        "covered": price.covered,
+        "to_tune": price.to_tune,
+        "trials": price.trials,
+        "seconds": _round(price.seconds),
+    }
+
+
+def _list_cells(planned: Planned) -> list[dict[str, str]]:
+    """Return the cells with a step that can run here, as the `include` of a matrix of CI jobs."""
+    possible = [status.step for status in planned.statuses if status.state != "unavailable"]
+    return [_name(cell) for cell in dict.fromkeys(step.subject for step in possible if "@" in step.subject)]
+
+
+def _name(cell: str) -> dict[str, str]:
+    model, _, target = cell.partition("@")
+    return {"cell": cell, "model": model, "target": target}
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

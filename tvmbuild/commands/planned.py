@@ -1,0 +1,62 @@
+"""A plan with each step's status and each cell's price: what `plan` and `explain` show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.doit_adapter.status import Status, list_statuses
+from tvmbuild.plan import Plan
+from tvmbuild.price import CellPrice, TotalPrice, price_cells, total_price
+from tvmbuild.records.selection import TaskId, read_tasks
+from tvmbuild.specs import Step
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The chosen steps and all that they need, in the plan's order."""
+
+    statuses: tuple[Status, ...]
+    prices: tuple[CellPrice, ...]
+
+    @property
+    def total(self) -> TotalPrice:
+        """Return the price of all cells together."""
+        return total_price(self.prices)
+
+
+def plan_work(plan: Plan, chosen: Sequence[Step]) -> Planned:
+    """Return what running the chosen steps would do; nothing is run or written."""
+    wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
+    statuses = tuple(
+        status for status in list_statuses(Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted)))
+    )
+    return Planned(statuses, price_statuses(statuses))
+
+
+def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
+    """Return the price of each tune step among them."""
+    cells = [(status.step, _list_tasks(status)) for status in statuses if status.step.stage == "tune"]
+    # What searches times its candidates on this machine, and calls it so in the records.
+    return price_cells(cells, detect_capabilities().host_cpu) if cells else ()
+
+
+def list_ancestors(plan: Plan, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that write what these read, and theirs, in the plan's order."""
+    wanted = {path for step in steps for _, path in step.inputs}
+    found = []
+    for candidate in reversed(plan.steps):
+        if any(path in wanted for _, path in candidate.outputs):
+            found.append(candidate)
+            wanted |= {path for _, path in candidate.inputs}
+    return found[::-1]
+
+
+def _list_tasks(status: Status) -> tuple[TaskId, ...] | None:
+    if not status.knows_tasks:
+        return None
+    try:
+        return read_tasks(status.step.output("tasks"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
