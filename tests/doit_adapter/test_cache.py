@@ -1,0 +1,88 @@
+"""When the outputs of a tune step are taken from the cache: its record files decide too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.doit_adapter.cache import restore_outputs, store_outputs
+from tvmbuild.files import write_json
+from tvmbuild.fingerprint import Digest, digest_file
+from tvmbuild.specs import CacheSpec, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
+
+TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, Digest]:
+    (tmp_path / "model.onnx").write_bytes(b"model")
+    return {"model": digest_file(tmp_path / "model.onnx")}
+
+
+def _make_step(root: Path, mode: TuneMode = "never", device: DeviceSpec | None = None, *, strict: bool = False) -> Step:
+    return Step(
+        stage="tune",
+        subject="net@pc",
+        options=TuneStep("pc", "llvm", (), (), None, device or DeviceSpec(), TuneOptions()),
+        inputs=(("model", root / "model.onnx"),),
+        outputs=tuple((role, root / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        root=root,
+        settings=Settings(mode, strict, CacheSpec(root / "cache")),
+    )
+
+
+def _store(step: Step, inputs: dict[str, Digest], schedule: dict[str, object] | None = None) -> None:
+    """Store a tune step's outputs, then remove them."""
+    write_json(step.output("tasks"), {"format": 1, "tasks": TASKS})
+    write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": schedule or {}})
+    write_json(step.output("info"), {"uncovered": TASKS})
+    use = restore_outputs(replace(step, settings=Settings()), inputs)
+    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs}, use)
+    assert not use.restored
+    assert use.warnings == []
+    for _, path in step.outputs:
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("mode", "device", "strict", "restored"),
+    [
+        ("never", "local", False, True),
+        ("never", "local", True, False),
+        ("missing", "local", False, False),
+        ("missing", "none", False, True),
+        ("full", "local", False, False),
+        ("full", "none", False, True),
+    ],
+)
+def test_what_this_run_asks_for_decides(
+    tmp_path: Path, inputs: dict[str, Digest], mode: TuneMode, device: str, *, strict: bool, restored: bool
+) -> None:
+    """One Task that no record covers: to be searched, to be complained about, or to be left as it is."""
+    spec = DeviceSpec("none") if device == "none" else DeviceSpec()
+    step = _make_step(tmp_path, mode, spec, strict=strict)
+    _store(step, inputs)
+    assert restore_outputs(step, inputs).restored is restored
+    assert [path.exists() for _, path in step.outputs] == [restored] * 3
+    assert list((tmp_path / "build").glob(".*")) == []
+
+
+def test_a_schedule_that_the_records_do_not_elect_is_passed_over(tmp_path: Path, inputs: dict[str, Digest]) -> None:
+    step = _make_step(tmp_path)
+    _store(step, inputs, {"0" * 16: {"trace": {}}})
+    assert not restore_outputs(step, inputs).restored
+    _store(step, inputs)
+    _store(step, inputs, {"0" * 16: {"trace": {"later": 1}}})
+    assert restore_outputs(step, inputs).restored
+    assert step.output("schedule").read_text().count("trace") == 0
+
+
+def test_other_inputs_are_another_key(tmp_path: Path, inputs: dict[str, Digest]) -> None:
+    step = _make_step(tmp_path)
+    _store(step, inputs)
+    size, mtime, sha256 = inputs["model"]
+    assert restore_outputs(step, {"model": (size, mtime + 1, sha256)}).restored
+    assert not restore_outputs(step, {"model": (size, mtime, "0" * 64)}).restored
+    assert not restore_outputs(step, inputs | {"external data w": inputs["model"]}).restored

@@ -1,0 +1,107 @@
+"""What two clones must have in common to share a step's outputs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tvmbuild import host_cpu
+from tvmbuild.doit_adapter import cache_key
+from tvmbuild.doit_adapter.cache_key import identify_device, make_key
+from tvmbuild.specs import (
+    BenchmarkOptions,
+    BenchmarkStep,
+    CacheSpec,
+    DeviceSpec,
+    Settings,
+    SimplifyOptions,
+    SimplifyStep,
+    Source,
+    Step,
+    Tolerance,
+)
+
+INPUTS = {"source": (3, 0, "a" * 64)}
+SIMPLIFY = Step("simplify", "net", SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions()))
+BENCHMARK = BenchmarkStep("pc", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+
+
+def test_place_times_and_settings_are_not_in_the_key() -> None:
+    key = make_key(SIMPLIFY, INPUTS)
+    assert key is not None
+    assert len(key) == 64
+    elsewhere = replace(
+        SIMPLIFY,
+        root=Path("/elsewhere"),
+        inputs=(("source", Path("/elsewhere/net.onnx")),),
+        outputs=(("model", Path("/elsewhere/model.onnx")),),
+        settings=Settings("full", strict=True, cache=CacheSpec(Path("/cache"))),
+    )
+    assert make_key(elsewhere, {"source": (4, 9, "a" * 64)}) == key
+
+
+def test_bytes_options_tools_and_versions_are_in_the_key() -> None:
+    keys = {
+        make_key(SIMPLIFY, INPUTS),
+        make_key(SIMPLIFY, {"source": (3, 0, "b" * 64)}),
+        make_key(SIMPLIFY, {"model": INPUTS["source"]}),
+        make_key(SIMPLIFY, INPUTS | {"external data w": INPUTS["source"]}),
+        make_key(replace(SIMPLIFY, stage="tune"), INPUTS),
+        make_key(replace(SIMPLIFY, version=2), INPUTS),
+        make_key(replace(SIMPLIFY, tools=(("onnx", "1"),)), INPUTS),
+        make_key(replace(SIMPLIFY, environment=(("TVM_NUM_THREADS", "1"),)), INPUTS),
+    }
+    assert len(keys) == 8
+
+
+@pytest.mark.parametrize("kind", ["none", "rpc", "qemu"])
+def test_other_devices_than_this_machine_are_not_cached(kind: str) -> None:
+    device = DeviceSpec("rpc" if kind == "rpc" else "qemu" if kind == "qemu" else "none")
+    assert make_key(Step("benchmark", "net@pc", replace(BENCHMARK, device=device)), INPUTS) is None
+
+
+def test_a_gpu_that_nothing_describes_is_not_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cache_key, "NVIDIA", tmp_path / "absent")
+    assert identify_device(replace(BENCHMARK, kind="vulkan")) is None
+    assert identify_device(replace(BENCHMARK, kind="cuda")) is None
+
+
+def test_a_gpu_is_its_model_and_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    information = tmp_path / "gpus/0000:01:00.0/information"
+    information.parent.mkdir(parents=True)
+    monkeypatch.setattr(cache_key, "NVIDIA", tmp_path)
+    cuda = replace(BENCHMARK, kind="cuda")
+    seen = []
+    for driver, model in (("1.0", "H100"), ("1.1", "H100"), ("1.1", "H200")):
+        (tmp_path / "version").write_text(f"NVRM version: {driver}\nGCC version: 12\n")
+        information.write_text(f"Model: \t\t {model}\nIRQ: 1\nGPU UUID: of this very card\n")
+        seen.append(identify_device(cuda))
+    assert None not in seen
+    assert len({str(each) for each in seen}) == 3
+
+
+def test_a_cpu_is_its_model_and_its_instructions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(host_cpu, "CPUINFO", cpuinfo)
+    seen = []
+    for name, flags, mhz in (("A", "avx", "1"), ("A", "avx", "2"), ("A", "avx avx2", "1"), ("B", "avx", "1")):
+        cpuinfo.write_text(f"model name\t: {name}\nflags\t\t: {flags}\ncpu MHz\t\t: {mhz}\n")
+        seen.append(str(identify_device(BENCHMARK)))
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 3
+
+
+def test_fewer_cores_are_another_device() -> None:
+    code = (
+        "import os; from tvmbuild.doit_adapter.cache_key import _identify_cpu\n"
+        "all_cores = _identify_cpu()\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "print(all_cores['cores'], _identify_cpu()['cores'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = done.stdout.split()
+    assert int(before) >= int(after) == 1
