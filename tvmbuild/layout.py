@@ -64,9 +64,26 @@ class Layout:
         """Return the folder of the target's records: one JSON file a Task."""
         return self.root / "records" / target
 
+    def quarantine(self, target: str) -> Path:
+        """Return the folder with what this clone found wrong with the target's records: one JSON file a Task."""
+        return self.build / "quarantine" / target
+
+    def verified(self, target: str) -> Path:
+        """Return the folder with the traces that this clone has seen replay on the target: one JSON file a Task."""
+        return self.build / "verified" / target
+
+    def journal(self, target: str, key: str) -> Path:
+        """Return the file with the measurements of a search of that Task that is not over; absent when there is none."""
+        return self.build / "journal" / target / f"{key}.jsonl"
+
     def target_lock(self, target: str) -> Path:
         """Return the file with what `native` and `from_device` resolved to."""
         return self.records(target) / "target.lock.json"
+
+
+def layout_of_records(folder: Path) -> Layout:
+    """Return the layout of the project that the folder `records/<target>` belongs to."""
+    return Layout(folder.parent.parent)
 
 
 def cache_dir() -> Path:

@@ -49,6 +49,7 @@ files = st.builds(
     records=st.lists(records, max_size=20).map(lambda found: keep_best(tuple(found))),
     searched=per_class(st.integers(0, 100)),
     exhausted=st.sets(st.sampled_from(CLASSES)).map(lambda found: tuple(sorted(found))),
+    settled=per_class(st.integers(0, 100)),
     spent=per_class(st.floats(0, 1e6).map(lambda value: round(value, 2))),
 )
 

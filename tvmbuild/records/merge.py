@@ -14,8 +14,8 @@ _Number = TypeVar("_Number", int, float)
 def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
     """Return the union: per device class the best distinct traces, the lower time of a trace that both have.
 
-    ``searched`` and ``spent`` are the greater of both: the measurements of a common past count once. Commutative,
-    associative and idempotent. Files of different Tasks, or made for different target attributes, raise TvmbuildError.
+    ``searched``, ``settled`` and ``spent`` are the greater of both: the measurements of a common past count once.
+    Commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
     """
     if ours.key != theirs.key:
         raise TvmbuildError(f"records of two Tasks, {ours.key} and {theirs.key}, are not one", "merge equal keys only")
@@ -35,6 +35,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
         records=keep_best((*ours.records, *theirs.records)),
         searched=_greater(ours.searched, theirs.searched),
         exhausted=tuple(sorted({*ours.exhausted, *theirs.exhausted})),
+        settled=_greater(ours.settled, theirs.settled),
         spent=_greater(ours.spent, theirs.spent),
     )
 

@@ -22,6 +22,11 @@ FORMAT = 1
 BEST = 5
 """Traces kept for each device class."""
 
+
+class DamagedRecordsError(TvmbuildError):
+    """A record file whose contents are none; it counts as absent."""
+
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
@@ -71,6 +76,8 @@ class TaskFile:
     """(device class, candidates measured so far), sorted."""
     exhausted: tuple[str, ...] = ()
     """Device classes whose search found no new candidate any more."""
+    settled: tuple[tuple[str, int], ...] = ()
+    """(device class, candidates in a row that brought nothing when its search was given up), sorted."""
     spent: tuple[tuple[str, float], ...] = ()
     """(device class, wall seconds of searching, building and timing so far), sorted; an absent class: unknown."""
 
@@ -115,6 +122,14 @@ class TaskFile:
         others = tuple(record for record in self.records if (record.measured_on, record.trace) not in again)
         return replace(self, records=keep_best((*others, *records)))
 
+    def is_settled(self, patience: int | None) -> bool:
+        """Say whether some device class gave up after that many candidates, or more, that brought nothing."""
+        return patience is not None and any(count >= patience for _, count in self.settled)
+
+    def with_settled(self, device_class: str, candidates: int) -> TaskFile:
+        """Return the file with that device class's search given up after so many candidates that brought nothing."""
+        return replace(self, settled=tuple(sorted({**dict(self.settled), device_class: candidates}.items())))
+
     def with_exhausted(self, device_class: str) -> TaskFile:
         """Return the file with that device class marked: more trials would find nothing new."""
         return replace(self, exhausted=tuple(sorted({*self.exhausted, device_class})))
@@ -147,7 +162,10 @@ def record_path(folder: Path, key: str) -> Path:
 
 
 def read_task_file(path: Path) -> TaskFile | None:
-    """Return the file's contents, None when there is no such file; TvmbuildError when it is damaged."""
+    """Return the file's contents, None when there is no such file; DamagedRecordsError when they are damaged.
+
+    A file that cannot be read, or that a newer tvmbuild wrote, is a TvmbuildError of another class.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -161,7 +179,7 @@ def read_task_file(path: Path) -> TaskFile | None:
     except OSError as error:
         raise TvmbuildError(f"{path}: {error.strerror}", "a record must be a file that this user can read") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise TvmbuildError(
+        raise DamagedRecordsError(
             f"{path}: damaged record file ({type(error).__name__}: {error})",
             "restore it from git, or delete it and the Task is tuned again",
         ) from error
@@ -170,7 +188,7 @@ def read_task_file(path: Path) -> TaskFile | None:
 def _task_file(data: dict[str, Any]) -> TaskFile:
     if not isinstance(data["target"]["kind"], str):
         raise TypeError("the target's kind is no text")
-    return TaskFile(
+    task = TaskFile(
         key=str(data["key"]),
         name=str(data["name"]),
         workload=str(data["workload"]),
@@ -179,8 +197,13 @@ def _task_file(data: dict[str, Any]) -> TaskFile:
         records=keep_best(tuple(_record(item) for item in data["records"])),
         searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
         exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
+        settled=tuple(sorted((str(k), int(v)) for k, v in data.get("settled", {}).items())),
         spent=tuple(sorted((str(k), _spent(v)) for k, v in data.get("spent", {}).items())),
     )
+    classes = (name for pairs in (task.searched, task.spent) for name, _ in pairs)
+    for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
+        text.encode()  # a lone surrogate is valid JSON and no valid text
+    return task
 
 
 def _spent(value: object) -> float:
@@ -195,9 +218,12 @@ def _record(data: dict[str, Any]) -> Record:
     seconds = float(data["seconds"])
     if not 0 < seconds < math.inf:
         raise ValueError(f"a record's time is {seconds} seconds")
-    trace = canonical_json(data["trace"])
-    trace.encode()  # a lone surrogate is valid JSON and no valid text
-    return Record(trace, seconds, str(data["measured_on"]), int(data["threads"]), str(data["tvm"]))
+    record = Record(
+        canonical_json(data["trace"]), seconds, str(data["measured_on"]), int(data["threads"]), str(data["tvm"])
+    )
+    for text in (record.trace, record.measured_on, record.tvm):
+        text.encode()
+    return record
 
 
 def write_task_file(path: Path, task: TaskFile) -> None:
@@ -214,6 +240,7 @@ def _pretty(task: TaskFile) -> str:
         "name": json.dumps(task.name),
         "records": f"[\n{records}\n ]" if records else "[]",
         "searched": canonical_json(dict(task.searched)),
+        "settled": canonical_json(dict(task.settled)) if task.settled else None,
         "spent": canonical_json(dict(task.spent)) if task.spent else None,
         "target": task.target,
         "tvm": json.dumps(task.tvm),

@@ -1,0 +1,147 @@
+"""What this clone found wrong with records: kept below build/, so that no tracked file changes. No tvm here.
+
+`build/quarantine/<target>/<key>.json` lists faults; a fault counts for the TVM version and the target that it was found
+with. Elections leave out traces and files that have one.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from tvmbuild.files import write_bytes, write_json
+from tvmbuild.layout import layout_of_records
+from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, record_path
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a trace, or a whole file, is not used."""
+
+    of: Literal["trace", "file"]
+    sha256: str
+    """Of the trace's canonical JSON text, or of the file's bytes."""
+    reason: str
+    tvm: str
+    """The installed version when it was found."""
+    target: str
+    """Canonical JSON text of the resolved target that it was found with."""
+
+
+@functools.cache
+def installed_tvm() -> str:
+    """Return the installed TVM's version, ``none`` without one."""
+    try:
+        return version("apache-tvm")
+    except PackageNotFoundError:
+        return "none"
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a trace or a workload."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
+    """Return the Task's faults that count now; a damaged list is no list: its faults will be found again.
+
+    ``folder`` is `records/<target>`.
+    """
+    return tuple(fault for fault in _read(folder, key) if fault.tvm == installed_tvm() and fault.target == target)
+
+
+def change_faults(folder: Path, key: str, change: Callable[[tuple[Fault, ...]], Iterable[Fault]]) -> None:
+    """Publish what ``change`` makes of all the Task's faults, those of other TVM versions and targets included."""
+    known = _read(folder, key)
+    changed = tuple(dict.fromkeys(change(known)))
+    path = _path(folder, key)
+    if not changed:
+        path.unlink(missing_ok=True)
+    elif changed != known:
+        faults = sorted((asdict(fault) for fault in changed), key=lambda fault: (fault["tvm"], fault["sha256"]))
+        write_json(path, {"format": FORMAT, "faults": faults})
+
+
+def add_faults(folder: Path, key: str, faults: Iterable[Fault]) -> None:
+    """Put the faults on the Task's list."""
+    new = tuple(faults)
+    if new:
+        change_faults(folder, key, lambda known: (*known, *new))
+
+
+def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
+    """Return the file without the traces that have a fault.
+
+    One that loses all its records so is as if never searched: mode `missing` makes it new ones.
+    """
+    bad = {fault.sha256 for fault in faults if fault.of == "trace"}
+    if not bad:
+        return task
+    records = tuple(record for record in task.records if digest(record.trace) not in bad)
+    if task.records and not records:
+        return replace(task, records=(), searched=(), exhausted=())
+    return replace(task, records=records)
+
+
+def has_file_fault(path: Path, faults: Iterable[Fault]) -> bool:
+    """Say whether the whole file, as its bytes are now, has a fault."""
+    bad = {fault.sha256 for fault in faults if fault.of == "file"}
+    return bool(bad) and hashlib.sha256(path.read_bytes()).hexdigest() in bad
+
+
+def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
+    """Put the Task's whole file on its list and copy its bytes into the quarantine: a search may overwrite it.
+
+    Return the copy's path.
+    """
+    data = record_path(folder, key).read_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    copy = _path(folder, key).with_name(f"{key}.{sha256[:12]}.kept")
+    if not copy.exists():
+        write_bytes(copy, data)
+    add_faults(folder, key, [Fault("file", sha256, reason, installed_tvm(), target)])
+    return copy
+
+
+def keep_damaged(folder: Path, keys: Iterable[str], target: str) -> dict[str, str]:
+    """Return Task key → what is wrong, of the Tasks whose file is damaged; each such file's bytes are kept aside."""
+    reasons = {key: find_damage(record_path(folder, key)) for key in keys}
+    found = {key: reason for key, reason in reasons.items() if reason is not None}
+    for key, reason in found.items():
+        keep_aside(folder, key, reason, target)
+    return found
+
+
+def find_damage(path: Path) -> str | None:
+    """Return what is wrong with a damaged record file; None when it is none."""
+    try:
+        read_task_file(path)
+    except DamagedRecordsError as error:
+        return error.message.removeprefix(f"{path}: ")
+    return None
+
+
+def _path(folder: Path, key: str) -> Path:
+    return layout_of_records(folder).quarantine(folder.name) / f"{key}.json"
+
+
+def _read(folder: Path, key: str) -> tuple[Fault, ...]:
+    try:
+        data = json.loads(_path(folder, key).read_text(encoding="utf-8"))
+        rows = data["faults"] if data["format"] == FORMAT else []
+        return tuple(
+            Fault("file" if row["of"] == "file" else "trace", *(str(row[name]) for name in Fault.__match_args__[1:]))
+            for row in rows
+        )
+    except FileNotFoundError:
+        return ()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ()
