@@ -118,9 +118,11 @@ class TuneOptions:
     """At most this many measurements for a cell; None: no limit but trials_per_task."""
     trials_per_task: int = 64
     number: int = 1
-    repeat: int = 2
-    min_repeat_ms: int = 20
+    repeat: int = 3
+    min_repeat_ms: int = 10
     seed: int = 0
+    patience: int | None = 48
+    """A Task whose last so many candidates brought nothing is left; None: never."""
     cost_model: Literal["xgb", "random"] = "xgb"
     ops: tuple[str, ...] = ("*",)
     """Globs of Task names to search; the others are compiled from whatever records they have."""

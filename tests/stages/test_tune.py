@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +14,9 @@ import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.selection import is_current
+from tvmbuild.records.store import BEST, read_task_file
 from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
 
 pytestmark = pytest.mark.compiler
@@ -100,16 +106,91 @@ def test_a_device_that_cannot_tune_yet_is_refused_with_the_remedy(step: Step) ->
     assert "device: none" in (caught.value.hint or "")
 
 
-def test_a_record_file_with_another_workload_is_refused(step: Step) -> None:
+def quarantine(step: Step) -> list[dict[str, str]]:
+    """Return what tune.json says of the quarantine, after a run that may not search."""
+    from tvmbuild.stages import tune
+
+    tune.run(replace(step, settings=Settings(tune="never")))
+    found: list[dict[str, str]] = json.loads(step.output("info").read_text())["quarantined"]
+    return found
+
+
+def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
+    step: Step, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tvmbuild.records import verification
     from tvmbuild.stages import tune
 
     tune.run(step)
     (path,) = Layout(step.root).records("pc").glob("*.json")
-    text = path.read_text()
-    assert "float32" in text
-    path.write_text(text.replace("float32", "float64"))
-    with pytest.raises(TvmbuildError, match=f"{path.name} holds another workload than the Task matmul_add of that key"):
-        tune.run(step)
+    good, schedule = path.read_text(), step.output("schedule").read_bytes()
+    assert quarantine(step) == []
+    with monkeypatch.context() as patch:  # what was good once is not checked again
+        patch.setattr(verification, "_CHILD", "no.such.module")
+        assert quarantine(step) == []
+
+    never = replace(step, settings=Settings(tune="never"))
+    for damaged in (good.replace("float32", "float64"), good[:-20], "", "<<<<<<< ours\n" + good):
+        path.write_text(damaged)
+        capfd.readouterr()
+        (fault,) = quarantine(step)
+        assert fault["of"] == "file"
+        assert f"matmul_add: records/pc/{path.name} is not used as it is: {fault['reason']}" in capfd.readouterr().out
+        assert read(step, "schedule")["schedule"] == {}
+        assert path.read_text() == damaged
+        assert damaged in [kept.read_text() for kept in Layout(step.root).quarantine("pc").glob("*.kept")]
+        assert is_current(never) is None
+    tune.run(step)  # a damaged file is measured anew
+    assert read(step, "info")["measured_now"] == 4
+    assert read(step, "info")["quarantined"] == []
+
+    path.write_text(good)
+    assert quarantine(step) == []
+    assert step.output("schedule").read_bytes() == schedule
+
+
+def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step) -> None:
+    from tvmbuild.records.store import read_task_file, write_task_file
+    from tvmbuild.stages import tune
+
+    tune.run(step)
+    (path,) = Layout(step.root).records("pc").glob("*.json")
+    file, schedule = read_task_file(path), step.output("schedule").read_bytes()
+    assert file is not None
+    hostile = []
+    for number, edit in enumerate(("unknown", "divides by zero", "empty")):
+        trace = json.loads(file.records[0].trace)
+        if edit == "unknown":
+            trace["instructions"][0][0] = "RunAnything"
+        elif edit == "empty":
+            trace = {"instructions": [], "decisions": []}
+        else:
+            trace["decisions"] = [
+                [index, [0] * 4 if isinstance(value, list) else value] for index, value in trace["decisions"]
+            ]
+        text = json.dumps(trace, separators=(",", ":"), sort_keys=True)
+        hostile.append(replace(file.records[0], trace=text, seconds=(number + 1) * 1e-12))
+    write_task_file(path, replace(file, records=(*hostile, *file.records)))
+    before = path.read_bytes()
+    assert is_current(step) == "other records win now"
+    tune.run(step)
+    reasons = [fault["reason"] for fault in read(step, "info")["quarantined"]]  # type: ignore[attr-defined]
+    assert len(reasons) == len(hostile)
+    assert path.read_bytes() == before  # what this clone found wrong is its own business
+    assert step.output("schedule").read_bytes() == schedule
+    assert is_current(step) is None
+
+    write_task_file(path, replace(file, records=tuple(hostile)))
+    assert is_current(replace(step, settings=Settings(tune="never"))) == "other records win now"
+    assert "1 of 1 Tasks lack records" in (is_current(step) or "") or "other records win now" in (
+        is_current(step) or ""
+    )
+    tune.run(step)  # with no record left it is searched again, and the hostile ones go
+    assert read(step, "info")["measured_now"] == 4
+    again = read_task_file(path)
+    assert again is not None
+    assert not {record.trace for record in hostile} & {record.trace for record in again.records}
+    assert is_current(step) is None
 
 
 def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +206,46 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monk
     (path,) = Layout(step.root).records("pc").glob("*.json")
     interrupted = json.loads(path.read_text())
     assert len(interrupted["records"]) > 0
-    assert set(interrupted["searched"].values()) == {0}
+    assert set(interrupted["searched"].values()) == {4}
+    (key,) = {path.stem}
+    journal = Layout(step.root).journal("pc", key)
+    assert len(read_entries(journal)) == 4
     tune.run(step)
+    assert read(step, "info")["measured_now"] == 0
     assert set(json.loads(path.read_text())["searched"].values()) == {4}
+    assert not journal.exists()
     assert is_current(step) is None
+
+
+def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> None:
+    options = options_of(step)
+    longer = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=32, min_repeat_ms=50)))
+    code = "import pickle, sys; from tvmbuild.stages import tune; tune.run(pickle.load(sys.stdin.buffer))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(longer))
+    process.stdin.close()
+    folder = Layout(step.root).journal("pc", "any").parent
+    entries: tuple[Entry, ...] = ()
+    while len(entries) < 3:
+        assert process.poll() is None
+        entries = tuple(entry for path in folder.glob("*.jsonl") for entry in read_entries(path))
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    (journal,) = folder.glob("*.jsonl")
+    entries = read_entries(journal)
+    assert 3 <= len(entries) < 32
+    record = Layout(step.root).records("pc") / f"{journal.stem}.json"
+    assert not record.exists()  # the batch had not ended: the journal alone has it
+
+    from tvmbuild.stages import tune
+
+    tune.run(longer)
+    after = read_task_file(record)
+    assert after is not None
+    assert after.searched == ((entries[0].device_class, 32),)
+    assert read(step, "info")["measured_now"] == 32 - len(entries)
+    fastest = min((entry.record for entry in entries if entry.record), key=lambda record: record.seconds)
+    assert fastest.trace in {kept.trace for kept in after.records} or len(after.records) == BEST
+    assert not journal.exists()

@@ -12,20 +12,33 @@ from tvmbuild.specs import TuneOptions
 
 pytestmark = pytest.mark.compiler
 
-Searched = tuple[Any, Any, list[Any], list[float | None]]
+Searched = tuple[Any, Any, list[Any], list[Any], list[float | None]]
+
+
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.told = 0
+
+    def journal(self, search: Any, candidate: Any, timed: Any) -> None:
+        self.told += 1
+        if timed.samples:
+            self.records.append((timed.seconds, search.record(candidate, timed)))
 
 
 @pytest.fixture(scope="module")
 def searched() -> Searched:
-    """(task, target, batches, the fastest two timed again)."""
+    """(task, target, batches, records by time, the fastest two timed again)."""
     import tvm
     from tvm import te
-    from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
     from tvmbuild.compiler.tasks import Task, normalised, task_key
-    from tvmbuild.records.traces import load_record
+    from tvmbuild.tuner.cores import share_cores
     from tvmbuild.tuner.pool import candidate_pool
-    from tvmbuild.tuner.search import Searcher
+    from tvmbuild.tuner.search import SearchSetup, TaskSearch, make_cost_model
+    from tvmbuild.tuner.session import run_searches, time_again
     from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
     skip_tensor_intrinsics()
@@ -36,27 +49,27 @@ def searched() -> Searched:
     mod = normalised(te.create_prim_func([left, right, product]))
     task = Task(task_key(mod), "matmul", mod, 1)
     target = tvm.target.Target({"kind": "llvm", "mcpu": "generic", "num-cores": 1})
-    with candidate_pool(target, workers=1) as pool:
-        searcher = Searcher(target, TuneOptions(repeat=1, min_repeat_ms=1), pool)
-        batches = list(searcher.search(task, 40, []))
-        workload = MemoryDatabase().commit_workload(mod)
-        fastest = sorted((one for batch in batches for one in batch.measured), key=lambda one: one.seconds)[:2]
-        again = searcher.time_again([load_record(one.trace, workload, target) for one in fastest])
+    cores, options, listener = share_cores(1), TuneOptions(repeat=1, min_repeat_ms=1, patience=None), Listener()
+    with candidate_pool(target, cores) as pool:
+        setup = SearchSetup(target, options, make_cost_model(options, 1), 1)
+        batches = list(run_searches([TaskSearch(task, setup, 40)], pool, cores, options, listener))
+        records = sorted(listener.records, key=lambda pair: pair[0])
+        again = time_again(pool, [record for _, record in records[:2]])
         assert list(pool.folder.iterdir()) == []
-    return task, target, batches, again
+    assert listener.told == 40
+    return task, target, batches, records, again
 
 
-def test_a_search_measures_as_many_candidates_as_it_may(
-    searched: Searched,
-) -> None:
-    _, _, batches, _ = searched
-    assert [batch.candidates for batch in batches] == [32, 8]
-    assert sum(len(batch.measured) for batch in batches) + sum(len(b.errors) for b in batches) == 40
-    assert all(0 < one.seconds < 1 for batch in batches for one in batch.measured)
+def test_a_search_measures_as_many_candidates_as_it_may(searched: Searched) -> None:
+    _, _, batches, records, _ = searched
+    assert [len(batch.timed) for batch in batches] == [32, 8]
+    assert len(records) + sum(len(batch.errors) for batch in batches) == 40
+    assert all(0 < seconds < 1 for seconds, _ in records)
+    assert batches[-1].search.curve.best == records[0][0]
 
 
 def test_the_fastest_are_timed_again(searched: Searched) -> None:
-    _, _, _, again = searched
+    *_, again = searched
     assert len(again) == 2
     assert all(seconds is not None and 0 < seconds < 1 for seconds in again)
 
@@ -66,9 +79,10 @@ def test_what_a_search_found_replays_on_the_task(searched: Searched) -> None:
 
     from tvmbuild.records.database import load_known
     from tvmbuild.records.store import Record
+    from tvmbuild.records.traces import dump_trace
 
-    task, target, batches, _ = searched
-    record = Record(batches[-1].measured[0].trace, 1e-6, "znver4", 1, "0.27.0")
+    task, target, _, records, _ = searched
+    record = Record(dump_trace(records[0][1]), 1e-6, "znver4", 1, "0.27.0")
     ((same, known),) = load_known([record], task.mod, target)
     assert same == record
     database = MemoryDatabase()
@@ -80,7 +94,8 @@ def test_what_a_search_found_replays_on_the_task(searched: Searched) -> None:
 def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_path: Path) -> None:
     import tvm
 
-    from tvmbuild.tuner.pool import candidate_pool
+    from tvmbuild.tuner.cores import share_cores
+    from tvmbuild.tuner.pool import candidate_pool, wait_for_library
     from tvmbuild.tuner.worker import Timing
 
     class Broken:
@@ -88,11 +103,11 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
             mod = "not a module"
 
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-    with candidate_pool(target, workers=1) as pool:
-        (built,) = pool.build([Broken()])
-        assert built.library is None
-        assert built.error is not None
-        assert built.error.startswith("build failed: ")
+    with candidate_pool(target, share_cores(1)) as pool:
+        library, error = wait_for_library(*pool.build([Broken()]))
+        assert library is None
+        assert error is not None
+        assert error.startswith("build failed: ")
         timed = pool.time(str(tmp_path / "absent.so"), [], Timing(1, 1, 1))
         assert timed.samples == ()
         assert timed.seconds == float("inf")

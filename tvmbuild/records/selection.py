@@ -11,7 +11,8 @@ from pathlib import Path
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.layout import Layout
-from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path
+from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
+from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
 from tvmbuild.specs import Step, TuneOptions, TuneStep
 
 FORMAT = 1
@@ -52,11 +53,20 @@ def resolved_target(options: TuneStep) -> ResolvedTarget:
 
 
 def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile | None:
-    """Return the Task's file when it was made for exactly these attributes, else None."""
-    task = read_task_file(record_path(folder, key))
-    if task is None or task.key != key or task.target != canonical_json(target.to_json()):
+    """Return what may be used of the Task's file: it was made for exactly these attributes, and is not in quarantine.
+
+    None: there is no such file, or it is damaged. Its records in quarantine are left out. ``folder`` is
+    `records/<target>`.
+    """
+    path, wanted = record_path(folder, key), canonical_json(target.to_json())
+    try:
+        task = read_task_file(path)
+    except DamagedRecordsError:
         return None
-    return task
+    if task is None or task.key != key or task.target != wanted:
+        return None
+    faults = read_faults(folder, key, wanted)
+    return None if has_file_fault(path, faults) else leave_out(task, faults)
 
 
 def read_applicable_files(folder: Path, keys: Iterable[str], target: ResolvedTarget) -> dict[str, TaskFile]:
@@ -95,7 +105,8 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
         return False
     if task is None:
         return True
-    return not task.exhausted and task.most_searched < wanted_trials(options, tasks)
+    over = task.exhausted or task.is_settled(options.patience)
+    return not over and task.most_searched < wanted_trials(options, tasks)
 
 
 def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
@@ -142,10 +153,16 @@ def is_current(step: Step) -> str | None:
         files = read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
     except TvmbuildError as error:
         return error.message
+    reason = None
     if canonical_json(_elect_all(files, options.measured_on).to_json()) != canonical_json(schedule):
-        return "other records win now"
-    if step.settings.tune == "missing" and options.device.kind != "none":
+        reason = "other records win now"
+    elif step.settings.tune == "missing" and options.device.kind != "none":
         missing = [task.name for task in list_missing(files, tasks, options.tune)]
         if missing:
-            return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
-    return None
+            reason = f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
+    return reason and "; ".join((reason, *_list_damage(folder, tasks)))
+
+
+def _list_damage(folder: Path, tasks: Iterable[TaskId]) -> tuple[str, ...]:
+    damage = {path: find_damage(path) for path in (record_path(folder, task.key) for task in tasks)}
+    return tuple(f"{path}: {what}" for path, what in damage.items() if what)

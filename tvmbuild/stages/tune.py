@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import tvm
 
@@ -19,18 +18,19 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import (
+    Schedule,
     TaskId,
     is_wanted,
     list_missing,
     read_applicable_files,
     resolved_target,
-    select_schedule,
     write_tasks,
 )
-from tvmbuild.records.store import TaskFile, record_path
-from tvmbuild.records.traces import is_workload
+from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
-from tvmbuild.stages.search_tasks import search_tasks
+from tvmbuild.stages.check_records import checked_records
+from tvmbuild.stages.search_tasks import Cell, search_tasks
+from tvmbuild.stages.task_records import machine_class
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Tuned:
 
     measured: int = 0
     seconds: float = 0.0
-    searched: tuple[str, ...] = ()
-    """Names of the Tasks that were searched."""
+    searched: tuple[Task, ...] = ()
 
 
 def run(step: Step) -> None:
@@ -53,27 +52,22 @@ def run(step: Step) -> None:
         report_progress("extracting tasks")
         lowered = lower(import_onnx(step.input("model")), target)
         tasks = extract_tasks(lowered)
-    _check_workloads(step, options, tasks)
+        records = checked_records(step, options, tasks)
+        records.elect()  # what fails is out of the way before anything is searched
+        chosen = _to_search(step, options, tasks)
+        if chosen and _may_search(step, options):
+            report_progress("checking the records that the search starts from")
+            records.check_for_search(chosen, machine_class())
     tuned = _tune(step, options, tasks, target)
-    _publish(step, options, (lowered, tasks), tuned)
-
-
-def _check_workloads(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> None:
-    """Refuse a record file that holds another workload than the Task that its key names."""
-    folder, files = _folder(step, options), _files(step, options, tasks)
-    for task in tasks:
-        if task.key in files and not is_workload(files[task.key].workload, task.mod):
-            raise TvmbuildError(
-                f"{record_path(folder, task.key)} holds another workload than the Task {task.name} of that key",
-                "restore the file from git, or delete it and the Task is tuned again",
-            )
+    with device_lock("local", exclusive=False):
+        schedule = records.elect()
+    records.drop_failed(tuned.searched)
+    _publish(step, (lowered, tasks), tuned, (schedule, records.list_quarantined()))
 
 
 def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for, holding the device; nothing for mode `never` or a target without a device."""
-    if step.settings.tune == "never" or options.device.kind == "none":
-        return Tuned()
-    if not _to_search(step, options, tasks):
+    if not _may_search(step, options) or not _to_search(step, options, tasks):
         return Tuned()
     if options.kind != "llvm" or options.device.kind != "local":
         raise TvmbuildError(
@@ -87,8 +81,12 @@ def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.ta
     with device_lock("local", exclusive=True):
         # Another process may have tuned the same Tasks while we waited.
         chosen = _to_search(step, options, tasks)
-        measured = search_tasks(step, chosen, len(tasks), target) if chosen else 0
-    return Tuned(measured, time.monotonic() - start, tuple(task.name for task in chosen))
+        measured = search_tasks(step, Cell(tasks, chosen, target)) if chosen else 0
+    return Tuned(measured, time.monotonic() - start, chosen)
+
+
+def _may_search(step: Step, options: TuneStep) -> bool:
+    return step.settings.tune != "never" and options.device.kind != "none"
 
 
 def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
@@ -96,12 +94,16 @@ def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[
         return tuple(task for task in tasks if is_wanted(task.name, options.tune))
     files = _files(step, options, tasks)
     missing = {task.key for task in list_missing(files, _ids(tasks), options.tune)}
+    # An interrupted search: its last measurements are in the journal, and its best were not timed again.
+    layout = Layout(step.root)
+    missing |= {task.key for task in tasks if layout.journal(options.target, task.key).exists()}
     return tuple(task for task in tasks if task.key in missing)
 
 
-def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned) -> None:
-    lowered, tasks = cell
-    schedule = select_schedule(_folder(step, options), (task.key for task in tasks), options)
+def _publish(
+    step: Step, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned, elected: tuple[Schedule, list[dict[str, str]]]
+) -> None:
+    (lowered, tasks), (schedule, quarantined) = cell, elected
     uncovered = [task for task in tasks if task.key not in schedule.traces]
     if uncovered and step.settings.strict:
         raise TvmbuildError(
@@ -117,10 +119,11 @@ def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...
             "tasks": len(tasks),
             "covered": len(tasks) - len(uncovered),
             "uncovered": [{"key": task.key, "name": task.name} for task in uncovered],
+            "quarantined": quarantined,
             "layout": lowered.layout,
             "notes": list(lowered.notes),
             "measured_now": tuned.measured,
-            "searched_now": list(tuned.searched),
+            "searched_now": [task.name for task in tuned.searched],
             "seconds": round(tuned.seconds, 1),
         },
     )
@@ -128,12 +131,9 @@ def _publish(step: Step, options: TuneStep, cell: tuple[Lowered, tuple[Task, ...
     write_json(step.output("schedule"), schedule.to_json())
 
 
-def _folder(step: Step, options: TuneStep) -> Path:
-    return Layout(step.root).records(options.target)
-
-
 def _files(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
-    return read_applicable_files(_folder(step, options), (task.key for task in tasks), resolved_target(options))
+    folder = Layout(step.root).records(options.target)
+    return read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
 
 
 def _ids(tasks: tuple[Task, ...]) -> tuple[TaskId, ...]:

@@ -6,14 +6,16 @@ import json
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
+from tvm.support.popen_pool import PopenPoolExecutor
 
+from tvmbuild.tuner.cores import Cores
 from tvmbuild.tuner.worker import Timing, build_candidate, start_worker, time_candidate
 
 BUILD_TIMEOUT_S = 30
@@ -22,14 +24,6 @@ UNBUILT = "build failed: "
 """How the error of a candidate begins that the compiler or the linker refused."""
 USES_PER_WORKER = 400
 """A worker is replaced after this many candidates: LLVM leaks."""
-
-
-@dataclass(frozen=True)
-class Built:
-    """One candidate as a shared library, or why it could not be built."""
-
-    library: str | None
-    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,78 +40,103 @@ class Timed:
 
 
 @contextmanager
-def candidate_pool(target: Any, workers: int) -> Iterator[CandidatePool]:
+def candidate_pool(target: Any, cores: Cores) -> Iterator[CandidatePool]:
     """Yield a pool; on the way out its processes end and its libraries are removed."""
-    builders, timer = _executor(workers, BUILD_TIMEOUT_S), _executor(1, TIME_TIMEOUT_S)
-    try:
-        with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
-            yield CandidatePool(target, Path(folder), builders, timer)
-    finally:
-        builders.shutdown()
-        timer.shutdown()
+    with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
+        pool = CandidatePool(target, cores, Path(folder))
+        try:
+            yield pool
+        finally:
+            pool.close()
 
 
 class CandidatePool:
-    """Builders and one timer; libraries are written to ``folder``."""
+    """Builders and one timer, each bound to its ``cores``; libraries are written to ``folder``."""
 
-    def __init__(self, target: Any, folder: Path, builders: PopenPoolExecutor, timer: PopenPoolExecutor) -> None:
+    def __init__(self, target: Any, cores: Cores, folder: Path) -> None:
         self._target = target
         self.folder = folder
-        self._builders = builders
-        self._timer = timer
+        self._builders = _executor(cores.building, len(cores.building), BUILD_TIMEOUT_S)
+        self._timer = _executor(cores.timing, 1, TIME_TIMEOUT_S)
+        self._turn = ThreadPoolExecutor(1)
         self._made = 0
+        self._closed = False
 
-    def build(self, candidates: Sequence[Any]) -> list[Built]:
-        """Compile MeasureCandidates; the answer is in their order."""
-        inputs = []
-        for candidate in candidates:
-            self._made += 1
-            inputs.append((candidate.sch.mod, self._target, str(self.folder / f"{self._made}.so")))
-        results = self._builders.map_with_error_catching(_build, inputs)
+    def close(self) -> None:
+        """End all processes; what they were doing is given up."""
+        self._closed = True
+        self._builders.shutdown()
+        self._timer.shutdown()
+        self._turn.shutdown(cancel_futures=True)
+
+    def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
+        """Start to compile MeasureCandidates; each future answers with a library, or raises why there is none."""
         return [
-            Built(result.value)
-            if result.status == StatusKind.COMPLETE
-            else Built(None, _explain(result.status, result.value))
-            for result in results
+            self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library())
+            for candidate in candidates
         ]
 
+    def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[list[Timed]]:
+        """Build and time the ``candidates``; batches are timed in the order of the calls, each when it is all built.
+
+        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread.
+        """
+        built = self.build(candidates)
+        return self._turn.submit(self._time_all, candidates, built, timing, seen)
+
     def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
-        """Time one library while nothing else of this pool runs."""
+        """Time one library; nothing else of this pool may use the timing cores now."""
         arguments = tuple(tuple(json.loads(json.dumps(_plain(info.as_json())))) for info in args_info)
-        (result,) = self._timer.map_with_error_catching(_time, [(library, arguments, timing)])
-        if result.status == StatusKind.COMPLETE:
-            return Timed(tuple(result.value))
-        if result.status == StatusKind.TIMEOUT:
+        try:
+            return Timed(tuple(self._timer.submit(time_candidate, library, arguments, timing).result()))
+        except TimeoutError:
             return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
-        return Timed(error=f"run: {result.value}")
+        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+            return Timed(error=f"run: {error}")
 
-    def remove(self, built: Sequence[Built]) -> None:
-        """Delete the libraries of candidates that will not be timed any more."""
-        for item in built:
-            if item.library:
-                Path(item.library).unlink(missing_ok=True)
+    def _time_all(
+        self, candidates: Sequence[Any], built: list[Future[str]], timing: Callable[[], Timing], seen: Seen
+    ) -> list[Timed]:
+        libraries = [wait_for_library(future) for future in built]
+        results = []
+        for candidate, (library, error) in zip(candidates, libraries, strict=True):
+            timed = Timed(error=error)
+            if library is not None:
+                timed = self.time(library, candidate.args_info, timing())
+                Path(library).unlink(missing_ok=True)
+            if self._closed:
+                break  # its process was ended, which says nothing about the candidate
+            seen(candidate, timed)
+            results.append(timed)
+        return results
+
+    def _next_library(self) -> str:
+        self._made += 1
+        return str(self.folder / f"{self._made}.so")
 
 
-def _explain(status: StatusKind, error: object) -> str:
-    return f"build: no end within {BUILD_TIMEOUT_S} s" if status == StatusKind.TIMEOUT else f"{UNBUILT}{error}"
+Seen = Callable[[Any, Timed], None]
 
 
-def _executor(workers: int, timeout_s: int) -> PopenPoolExecutor:
+def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
+    """Return (library, None), or (None, why it could not be built)."""
+    try:
+        return future.result(), None
+    except TimeoutError:
+        return None, f"build: no end within {BUILD_TIMEOUT_S} s"
+    except Exception as error:  # noqa: BLE001 - whatever the compiler or the linker said
+        return None, f"{UNBUILT}{error}"
+
+
+def _executor(cores: Sequence[int], workers: int, timeout_s: int) -> PopenPoolExecutor:
     return PopenPoolExecutor(
         max_workers=workers,
         timeout=timeout_s,
         initializer=start_worker,
+        initargs=(tuple(cores),),
         maximum_process_uses=USES_PER_WORKER,
         stderr=subprocess.DEVNULL,
     )
-
-
-def _build(arguments: tuple[Any, Any, str]) -> str:
-    return build_candidate(*arguments)
-
-
-def _time(arguments: tuple[str, tuple[Any, ...], Timing]) -> list[float]:
-    return time_candidate(*arguments)
 
 
 def _plain(info: Any) -> list[Any]:

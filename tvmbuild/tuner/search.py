@@ -1,11 +1,9 @@
-"""Search one Task: MetaSchedule proposes candidates, the pool measures them, every batch is handed on at once."""
+"""Search one Task: MetaSchedule proposes candidates, what was measured goes back to it."""
 
 from __future__ import annotations
 
-import os
-import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -16,130 +14,121 @@ from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cost_model import BoostedTrees
-from tvmbuild.tuner.pool import CandidatePool, Timed
-from tvmbuild.tuner.worker import Timing
+from tvmbuild.tuner.pool import Timed
+from tvmbuild.tuner.scheduler import Curve
 
 BATCH = 32
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION = 128
 GENERATIONS = 3
-RETIMING = Timing(number=1, repeat=3, min_repeat_ms=20)
-RETIMING_ROUNDS = 3
 FAILED_SECONDS = 1e10
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One candidate that ran."""
+class Start:
+    """What is known of a Task before its search: records of this target and machine, and ``seeds`` to try first."""
 
-    trace: str
-    seconds: float
+    known: tuple[TuningRecord, ...] = ()
+    seeds: tuple[TuningRecord, ...] = ()
+    """Of other targets or machines: their times say nothing here."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What one round of a search measured. ``measured`` holds the candidates that ran."""
-
-    candidates: int
-    measured: tuple[Measured, ...]
-    errors: tuple[str, ...] = ()
-
-
-@dataclass
-class Searcher:
-    """All that the searches of one tune step share."""
+class SearchSetup:
+    """What the searches of one tune step share; ``threads`` of the search itself."""
 
     target: tvm.target.Target
     options: TuneOptions
-    pool: CandidatePool
-    cost_model: Any = None
-    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    cost_model: Any
+    threads: int
 
-    def __post_init__(self) -> None:
-        if self.cost_model is None:
-            self.cost_model = (
-                BoostedTrees(self.threads, self.options.seed)
-                if self.options.cost_model == "xgb"
-                else meta_schedule.cost_model.RandomModel(seed=self.options.seed)
-            )
 
-    def search(self, task: Task, trials: int, known: Sequence[TuningRecord]) -> Iterator[Batch]:
-        """Yield batches until ``trials`` candidates are measured or nothing new is found (then fewer in all).
+def make_cost_model(options: TuneOptions, threads: int) -> Any:
+    """Return the cost model that ``options`` names."""
+    if options.cost_model == "random":
+        return meta_schedule.cost_model.RandomModel(seed=options.seed)
+    return BoostedTrees(threads, options.seed)
 
-        ``known`` records seed the search.
-        """
-        database = MemoryDatabase()
-        workload = database.commit_workload(task.mod)
-        for record in known:
-            database.commit_tuning_record(record)
-        context = self._context(task)
-        context.pre_tuning(trials, BATCH, context.generate_design_space(), database, self.cost_model)
-        while candidates := context.generate_measure_candidates():
-            timed = self._measure(candidates)
-            results = [RunnerResult(list(item.samples) or [FAILED_SECONDS], None) for item in timed]
-            context.notify_runner_results(candidates, results)
-            self.cost_model.update(context, candidates, results)
-            measured = []
-            for candidate, item in zip(candidates, timed, strict=True):
-                if item.samples:
-                    record = TuningRecord(
-                        candidate.sch.trace, workload, list(item.samples), self.target, candidate.args_info
-                    )
-                    database.commit_tuning_record(record)
-                    measured.append(Measured(dump_trace(record), item.seconds))
-            yield Batch(len(candidates), tuple(measured), tuple(item.error for item in timed if item.error))
-            if len(candidates) <= TINY:
-                break
-        context.post_tuning()
 
-    def time_again(self, records: Sequence[TuningRecord]) -> list[float | None]:
-        """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
+class TaskSearch:
+    """One Task's search of at most ``trials`` candidates."""
 
-        A single short timing picks lucky candidates.
-        """
-        candidates = [record.as_measure_candidate() for record in records]
-        built = self.pool.build(candidates)
-        samples: list[list[float]] = [[] for _ in candidates]
-        for _ in range(RETIMING_ROUNDS):
-            for candidate, build, found in zip(candidates, built, samples, strict=True):
-                if build.library:
-                    found.extend(self.pool.time(build.library, candidate.args_info, RETIMING).samples)
-        self.pool.remove(built)
-        return [statistics.median(found) if found else None for found in samples]
-
-    def _measure(self, candidates: Sequence[Any]) -> list[Timed]:
-        built = self.pool.build(candidates)
-        timed = [
-            self.pool.time(build.library, candidate.args_info, self._timing)
-            if build.library
-            else Timed(error=build.error)
-            for build, candidate in zip(built, candidates, strict=True)
-        ]
-        self.pool.remove(built)
-        return timed
+    def __init__(self, task: Task, setup: SearchSetup, trials: int, start: Start = Start()) -> None:
+        self.task = task
+        self.trials = trials
+        self.curve = Curve(task.weight, min((_seconds(record) for record in start.known), default=float("inf")))
+        self.exhausted = False
+        self._setup = setup
+        self._known = start.known
+        self._seeds = [record.as_measure_candidate() for record in start.seeds[:trials]]
+        self._context: Any = None
+        self._database = MemoryDatabase()
+        self._workload = self._database.commit_workload(task.mod)
 
     @property
-    def _timing(self) -> Timing:
-        return Timing(self.options.number, self.options.repeat, self.options.min_repeat_ms)
+    def over(self) -> bool:
+        """Whether no more candidates are wanted, or none are left."""
+        return self.exhausted or self.settled or self.curve.measured >= self.trials
 
-    def _context(self, task: Task) -> Any:
-        rules = "llvm"
-        return meta_schedule.TuneContext(
-            task.mod,
-            target=self.target,
+    @property
+    def settled(self) -> bool:
+        """Whether the last candidates brought too little to go on."""
+        patience = self._setup.options.patience
+        return patience is not None and self.curve.stale >= patience
+
+    def propose(self) -> list[Any]:
+        """Return the next MeasureCandidates; none when the search is over. Accept them before the next call."""
+        if self._context is None:
+            self._start()
+        if self._seeds:
+            seeds, self._seeds = self._seeds, []
+            return seeds
+        candidates = list(self._context.generate_measure_candidates() or ())
+        # A space without choices answers again after seconds, with nothing.
+        self.exhausted = len(candidates) <= TINY and self.curve.measured + len(candidates) < self.trials
+        return candidates
+
+    def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
+        """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
+        results = [RunnerResult(list(item.samples) or [FAILED_SECONDS], None) for item in timed]
+        self._context.notify_runner_results(candidates, results)
+        self._setup.cost_model.update(self._context, candidates, results)
+        for candidate, item in zip(candidates, timed, strict=True):
+            if item.samples:
+                self._database.commit_tuning_record(self.record(candidate, item))
+        self.curve.add([item.seconds for item in timed], seconds)
+
+    def record(self, candidate: Any, timed: Timed) -> TuningRecord:
+        """Return a measured candidate as a TuningRecord."""
+        return TuningRecord(
+            candidate.sch.trace, self._workload, list(timed.samples), self._setup.target, candidate.args_info
+        )
+
+    def _start(self) -> None:
+        rules, setup = "llvm", self._setup
+        for record in self._known:
+            self._database.commit_tuning_record(record)
+        self._context = meta_schedule.TuneContext(
+            self.task.mod,
+            target=setup.target,
             space_generator=PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules),
             search_strategy=EvolutionarySearch(
                 population_size=POPULATION, init_min_unmeasured=1, genetic_num_iters=GENERATIONS
             ),
-            task_name=task.name,
-            rand_state=_random_state(task.key, self.options.seed),
-            num_threads=self.threads,
+            task_name=self.task.name,
+            rand_state=_random_state(self.task.key, setup.options.seed),
+            num_threads=setup.threads,
         )
+        space = self._context.generate_design_space()
+        self._context.pre_tuning(self.trials, BATCH, space, self._database, setup.cost_model)
 
 
 def _random_state(key: str, seed: int) -> int:
     return 1 + (int(key, 16) + seed) % (2**31 - 2)
+
+
+def _seconds(record: TuningRecord) -> float:
+    return min(float(seconds) for seconds in record.run_secs)

@@ -5,10 +5,12 @@ Workers stay alive between batches; a crash or a time-out costs one candidate.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ import ziglang
 from tvmbuild.processes import die_with_parent
 
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
+STEADY = 1.1
+"""Samples whose slowest is within this factor of the fastest agree."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Timing:
     number: int
     repeat: int
     min_repeat_ms: int
+    enough_s: float = float("inf")
+    """A first sample slower than this is enough: the candidate is no winner, whatever the others say."""
 
 
 def skip_tensor_intrinsics() -> None:
@@ -38,11 +44,12 @@ def skip_tensor_intrinsics() -> None:
     sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
 
 
-def start_worker() -> None:
-    """Initialise a worker process."""
+def start_worker(cores: Sequence[int]) -> None:
+    """Initialise a worker process that may use those ``cores`` only."""
     die_with_parent()
     # Ctrl-C reaches the whole process group; the tuner decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.sched_setaffinity(0, cores)
     skip_tensor_intrinsics()
 
 
@@ -65,7 +72,10 @@ _link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks 
 
 
 def time_candidate(library: str, arguments: tuple[Any, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments`` (ArgInfo JSON); seconds, one a sample."""
+    """Load the library and time its function on random ``arguments`` (ArgInfo JSON); seconds, one a sample.
+
+    Samples that disagree are taken once more: something else ran on these cores.
+    """
     import tvm  # noqa: PLC0415
 
     device = tvm.cpu(0)
@@ -80,7 +90,17 @@ def time_candidate(library: str, arguments: tuple[Any, ...], timing: Timing) -> 
             fill(tensor)
         tensors.append(tensor)
     module = tvm.runtime.load_module(library)
-    evaluator = module.time_evaluator(
-        module.entry_name, device, number=timing.number, repeat=timing.repeat, min_repeat_ms=timing.min_repeat_ms
-    )
-    return [float(value) for value in evaluator(*tensors).results]
+
+    def sample(repeat: int) -> list[float]:
+        evaluator = module.time_evaluator(
+            module.entry_name, device, number=timing.number, repeat=repeat, min_repeat_ms=timing.min_repeat_ms
+        )
+        return [float(value) for value in evaluator(*tensors).results]
+
+    samples = sample(1)
+    if samples[0] > timing.enough_s or timing.repeat == 1:
+        return samples
+    samples += sample(timing.repeat - 1)
+    if max(samples) > STEADY * min(samples):
+        samples += sample(timing.repeat)
+    return samples

@@ -1,0 +1,80 @@
+"""Which Task to search next: where another batch is expected to shorten the whole model most for its price.
+
+Pure arithmetic, no tvm. After the gradient scheduler of Ansor (Zheng et al., OSDI 2020, section 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+NOTEWORTHY = 0.99
+"""A time below this share of the best so far is an improvement; anything nearer is noise."""
+FIRST_GAIN = 0.15
+"""Share of its time that a Task's second batch is expected to gain; later ones a share of it, 1/n of the n-th."""
+
+
+@dataclass
+class Curve:
+    """How one Task's best time came down: seconds of one call, its ``weight`` in the model, what was spent on it."""
+
+    weight: int
+    best: float = math.inf
+    measured: int = 0
+    stale: int = 0
+    """Candidates since the last noteworthy improvement."""
+    spent: float = 0.0
+    bests: list[float] = field(default_factory=list)
+    """The best after each batch."""
+
+    def add(self, times: Sequence[float], seconds: float) -> None:
+        """Add a batch: the candidates' times (infinity for one that failed) and what measuring them took, in s."""
+        for time in times:
+            self.measured += 1
+            self.stale += 1
+            if time < self.best * NOTEWORTHY or (math.isinf(self.best) and time < self.best):
+                self.stale = 0
+            self.best = min(self.best, time)
+        self.bests.append(self.best)
+        self.spent += seconds
+
+    def expected_gain(self) -> float:
+        """Return by how many seconds another batch is expected to shorten the model; infinity before the first."""
+        if not self.bests:
+            return math.inf
+        if math.isinf(self.best):
+            return 0.0
+        guess = FIRST_GAIN / len(self.bests)
+        if len(self.bests) > 1 and math.isfinite(self.bests[-2]):
+            # What the last batch brought says as much as experience with other Tasks.
+            guess = (guess + 1 - self.bests[-1] / self.bests[-2]) / 2
+        return self.weight * self.best * guess
+
+    def gain_rate(self) -> float:
+        """Return the expected gain for each second that another batch takes."""
+        gain = self.expected_gain()
+        return gain if not self.bests else gain / max(1e-9, self.spent / len(self.bests))
+
+
+def choose(curves: Sequence[Curve]) -> int:
+    """Return the index of the curve with the highest gain rate; the first of equals.
+
+    A Task without a batch comes before all others: uncovered, it costs the model more than anything else.
+    """
+    return max(range(len(curves)), key=lambda index: (curves[index].gain_rate(), -index))
+
+
+def predict_latency(curves: Sequence[Curve], batches: int) -> float:
+    """Return the model's seconds after that many more batches, spent where they are expected to gain most."""
+    known = [curve for curve in curves if math.isfinite(curve.best)]
+    latency = sum(curve.weight * curve.best for curve in known)
+    gains = sorted(
+        (
+            curve.weight * curve.best * FIRST_GAIN / (len(curve.bests) + further)
+            for curve in known
+            for further in range(1, 9)
+        ),
+        reverse=True,
+    )
+    return max(0.0, latency - sum(gains[:batches]) / 2)

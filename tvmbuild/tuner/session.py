@@ -1,0 +1,124 @@
+"""A tune step's searches together: the next batch goes where it is expected to pay most, built while one is timed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm.s_tir.meta_schedule.database import TuningRecord
+
+from tvmbuild.specs import TuneOptions
+from tvmbuild.tuner.cores import Cores
+from tvmbuild.tuner.pool import CandidatePool, Timed, wait_for_library
+from tvmbuild.tuner.scheduler import choose
+from tvmbuild.tuner.search import TaskSearch
+from tvmbuild.tuner.worker import Timing
+
+WORTH_REPEATING = 1.5
+"""A candidate this much slower than the best is timed once."""
+RETIMING = Timing(number=1, repeat=3, min_repeat_ms=20)
+RETIMING_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one round of a search measured."""
+
+    search: TaskSearch
+    candidates: tuple[Any, ...]
+    timed: tuple[Timed, ...]
+    seconds: float
+    """Wall time of proposing, building and timing it."""
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why candidates failed."""
+        return tuple(item.error for item in self.timed if item.error)
+
+
+@dataclass
+class _Flight:
+    """A batch that is being built or timed."""
+
+    search: TaskSearch
+    candidates: list[Any]
+    timed: Future[list[Timed]]
+    started: float
+
+
+class Listener(Protocol):
+    """Who wants to know of measurements."""
+
+    def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
+        """Take one candidate the moment its time is known; called on another thread."""
+
+
+def run_searches(
+    searches: Sequence[TaskSearch], pool: CandidatePool, cores: Cores, options: TuneOptions, listener: Listener
+) -> Iterator[Batch]:
+    """Yield batches until every search is over; stop asking to stop earlier.
+
+    Where cores allow, one batch is proposed and built while another is timed; they are of different Tasks.
+    """
+    depth = 2 if cores.overlap else 1
+    flights: list[_Flight] = []
+    while True:
+        while len(flights) < depth and (search := _next(searches, flights)) is not None:
+            started = time.monotonic()
+            candidates = search.propose()
+            if candidates:
+                watch = _Watch(search, options, listener)
+                timed = pool.measure(candidates, watch.timing, watch.see)
+                flights.append(_Flight(search, candidates, timed, started))
+        if not flights:
+            return
+        flight = flights.pop(0)
+        results = flight.timed.result()
+        seconds = time.monotonic() - flight.started
+        flight.search.accept(flight.candidates, results, seconds)
+        yield Batch(flight.search, tuple(flight.candidates), tuple(results), seconds)
+
+
+def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[float | None]:
+    """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
+
+    A single short timing picks lucky candidates.
+    """
+    candidates = [record.as_measure_candidate() for record in records]
+    libraries = [wait_for_library(future)[0] for future in pool.build(candidates)]
+    samples: list[list[float]] = [[] for _ in candidates]
+    for _ in range(RETIMING_ROUNDS):
+        for candidate, library, found in zip(candidates, libraries, samples, strict=True):
+            if library is not None:
+                found.extend(pool.time(library, candidate.args_info, RETIMING).samples)
+    for library in libraries:
+        if library is not None:
+            Path(library).unlink(missing_ok=True)
+    return [statistics.median(found) if found else None for found in samples]
+
+
+def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSearch | None:
+    flying = {id(flight.search) for flight in flights}
+    free = [search for search in searches if not search.over and id(search) not in flying]
+    return free[choose([search.curve for search in free])] if free else None
+
+
+class _Watch:
+    """Says how carefully to time the next candidate of a search, by the best one so far."""
+
+    def __init__(self, search: TaskSearch, options: TuneOptions, listener: Listener) -> None:
+        self._search, self._options, self._listener = search, options, listener
+        self._best = search.curve.best
+
+    def timing(self) -> Timing:
+        options = self._options
+        return Timing(options.number, options.repeat, options.min_repeat_ms, self._best * WORTH_REPEATING)
+
+    def see(self, candidate: Any, timed: Timed) -> None:
+        self._best = min(self._best, timed.seconds)
+        self._listener.journal(self._search, candidate, timed)
