@@ -38,7 +38,7 @@ def _compare(task: TaskId, file: TaskFile | None, before: Mapping[str, str], dev
     trace, winner = before.get(task.key), None if file is None else elect(file, device_class)
     if trace == (None if winner is None else winner.trace):
         return None
-    old = "no record" if trace is None else _describe(_find(trace, file, winner), "a record that is gone")
+    old = "no record" if trace is None else _describe(_find(trace, file, winner), "a record that no longer applies")
     return f"{task.name} ({task.key}): {old} -> {_describe(winner, 'no record')}"
 
 

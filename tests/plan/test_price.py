@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.files import canonical_json
+from tvmbuild.layout import Layout
+from tvmbuild.price import price_cells, total_price
+from tvmbuild.records.selection import TaskId, resolved_target
+from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.specs import Attributes, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
+
+KEY, OTHER = "a" * 16, "b" * 16
+CONV, SUM = TaskId(KEY, "conv2d", 3), TaskId(OTHER, "sum", 1)
+TRACE = canonical_json({"decisions": [], "instructions": [["Seed", [], [1], []]]})
+DEFAULTS = TuneOptions()
+
+
+def make_step(
+    root: Path, tune: TuneOptions = DEFAULTS, mode: TuneMode = "missing", cell: str = "net@pc", cores: int = 2
+) -> Step:
+    attributes: Attributes = (("mcpu", "znver4"), ("num-cores", cores))
+    options = TuneStep(cell.partition("@")[2], "llvm", attributes, (), "here", DeviceSpec(), tune)
+    return Step("tune", cell, options, root=root, settings=Settings(mode))
+
+
+def put(
+    step: Step, key: str = KEY, *, searched: int = 0, spent: float = 0.0, records: int = 1, ended: str = ""
+) -> None:
+    options = step.options
+    assert isinstance(options, TuneStep)
+    file = TaskFile(
+        key,
+        "conv2d",
+        "{}",
+        canonical_json(resolved_target(options).to_json()),
+        "0.27.0",
+        records=(Record(TRACE, 1e-6, "here", 2, "0.27.0"),) * records,
+        searched=(("here", searched),),
+        exhausted=(ended,) if ended else (),
+        spent=(("here", spent),) if spent else (),
+    )
+    write_task_file(record_path(Layout(step.root).records(options.target), key), file)
+
+
+@pytest.mark.parametrize(
+    ("tune", "mode", "searched", "ended", "trials", "seconds"),
+    [
+        (TuneOptions(), "missing", 0, "", 64, None),
+        (TuneOptions(), "missing", 16, "", 48, 24.0),
+        (TuneOptions(), "missing", 63, "", 1, 0.5),
+        (TuneOptions(), "missing", 64, "", 0, 0.0),
+        (TuneOptions(), "missing", 99, "", 0, 0.0),
+        (TuneOptions(), "missing", 16, "here", 0, 0.0),
+        (TuneOptions(trials_per_task=20), "missing", 16, "", 4, 2.0),
+        (TuneOptions(trials=30), "missing", 16, "", 14, 7.0),
+        (TuneOptions(ops=("sum",)), "missing", 16, "", 0, 0.0),
+        (TuneOptions(ops=("conv*",)), "missing", 16, "", 48, 24.0),
+        (TuneOptions(), "never", 16, "", 0, 0.0),
+        (TuneOptions(), "full", 16, "", 64, 32.0),
+        (TuneOptions(), "full", 16, "here", 64, 32.0),
+        (TuneOptions(trials=30), "full", 64, "", 30, 15.0),
+        (TuneOptions(ops=("sum",)), "full", 16, "", 0, 0.0),
+    ],
+)
+def test_price_of_a_task(
+    tmp_path: Path, *, tune: TuneOptions, mode: TuneMode, searched: int, ended: str, trials: int, seconds: float | None
+) -> None:
+    step = make_step(tmp_path, tune, mode)
+    put(step, searched=searched, spent=searched / 2, ended=ended)
+    (price,) = price_cells([(step, [CONV])], "here")
+    assert (price.covered, price.to_tune, price.trials, price.seconds) == (1, int(trials > 0), trials, seconds)
+
+
+def test_what_is_not_searched_here_costs_nothing(tmp_path: Path) -> None:
+    step = replace(make_step(tmp_path), unavailable="no code for it")
+    for tasks in (None, [CONV]):
+        (price,) = price_cells([(step, tasks)], "here")
+        assert (price.to_tune, price.trials, price.seconds) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("tune", "mode", "expected"),
+    [
+        (TuneOptions(), "missing", (None, None, None, None)),
+        (TuneOptions(), "full", (None, None, None, None)),
+        (TuneOptions(), "never", (None, 0, 0, 0.0)),
+        (TuneOptions(ops=()), "missing", (None, 0, 0, 0.0)),
+    ],
+)
+def test_a_cell_whose_tasks_are_not_known(
+    tmp_path: Path, tune: TuneOptions, mode: TuneMode, expected: tuple[int | float | None, ...]
+) -> None:
+    prices = price_cells([(make_step(tmp_path, tune, mode), None)], "here")
+    assert (prices[0].covered, prices[0].to_tune, prices[0].trials, prices[0].seconds) == expected
+    total = total_price(prices)
+    assert (total.tasks, total.known_tasks, total.seconds) == (None, 0, expected[3])
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_covered_is_having_a_record(tmp_path: Path, records: int) -> None:
+    step = make_step(tmp_path)
+    put(step, searched=64, records=records)
+    (price,) = price_cells([(step, [CONV, SUM])], "here")
+    assert (price.covered, price.to_tune) == (records, 1)
+
+
+def test_records_for_other_attributes_do_not_count(tmp_path: Path) -> None:
+    put(make_step(tmp_path, cores=4), searched=64, spent=32.0)
+    (price,) = price_cells([(make_step(tmp_path), [CONV])], "here")
+    assert (price.covered, price.trials, price.seconds) == (0, 64, 32.0)  # they say how long it takes all the same
+
+
+def test_a_shared_task_is_paid_by_the_first_cell(tmp_path: Path) -> None:
+    first, second = make_step(tmp_path, cell="a@pc"), make_step(tmp_path, cell="b@pc")
+    put(first, searched=32, spent=32.0)
+    prices = price_cells([(first, [CONV]), (second, [CONV, SUM])], "here")
+    assert [(price.to_tune, price.trials, price.seconds) for price in prices] == [(1, 32, 32.0), (1, 64, 64.0)]
+    total = total_price(prices)
+    assert (total.tasks, total.covered, total.to_tune, total.trials, total.seconds) == (2, 1, 2, 96, 96.0)
+
+
+def test_the_second_cell_pays_what_it_wants_more(tmp_path: Path) -> None:
+    first = make_step(tmp_path, TuneOptions(trials=20), cell="a@pc")
+    second = make_step(tmp_path, TuneOptions(trials=50), cell="b@pc")
+    put(first, searched=8, spent=8.0)
+    prices = price_cells([(first, [CONV]), (second, [CONV])], "here")
+    assert [price.trials for price in prices] == [12, 30]
+    total = total_price(prices)
+    assert (total.tasks, total.to_tune, total.trials, total.seconds) == (1, 1, 42, 42.0)
+
+
+def test_full_measures_a_shared_task_in_each_cell(tmp_path: Path) -> None:
+    cells = [(make_step(tmp_path, mode="full", cell=f"{name}@pc"), [CONV]) for name in "ab"]
+    prices = price_cells(cells, "here")
+    assert [price.trials for price in prices] == [64, 64]
+    assert total_price(prices).to_tune == 1
+
+
+def test_equal_tasks_of_two_targets_are_two(tmp_path: Path) -> None:
+    cells = [(make_step(tmp_path, cell=f"net@{target}"), [CONV]) for target in ("pc", "laptop")]
+    total = total_price(price_cells(cells, "here"))
+    assert (total.tasks, total.to_tune, total.trials, total.seconds) == (2, 2, 128, None)
+
+
+def test_a_total_without_all_cells(tmp_path: Path) -> None:
+    step = make_step(tmp_path, cell="a@pc")
+    put(step, searched=32, spent=32.0)
+    total = total_price(price_cells([(step, [CONV]), (make_step(tmp_path, cell="b@pc"), None)], "here"))
+    assert (total.tasks, total.known_tasks, total.trials, total.seconds, total.known_seconds) == (
+        None,
+        1,
+        32,
+        None,
+        32.0,
+    )
+
+
+def test_a_damaged_record_file_is_none(tmp_path: Path) -> None:
+    step = make_step(tmp_path)
+    put(step, searched=64)
+    record_path(Layout(tmp_path).records("pc"), KEY).write_text("{")
+    (price,) = price_cells([(step, [CONV])], "here")
+    assert (price.covered, price.trials) == (0, 64)
+
+
+def test_no_cell_and_no_task_cost_nothing(tmp_path: Path) -> None:
+    assert total_price(price_cells([], "here")).seconds == 0.0
+    assert price_cells([(make_step(tmp_path), [])], "here")[0].seconds == 0.0
