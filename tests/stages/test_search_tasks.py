@@ -20,7 +20,7 @@ def batch(errors: tuple[str, ...], ran: int = 0) -> Any:
 
     search: Any = SimpleNamespace(task=Task("00ff" * 4, "conv2d", None, 1))
     timed = (*(Timed(error=error) for error in errors), *(Timed((1e-6,)) for _ in range(ran)))
-    return Batch(search, (None,) * len(timed), timed, 1.0)
+    return Batch(search, (None,) * len(timed), timed, 1.0, {})
 
 
 def test_a_machine_that_cannot_build_is_an_error_and_not_a_search() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import tvm
 
@@ -33,8 +34,16 @@ class Cell:
     target: tvm.target.Target
 
 
-def search_tasks(step: Step, cell: Cell) -> int:
-    """Search the chosen Tasks; return how many candidates were measured."""
+@dataclass(frozen=True)
+class Searched:
+    """How many candidates were measured, and the wall seconds of each phase: search, build, time, learn, elect."""
+
+    measured: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+def search_tasks(step: Step, cell: Cell) -> Searched:
+    """Search the chosen Tasks."""
     options = step.options
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
@@ -50,18 +59,21 @@ def search_tasks(step: Step, cell: Cell) -> int:
         for start in [records.find_start(task)]
     ]
     progress = _Progress(cell, records, searches)
+    phases: defaultdict[str, float] = defaultdict(float)
     with candidate_pool(cell.target, cores) as pool:
         for batch in run_searches([each for each in searches if not each.over], pool, cores, options.tune, records):
             _report_errors(batch)
             records.add(batch)
+            for name, seconds in batch.phases.items():
+                phases[name] += seconds
             if batch.search.over:
-                _elect(pool, records, batch.search)
+                phases["elect"] += _elect(pool, records, batch.search)
             progress.show()
         # Those whose candidates an interrupted run had measured: their best were not timed again yet.
         for search in searches:
             if not search.curve.bests:
-                _elect(pool, records, search)
-    return progress.measured
+                phases["elect"] += _elect(pool, records, search)
+    return Searched(progress.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
 
 
 def _count_trials(step: Step, options: TuneStep, cell: Cell, searched: int) -> int:
@@ -69,12 +81,14 @@ def _count_trials(step: Step, options: TuneStep, cell: Cell, searched: int) -> i
     return max(0, wanted - searched) if step.settings.tune == "missing" else wanted
 
 
-def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> None:
-    """Time this machine's best again: those of earlier, interrupted searches too."""
+def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> float:
+    """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took."""
+    start = time.monotonic()
     best = records.best(search.task)
     seconds = time_again(pool, [loaded for _, loaded in best])
     times = {record: found for (record, _), found in zip(best, seconds, strict=True) if found is not None}
     records.close(search, times)
+    return time.monotonic() - start
 
 
 def _report_errors(batch: Batch) -> None:

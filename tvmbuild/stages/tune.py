@@ -29,7 +29,7 @@ from tvmbuild.records.selection import (
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.check_records import checked_records
-from tvmbuild.stages.search_tasks import Cell, search_tasks
+from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
 from tvmbuild.stages.task_records import machine_class
 
 
@@ -37,7 +37,7 @@ from tvmbuild.stages.task_records import machine_class
 class Tuned:
     """What this run measured."""
 
-    measured: int = 0
+    search: Searched = Searched()
     seconds: float = 0.0
     searched: tuple[Task, ...] = ()
 
@@ -81,8 +81,8 @@ def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.ta
     with device_lock("local", exclusive=True):
         # Another process may have tuned the same Tasks while we waited.
         chosen = _to_search(step, options, tasks)
-        measured = search_tasks(step, Cell(tasks, chosen, target)) if chosen else 0
-    return Tuned(measured, time.monotonic() - start, chosen)
+        searched = search_tasks(step, Cell(tasks, chosen, target)) if chosen else Searched()
+    return Tuned(searched, time.monotonic() - start, chosen)
 
 
 def _may_search(step: Step, options: TuneStep) -> bool:
@@ -122,7 +122,8 @@ def _publish(
             "quarantined": quarantined,
             "layout": lowered.layout,
             "notes": list(lowered.notes),
-            "measured_now": tuned.measured,
+            "measured_now": tuned.search.measured,
+            "phases_now": dict(tuned.search.phases),
             "searched_now": [task.name for task in tuned.searched],
             "seconds": round(tuned.seconds, 1),
         },

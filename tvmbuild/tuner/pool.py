@@ -6,6 +6,7 @@ import json
 import statistics
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +38,15 @@ class Timed:
     def seconds(self) -> float:
         """Median of the samples; infinity when the candidate failed."""
         return statistics.median(self.samples) if self.samples else float("inf")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A batch's results, in the order of its candidates, and the wall seconds of waiting for builds and of timing."""
+
+    timed: tuple[Timed, ...]
+    building: float
+    timing: float
 
 
 @contextmanager
@@ -76,7 +86,7 @@ class CandidatePool:
             for candidate in candidates
         ]
 
-    def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[list[Timed]]:
+    def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[Measurement]:
         """Build and time the ``candidates``; batches are timed in the order of the calls, each when it is all built.
 
         ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread.
@@ -96,8 +106,10 @@ class CandidatePool:
 
     def _time_all(
         self, candidates: Sequence[Any], built: list[Future[str]], timing: Callable[[], Timing], seen: Seen
-    ) -> list[Timed]:
+    ) -> Measurement:
+        start = time.monotonic()
         libraries = [wait_for_library(future) for future in built]
+        all_built = time.monotonic()
         results = []
         for candidate, (library, error) in zip(candidates, libraries, strict=True):
             timed = Timed(error=error)
@@ -108,7 +120,7 @@ class CandidatePool:
                 break  # its process was ended, which says nothing about the candidate
             seen(candidate, timed)
             results.append(timed)
-        return results
+        return Measurement(tuple(results), all_built - start, time.monotonic() - all_built)
 
     def _next_library(self) -> str:
         self._made += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cores import Cores
-from tvmbuild.tuner.pool import CandidatePool, Timed, wait_for_library
+from tvmbuild.tuner.pool import CandidatePool, Measurement, Timed, wait_for_library
 from tvmbuild.tuner.scheduler import choose
 from tvmbuild.tuner.search import TaskSearch
 from tvmbuild.tuner.worker import Timing
@@ -33,7 +33,9 @@ class Batch:
     candidates: tuple[Any, ...]
     timed: tuple[Timed, ...]
     seconds: float
-    """Wall time of proposing, building and timing it."""
+    """Wall time of proposing, building and timing it, and of learning from it."""
+    phases: Mapping[str, float]
+    """What of it went into `search`, `build`, `time` and `learn`; with two batches at once they may sum to more."""
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -47,8 +49,9 @@ class _Flight:
 
     search: TaskSearch
     candidates: list[Any]
-    timed: Future[list[Timed]]
+    measurement: Future[Measurement]
     started: float
+    searching: float
 
 
 class Listener(Protocol):
@@ -73,15 +76,12 @@ def run_searches(
             candidates = search.propose()
             if candidates:
                 watch = _Watch(search, options, listener)
-                timed = pool.measure(candidates, watch.timing, watch.see)
-                flights.append(_Flight(search, candidates, timed, started))
+                searching = time.monotonic() - started
+                measurement = pool.measure(candidates, watch.timing, watch.see)
+                flights.append(_Flight(search, candidates, measurement, started, searching))
         if not flights:
             return
-        flight = flights.pop(0)
-        results = flight.timed.result()
-        seconds = time.monotonic() - flight.started
-        flight.search.accept(flight.candidates, results, seconds)
-        yield Batch(flight.search, tuple(flight.candidates), tuple(results), seconds)
+        yield _land(flights.pop(0))
 
 
 def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[float | None]:
@@ -100,6 +100,16 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[flo
         if library is not None:
             Path(library).unlink(missing_ok=True)
     return [statistics.median(found) if found else None for found in samples]
+
+
+def _land(flight: _Flight) -> Batch:
+    """Wait for the batch and let its search learn from it."""
+    done = flight.measurement.result()
+    start = time.monotonic()
+    flight.search.accept(flight.candidates, done.timed, start - flight.started)
+    end = time.monotonic()
+    phases = {"search": flight.searching, "build": done.building, "time": done.timing, "learn": end - start}
+    return Batch(flight.search, tuple(flight.candidates), done.timed, end - flight.started, phases)
 
 
 def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSearch | None:
