@@ -182,9 +182,6 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step) -> None
 
     write_task_file(path, replace(file, records=tuple(hostile)))
     assert is_current(replace(step, settings=Settings(tune="never"))) == "other records win now"
-    assert "1 of 1 Tasks lack records" in (is_current(step) or "") or "other records win now" in (
-        is_current(step) or ""
-    )
     tune.run(step)  # with no record left it is searched again, and the hostile ones go
     assert read(step, "info")["measured_now"] == 4
     again = read_task_file(path)

@@ -129,6 +129,21 @@ def find_damage(path: Path) -> str | None:
     return None
 
 
+def list_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
+    """Return the faults of what the Task's file holds now: those of overwritten records do not count."""
+    faults, path = read_faults(folder, key, target), record_path(folder, key)
+    if not faults or not path.exists():
+        return ()
+    held = {hashlib.sha256(path.read_bytes()).hexdigest()}
+    try:
+        task = read_task_file(path)
+    except DamagedRecordsError:
+        task = None
+    if task is not None:
+        held |= {digest(record.trace) for record in task.records}
+    return tuple(fault for fault in faults if fault.sha256 in held)
+
+
 def _path(folder: Path, key: str) -> Path:
     return layout_of_records(folder).quarantine(folder.name) / f"{key}.json"
 

@@ -71,6 +71,12 @@ def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = F
     return {key: tuple(faults) for key, faults in found.items()}
 
 
+def keep_good(folder: Path, file: TaskFile, records: Iterable[Record]) -> tuple[Record, ...]:
+    """Return those of ``records`` that were found good on the Task and target of ``file`` before; nothing is run."""
+    good = _read_good(folder, file.key, file.target)
+    return tuple(record for record in records if digest(record.trace) in good)
+
+
 def _list_checks(subject: Subject) -> list[_Check]:
     file, workload = subject.file, subject.workload or subject.file.workload
     checks = []
