@@ -8,13 +8,14 @@ from pathlib import Path
 
 from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.config import load_project
-from tvmbuild.config.cache import locate_cache
+from tvmbuild.config.cache import SIZE, locate_cache, read_size
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML
 from tvmbuild.plan import Plan, make_plan
 from tvmbuild.specs import CacheSpec, Project, Settings
 
 CACHE_VARIABLE = "TVMBUILD_CACHE"
+SIZE_VARIABLE = "TVMBUILD_CACHE_SIZE"
 
 
 def find_root(start: Path) -> Path:
@@ -37,11 +38,19 @@ def load_plan(root: Path, settings: Settings) -> Plan:
 
 
 def find_cache(project: Project) -> CacheSpec | None:
-    """Return the step cache that `TVMBUILD_CACHE` names, else the one of targets.yaml; an empty variable: none."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named is None:
-        return project.cache
-    if not named:
-        return None
-    path = locate_cache(project.root, named)
-    return replace(project.cache, path=path) if project.cache else CacheSpec(path)
+    """Return the step cache that `TVMBUILD_CACHE` and `TVMBUILD_CACHE_SIZE` name, else the one of targets.yaml.
+
+    An empty variable: none. TvmbuildError when the size is none.
+    """
+    named, size = os.environ.get(CACHE_VARIABLE), os.environ.get(SIZE_VARIABLE)
+    cache = project.cache
+    if named is not None:
+        path = locate_cache(project.root, named)
+        cache = (replace(cache, path=path) if cache else CacheSpec(path)) if named else None
+    if cache is None or not size:
+        return cache
+    if not SIZE.fullmatch(size):
+        raise TvmbuildError(
+            f"{SIZE_VARIABLE}={size} is not valid", "Write a size with its unit, such as 500 MB or 5 GB."
+        )
+    return replace(cache, size=read_size(size))

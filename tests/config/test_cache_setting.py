@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.config import load_project
+from tvmbuild.config.cache import SIZE
+from tvmbuild.config.check import load_schema
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.project import find_cache
 from tvmbuild.specs import CacheSpec
 
@@ -93,3 +96,19 @@ def test_the_variable_is_enough(write_project: Callable[..., Path], monkeypatch:
     root = write_project()
     monkeypatch.setenv("TVMBUILD_CACHE", "beside")
     assert find_cache(load_project(root)) == CacheSpec(root / "beside", DEFAULT)
+
+
+def test_the_size_can_be_a_variable_too(write_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    project = load_project(write_project())
+    monkeypatch.setenv("TVMBUILD_CACHE_SIZE", "500 MB")
+    assert find_cache(project) is None
+    monkeypatch.setenv("TVMBUILD_CACHE", "/named")
+    assert find_cache(project) == CacheSpec(Path("/named"), 500_000_000)
+    monkeypatch.setenv("TVMBUILD_CACHE_SIZE", "big")
+    with pytest.raises(TvmbuildError, match="TVMBUILD_CACHE_SIZE=big is not valid"):
+        find_cache(project)
+
+
+def test_the_schema_and_the_variable_agree_on_sizes() -> None:
+    pattern = load_schema("targets")["$defs"]["cache"]["properties"]["size"]["pattern"]
+    assert pattern == f"^{SIZE.pattern}$"

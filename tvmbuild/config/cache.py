@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from tvmbuild.config.document import Document
 from tvmbuild.specs import CacheSpec
 
+SIZE = re.compile(r"[0-9]+(\.[0-9]+)? ?[MGT]B")
+"""Also the schema's."""
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -21,7 +24,7 @@ def make_cache(document: Document, root: Path) -> CacheSpec | None:
     if isinstance(data, str):
         return CacheSpec(locate_cache(root, data))
     path = locate_cache(root, data["path"])
-    return CacheSpec(path, _read_size(data["size"])) if "size" in data else CacheSpec(path)
+    return CacheSpec(path, read_size(data["size"])) if "size" in data else CacheSpec(path)
 
 
 def locate_cache(root: Path, text: str) -> Path:
@@ -29,5 +32,6 @@ def locate_cache(root: Path, text: str) -> Path:
     return root / os.path.expanduser(text)  # noqa: PTH111 - pathlib's raises for a user that there is none of
 
 
-def _read_size(text: str) -> int:
+def read_size(text: str) -> int:
+    """Return the bytes of a size that matches SIZE."""
     return int(float(text[:-2]) * _UNITS[text[-2:]])
