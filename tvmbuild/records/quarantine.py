@@ -87,7 +87,7 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
         return task
     records = tuple(record for record in task.records if digest(record.trace) not in bad)
     if task.records and not records:
-        return replace(task, records=(), searched=(), exhausted=())
+        return replace(task, records=(), searched=(), exhausted=(), settled=())
     return replace(task, records=records)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from functools import cache
@@ -13,13 +12,13 @@ import tvm
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, remove_leftovers
 from tvmbuild.layout import Layout
 from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, read_entries
+from tvmbuild.records.seeds import Machine, read_foreign
 from tvmbuild.records.selection import read_applicable, resolved_target
-from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.tuner.pool import Timed
@@ -47,12 +46,13 @@ class TaskRecords:
     def find_start(self, task: Task) -> Start:
         """Return the schedules that the search starts from: this machine's, else what other targets found.
 
-        Each file's own order counts: times of different targets and machines are never compared.
+        What others found is used only where the tune step has seen it replay here.
         """
         own = self.open(task).best_on(machine_class())
         if own:
             return Start(known=self._load(own, task))
-        return Start(seeds=self._load(self._foreign(self.open(task)), task))
+        foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, machine_class()))
+        return Start(seeds=self._load(foreign, task))
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
         """Write one measured candidate down; it is in the record file when its batch is added."""
@@ -109,19 +109,6 @@ class TaskRecords:
 
     def _load(self, records: tuple[Record, ...], task: Task) -> tuple[TuningRecord, ...]:
         return tuple(loaded for _, loaded in load_known(records, task.mod, self._target))
-
-    def _foreign(self, file: TaskFile) -> tuple[Record, ...]:
-        kind = json.loads(file.target)["kind"]
-        found: list[Record] = [record for record in file.records if record.measured_on != machine_class()]
-        for path in sorted(self._layout.records("").glob(f"*/{file.key}.json")):
-            try:
-                other = read_task_file(path)
-            except TvmbuildError as error:
-                print(f"not used as a seed: {error.message}")
-                continue
-            if other and other.target != file.target and json.loads(other.target)["kind"] == kind:
-                found += other.records[:BEST]
-        return tuple({record.trace: record for record in found}.values())[:BEST]
 
 
 @cache
