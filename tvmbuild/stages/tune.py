@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tvm
 
@@ -37,7 +37,7 @@ from tvmbuild.stages.task_records import machine_class
 class Tuned:
     """What this run measured."""
 
-    search: Searched = Searched()
+    search: Searched = field(default_factory=Searched)
     seconds: float = 0.0
     searched: tuple[Task, ...] = ()
 
