@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.files import canonical_json, write_json
+from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import (
+    Schedule,
     TaskId,
     elect,
     is_current,
@@ -152,3 +153,11 @@ def test_trials_are_shared_by_the_cells_tasks() -> None:
 def test_tasks_json_holds_what_was_written(step: Step) -> None:
     assert read_tasks(step.output("tasks")) == (TaskId(KEY, "conv2d", 3),)
     assert json.loads(step.output("tasks").read_text())["format"] == 1
+
+
+@pytest.mark.parametrize(
+    "winners", [(), ((KEY, trace(1)),), ((KEY, trace(1)), (OTHER, canonical_json({"a": "é\n{}"})))]
+)
+def test_the_text_of_a_schedule_is_what_is_written(winners: tuple[tuple[str, str], ...]) -> None:
+    schedule = Schedule(winners)
+    assert schedule.to_text() == pretty_json(schedule.to_json())

@@ -7,6 +7,7 @@ import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
+from tvmbuild.records import store
 from tvmbuild.records.store import BEST, Record, ResolvedTarget, TaskFile, keep_best, read_task_file, write_task_file
 
 TARGET = ResolvedTarget("llvm", (("mattr", ("+avx2",)), ("mcpu", "x86-64-v3"), ("num-cores", 2)))
@@ -190,3 +191,16 @@ def test_a_hostile_file_is_an_error_that_names_it(tmp_path: Path, text: str, sai
 def test_a_folder_in_a_records_place_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(TvmbuildError, match=f"{tmp_path}: Is a directory"):
         read_task_file(tmp_path)
+
+
+def test_a_file_that_does_not_change_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.json"
+    write_task_file(path, task_file(record(1, 2e-6)))
+    fresh = read_task_file(path)
+    assert read_task_file(path) is not fresh  # it has just changed: another change could look like this one
+    monkeypatch.setattr(store, "_RACY_NS", 0)
+    kept = read_task_file(path)
+    assert kept == fresh
+    assert read_task_file(path) is kept
+    write_task_file(path, task_file(record(1, 3e-6)))
+    assert read_task_file(path) == task_file(record(1, 3e-6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, write_json
+from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
@@ -45,6 +46,19 @@ class Schedule:
         """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
         traces = {key: {"trace": json.loads(trace)} for key, trace in self.winners}
         return {"format": FORMAT, "layout": self.layout, "schedule": traces}
+
+    def to_text(self) -> str:
+        """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
+        frame = pretty_json({"format": FORMAT, "layout": self.layout, "schedule": {}})
+        if not self.winners:
+            return frame
+        rows = ",\n".join(f"  {json.dumps(key)}: {_pretty_winner(trace)}" for key, trace in self.winners)
+        return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
+
+
+@functools.lru_cache(maxsize=1024)
+def _pretty_winner(trace: str) -> str:
+    return pretty_json({"trace": json.loads(trace)}).rstrip().replace("\n", "\n  ")
 
 
 def resolved_target(options: TuneStep) -> ResolvedTarget:
@@ -145,7 +159,7 @@ def is_current(step: Step) -> str | None:
         return "tune=full was asked for"
     try:
         tasks = read_tasks(step.output("tasks"))
-        schedule = json.loads(step.output("schedule").read_text(encoding="utf-8"))
+        schedule = step.output("schedule").read_text(encoding="utf-8")
     except (OSError, ValueError, KeyError, TypeError):
         return "its outputs are missing or damaged"
     folder = Layout(step.root).records(options.target)
@@ -154,7 +168,7 @@ def is_current(step: Step) -> str | None:
     except TvmbuildError as error:
         return error.message
     reason = None
-    if canonical_json(_elect_all(files, options.measured_on).to_json()) != canonical_json(schedule):
+    if _elect_all(files, options.measured_on).to_text() != schedule:
         reason = "other records win now"
     elif step.settings.tune == "missing" and options.device.kind != "none":
         missing = [task.name for task in list_missing(files, tasks, options.tune)]
