@@ -1,0 +1,148 @@
+"""The CI files under examples/ci: valid for their platforms, and their commands do in clean clones what they say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from ci_jobs import GitHub, GitLab, Platform, Ran
+
+from tvmbuild.commands.init import write_project
+
+CI = Path(__file__).resolve().parents[2] / "examples" / "ci"
+CELL = "silero_vad@x86-64-v3"
+BUILT = ["simplify:silero_vad", f"tune:{CELL}", f"compile:{CELL}"]
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"), [("github-actions.yml", "vendor.github-workflows"), ("gitlab-ci.yml", "vendor.gitlab-ci")]
+)
+def test_the_file_is_valid_for_its_platform(file: str, schema: str) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(CI / file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_and_the_readme_name_both_files(project_root: Path) -> None:
+    for page in ("docs/ci.md", "examples/README.md"):
+        text = (project_root / page).read_text()
+        for file in ("github-actions.yml", "gitlab-ci.yml"):
+            assert file in text, (page, file)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@localhost"]
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Platform:
+    """A repository with one small model, of whose records one is missing."""
+    work, origin = tmp_path / "work", tmp_path / "origin.git"
+    write_project(work)
+    targets = work / "targets.yaml"
+    targets.write_text(targets.read_text().replace("trials_per_task: 64", "trials_per_task: 2"))
+    records = sorted((work / "records/x86-64-v3").glob("*.json"), key=lambda path: path.stat().st_size)
+    records[0].unlink()
+    _git(tmp_path, "init", "-q", "--bare", "-b", "main", str(origin))
+    _git(origin, "config", "receive.advertisePushOptions", "true")
+    _git(work, "init", "-q", "-b", "main")
+    _git(work, "add", ".")
+    _git(work, "commit", "-q", "-m", "A project")
+    _git(work, "push", "-q", str(origin), "main")
+    return Platform(origin, tmp_path)
+
+
+def _list_files(platform: Platform, branch: str) -> set[str]:
+    return set(_git(platform.origin, "ls-tree", "-r", "--name-only", branch).split())
+
+
+def _merge(platform: Platform) -> None:
+    """Press the merge button."""
+    clone = platform.clone()
+    _git(clone, "merge", "-q", "--no-ff", "-m", "Merge", "origin/tvmbuild-records")
+    _git(clone, "push", "-q", "origin", "main")
+    _git(clone, "push", "-q", "origin", "--delete", "tvmbuild-records")
+
+
+def _check_nights(platform: Platform, tune: Callable[[], Ran]) -> None:
+    """A night's tuning proposes the missing record file, and a second night has nothing left to do."""
+    before = _list_files(platform, "main")
+    night = tune()
+    assert night.code == 0, night.output
+    proposed = _list_files(platform, "tvmbuild-records")
+    assert before < proposed
+    (new,) = proposed - before
+    assert new.startswith("records/x86-64-v3/")
+    changed = _git(platform.origin, "diff", "--name-only", "main", "tvmbuild-records").split()
+    assert changed == [new]
+    log = _git(platform.origin, "log", "-1", "--format=%an: %s", "tvmbuild-records")
+    assert log.strip() == "tvmbuild: Add tuning records"
+    again = tune()
+    assert again.code == 0, again.output
+    assert f"tune:{CELL}" in again.restored, "the change that is still open has the records"
+    _merge(platform)
+    done = tune()
+    assert done.code == 0, done.output
+    assert "refs/heads/tvmbuild-records" not in _git(platform.origin, "for-each-ref", "--format=%(refname)")
+
+
+@pytest.mark.compiler
+def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
+    workflow = GitHub(CI / "github-actions.yml", platform)
+
+    def build() -> tuple[Ran, Ran]:
+        plan = workflow.run("plan")
+        assert plan.code == 0, plan.output
+        (row,) = json.loads(workflow.outputs["matrix"])["include"]
+        assert row == {"cell": CELL, "model": "silero_vad", "target": "x86-64-v3"}
+        return plan, workflow.run("cell", row)
+
+    _, refused = build()
+    assert refused.code != 0
+    assert "1 of 16 Tasks have no record" in refused.output
+    _check_nights(platform, lambda: workflow.run("tune"))
+    plan, cell = build()
+    assert cell.code == 0, cell.output
+    assert (plan.restored, cell.steps) == (BUILT[:1], BUILT[1:])
+    report = workflow.run("report")
+    assert (report.code, report.steps) == (0, [f"benchmark:{CELL}"]), report.output
+    assert [path.name for path in platform.artifacts["packages"].rglob("*.tar")] == ["silero_vad-x86-64-v3.tar"]
+    assert "silero_vad" in (platform.artifacts["report"] / "report.html").read_text()
+    assert "1 cell: 1 ok" in (report.root.parent / "summary").read_text()
+    plan, cell = build()
+    assert plan.restored + cell.restored == BUILT
+    assert workflow.run("report").restored == [f"benchmark:{CELL}"]
+
+
+@pytest.mark.compiler
+def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
+    pipeline = GitLab(CI / "gitlab-ci.yml", platform)
+
+    def build() -> tuple[Ran, Ran]:
+        plan = pipeline.run("plan")
+        assert plan.code == 0, plan.output
+        child = yaml.safe_load((plan.root / "build/cells.yml").read_text())
+        assert child == {"include": {"local": ".gitlab-ci.yml"}, "cell": {"parallel": {"matrix": [{"CELL": CELL}]}}}
+        return plan, pipeline.run("cell", CELL=CELL)
+
+    _, refused = build()
+    assert refused.code != 0
+    assert "1 of 16 Tasks have no record" in refused.output
+    _check_nights(platform, lambda: pipeline.run("tune"))
+    plan, cell = build()
+    assert cell.code == 0, cell.output
+    assert (plan.restored, cell.steps) == (BUILT[:1], BUILT[1:])
+    report = pipeline.run("report")
+    assert (report.code, report.steps) == (0, [f"benchmark:{CELL}"]), report.output
+    kept = {path.name for path in platform.artifacts["report {}"].rglob("*") if path.is_file()}
+    assert kept == {"report.html", "report.md", "silero_vad-x86-64-v3.tar"}
+    plan, cell = build()
+    assert plan.restored + cell.restored == BUILT
+    assert pipeline.run("report").restored == [f"benchmark:{CELL}"]

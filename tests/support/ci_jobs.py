@@ -1,0 +1,204 @@
+"""The jobs of the example CI files as the platforms see them, run on machines of their own: each a fresh git clone.
+
+No YAML runner: the commands are the files' own, run by bash in order; what the platforms do between them (artefacts and
+caches) is done here. Commands that need a platform or a package index are left out.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LEFT_OUT = re.compile(r"pip\b.* install |-m venv|\.venv/bin/activate|^gh |\bgh pr |git remote set-url")
+TIMEOUT_S = 400
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one job did."""
+
+    code: int
+    output: str
+    root: Path
+
+    @property
+    def restored(self) -> list[str]:
+        return re.findall(r"^ok (\S+) .* restored from the cache$", self.output, re.MULTILINE)
+
+    @property
+    def steps(self) -> list[str]:
+        return re.findall(r"^ok (\S+)", self.output, re.MULTILINE)
+
+
+@dataclass
+class Platform:
+    """What outlives a job's machine."""
+
+    origin: Path
+    """The bare repository."""
+    folder: Path
+    artifacts: dict[str, Path] = field(default_factory=dict)
+    caches: dict[str, Path] = field(default_factory=dict)
+    count: int = 0
+
+    def clone(self) -> Path:
+        self.count += 1
+        root = self.folder / f"machine{self.count}" / "project"
+        root.parent.mkdir()
+        subprocess.run(["git", "clone", "-q", str(self.origin), str(root)], check=True)
+        return root
+
+    def keep(self, store: dict[str, Path], name: str, root: Path, paths: Iterable[Path]) -> None:
+        """Store a copy of the files and folders, relative to ``root``."""
+        self.count += 1
+        kept = self.folder / f"kept{self.count}"
+        kept.mkdir()
+        for path in paths:
+            _copy(path, kept / path.relative_to(root))
+        store[name] = kept
+
+    def environment(self, root: Path, given: Mapping[str, str]) -> dict[str, str]:
+        home = self.folder / "home"
+        runtime = self.folder / "runtime"
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TVMBUILD_", "GIT_", "CI_"))}
+        tools = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+        own = {"HOME": str(home), "XDG_RUNTIME_DIR": str(runtime), "COLUMNS": "200", "PATH": tools, "PWD": str(root)}
+        return kept | own | dict(given)
+
+
+def run_script(platform: Platform, root: Path, lines: Iterable[str], variables: Mapping[str, object]) -> Ran:
+    """Run the commands in one bash, as both platforms do: the first that fails ends them."""
+    script = "\n".join(line for line in lines if not LEFT_OUT.search(line))
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=root,
+        env=platform.environment(root, {name: str(value) for name, value in variables.items()}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, root)
+
+
+def find_paths(root: Path, patterns: Iterable[str]) -> list[Path]:
+    """Return what the patterns match."""
+    return [Path(found) for pattern in patterns for found in sorted(glob.glob(str(root / pattern)))]  # noqa: PTH207
+
+
+def _copy(source: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, to, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, to)
+
+
+class GitHub:
+    """The jobs of a GitHub workflow."""
+
+    def __init__(self, file: Path, platform: Platform) -> None:
+        self.workflow: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+        self.platform = platform
+        self.outputs: dict[str, str] = {}
+
+    def run(self, name: str, matrix: Mapping[str, str] | None = None) -> Ran:
+        """Run a job on a fresh machine."""
+        job, root = self.workflow["jobs"][name], self.platform.clone()
+        (root.parent / "output").touch()
+        code, output, saves = 0, "", []
+        for step in job["steps"]:
+            if code != 0 and "cancelled()" not in str(step.get("if", "")):
+                continue
+            if "uses" in step:
+                saves += self._use(step["uses"], step.get("with", {}), root, matrix or {})
+                continue
+            given = {**self.workflow["env"], **job.get("env", {})}
+            variables = {key: self._fill(value, matrix or {}) for key, value in given.items()}
+            names = {
+                "GITHUB_OUTPUT": "output",
+                "GITHUB_STEP_SUMMARY": "summary",
+                "GITHUB_PATH": "path",
+                "RUNNER_TEMP": "",
+            }
+            files = {name: str(root.parent / file) for name, file in names.items()}
+            ran = run_script(self.platform, root, step["run"].splitlines(), variables | files)
+            code, output = code or ran.code, output + ran.output
+        if code == 0:
+            for key, path in saves:
+                self.platform.keep(self.platform.caches, key, root, find_paths(root, [path]))
+        self.outputs |= dict(line.split("=", 1) for line in (root.parent / "output").read_text().splitlines())
+        return Ran(code, output, root)
+
+    def _fill(self, value: object, matrix: Mapping[str, str]) -> str:
+        context = {f"matrix.{key}": text for key, text in matrix.items()}
+        context["github.event.repository.default_branch"] = "main"
+        text = re.sub(r"-?\$\{\{ hashFiles\(.*?\) \}\}", "", str(value))
+        return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: context.get(found[1], found[0]), text)
+
+    def _use(
+        self, action: str, options: Mapping[str, Any], root: Path, matrix: Mapping[str, str]
+    ) -> list[tuple[str, str]]:
+        """Do what the action does with files; return what is to be cached at the end: (key, path)."""
+        values = {key: self._fill(value, matrix) for key, value in options.items()}
+        if action.startswith("actions/cache@"):
+            if values["key"] in self.platform.caches:
+                _copy(self.platform.caches[values["key"]], root)
+            return [(values["key"], values["path"])]
+        if action.startswith("actions/upload-artifact@"):
+            patterns = values["path"].split()
+            fixed = [Path(pattern.partition("*")[0]) for pattern in patterns]
+            top = root / os.path.commonpath([path.parent if path.suffix else path for path in fixed])
+            found = [
+                path
+                for path in find_paths(root, patterns)
+                if options.get("include-hidden-files") or path.name[0] != "."
+            ]
+            assert found or values.get("if-no-files-found") != "error", patterns
+            self.platform.keep(self.platform.artifacts, values["name"], top, found)
+        if action.startswith("actions/download-artifact@"):
+            wanted = values.get("pattern", values.get("name", ""))
+            for name, kept in self.platform.artifacts.items():
+                if re.fullmatch(wanted.replace("*", ".*"), name):
+                    _copy(kept, root / values["path"])
+        return []
+
+
+class GitLab:
+    """The jobs of a GitLab pipeline."""
+
+    def __init__(self, file: Path, platform: Platform) -> None:
+        self.pipeline: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+        self.platform = platform
+
+    def run(self, name: str, **given: str) -> Ran:
+        """Run a job on a fresh machine."""
+        job, root = self.pipeline[name], self.platform.clone()
+        key = str(job.get("cache", {}).get("key", "")).replace("$CELL", given.get("CELL", ""))
+        if key in self.platform.caches:
+            _copy(self.platform.caches[key], root)
+        for need in job.get("needs", ()):
+            for artifact, kept in self.platform.artifacts.items():
+                if artifact.split(" ")[0] == need["job"]:
+                    _copy(kept, root)
+        lines = [*self.pipeline["default"]["before_script"], *job["script"]]
+        variables = {"CI_DEFAULT_BRANCH": "main", **self.pipeline["variables"], **job.get("variables", {}), **given}
+        ran = run_script(self.platform, root, lines, variables)
+        if ran.code == 0:
+            if key:
+                self.platform.keep(self.platform.caches, key, root, find_paths(root, job["cache"]["paths"]))
+            paths = job.get("artifacts", {}).get("paths", ())
+            self.platform.keep(self.platform.artifacts, f"{name} {given}", root, find_paths(root, paths))
+        return ran
