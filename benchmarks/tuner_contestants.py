@@ -1,0 +1,164 @@
+"""The two tuners of tuner_throughput.py, each in a process of its own, and what their records make of the model.
+
+python tuner_contestants.py stock|tvmbuild SETTING.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.specs import CompileStep, DeviceSpec, SimplifyOptions, SimplifyStep, Source, Step, TuneOptions, TuneStep
+
+TARGET = "bench"
+STOCK_FILES = ("database_workload.json", "database_tuning_record.json")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both tuners get. ``folder`` is the benchmark's own."""
+
+    model: Path
+    cpu: str
+    threads: int
+    trials_per_task: int
+    folder: Path
+
+    @classmethod
+    def read(cls, path: Path) -> Setting:
+        """Return what ``write`` wrote."""
+        fields = json.loads(path.read_text())
+        return cls(**{**fields, "model": Path(fields["model"]), "folder": Path(fields["folder"])})
+
+    def write(self, path: Path) -> None:
+        """Write the setting as JSON."""
+        path.write_text(json.dumps(asdict(self), default=str))
+
+    @property
+    def attributes(self) -> tuple[tuple[str, Any], ...]:
+        """Return the target's."""
+        return (("mcpu", self.cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", self.threads))
+
+    def work(self, tuner: str) -> Path:
+        """Return where a tuner keeps what it finds."""
+        return self.folder / tuner
+
+    def found(self, tuner: str) -> Path:
+        """Return the folder with a tuner's records."""
+        return self.work(tuner) if tuner == "stock" else self.work(tuner) / "records" / TARGET
+
+    def tune_step(self) -> Step:
+        """Return our tune step; its project is ``work('tvmbuild')``."""
+        root = self.work("tvmbuild")
+        options = TuneOptions(trials_per_task=self.trials_per_task)
+        return Step(
+            "tune",
+            f"{self.model.stem}@{TARGET}",
+            TuneStep(TARGET, "llvm", self.attributes, (), None, DeviceSpec(), options),
+            inputs=(("model", self.folder / "model.onnx"),),
+            outputs=tuple((role, root / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+            root=root,
+        )
+
+
+def simplify_model(setting: Setting) -> None:
+    """Write model.onnx and reference.npz to the benchmark's folder."""
+    from tvmbuild.stages import simplify  # noqa: PLC0415 - each function runs in a process of its own
+
+    name = setting.model.stem
+    outputs = tuple((role, setting.folder / file) for role, file in _SIMPLIFIED.items())
+    options = SimplifyStep(name, Source("path", str(setting.model)), (), SimplifyOptions())
+    simplify.run(Step("simplify", name, options, (("source", setting.model),), outputs, root=setting.folder))
+
+
+_SIMPLIFIED = {"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}
+
+
+def tune_stock(setting: Setting) -> None:
+    """Tune as TVM ships it: defaults for everything but the module, the target and the trials."""
+    from tvm.s_tir.meta_schedule.relax_integration import tune_relax  # noqa: PLC0415
+
+    lowered, target = _lower(setting)
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+
+    tune_relax(
+        mod=lowered.mod,
+        params={},
+        target=target,
+        work_dir=str(setting.work("stock")),
+        max_trials_global=setting.trials_per_task * len(extract_tasks(lowered)),
+        max_trials_per_task=setting.trials_per_task,
+    )
+
+
+def tune_ours(setting: Setting) -> None:
+    """Run the tune stage."""
+    from tvmbuild.stages import tune  # noqa: PLC0415
+
+    tune.run(setting.tune_step())
+
+
+def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> None:
+    """Compile the model with what a copy holds; beside the package, `.json` says how many Tasks have a record."""
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+    from tvmbuild.files import write_json  # noqa: PLC0415
+    from tvmbuild.records.selection import Schedule  # noqa: PLC0415
+    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415
+
+    lowered, _ = _lower(setting)
+    tasks = extract_tasks(lowered)
+    winners, trials = (_stock_winners if tuner == "stock" else _our_winners)(copy, tasks)
+    schedule = package.with_suffix(".schedule.json")
+    write_json(schedule, Schedule(tuple(sorted(winners.items()))).to_json())
+    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, (), "auto", None, None)
+    inputs = (("model", setting.folder / "model.onnx"), ("schedule", schedule))
+    compile_stage.run(Step("compile", package.stem, options, inputs, (("package", package),), root=setting.folder))
+    write_json(package.with_suffix(".json"), {"covered": len(winners), "tasks": len(tasks), "trials": trials})
+
+
+def _lower(setting: Setting) -> tuple[Any, Any]:
+    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
+
+    target = tvm_target("llvm", setting.attributes, ())
+    return lower(import_onnx(setting.folder / "model.onnx"), target), target
+
+
+def _our_winners(copy: Path, tasks: Any) -> tuple[dict[str, str], int]:
+    from tvmbuild.records.store import read_task_file, record_path  # noqa: PLC0415
+
+    files = {task.key: read_task_file(record_path(copy, task.key)) for task in tasks}
+    winners = {key: file.records[0].trace for key, file in files.items() if file and file.records}
+    return winners, sum(file.most_searched for file in files.values() if file)
+
+
+def _stock_winners(copy: Path, tasks: Any) -> tuple[dict[str, str], int]:
+    from tvm.s_tir.meta_schedule.database import JSONDatabase  # noqa: PLC0415
+
+    from tvmbuild.records.traces import dump_trace  # noqa: PLC0415
+
+    paths = [copy / name for name in STOCK_FILES]
+    if not all(path.exists() for path in paths):
+        return {}, 0
+    for path in paths:  # a copy may end in the middle of a line
+        text = path.read_text()
+        path.write_text(text[: text.rfind("\n") + 1])
+    database = JSONDatabase(*map(str, paths))
+    winners = {}
+    for task in tasks:
+        if database.has_workload(task.mod):
+            top = database.get_top_k(database.commit_workload(task.mod), 1)
+            if top and min(float(seconds) for seconds in top[0].run_secs) < math.inf:
+                winners[task.key] = dump_trace(top[0])
+    return winners, len(paths[1].read_text().splitlines())
+
+
+TUNERS = {"stock": tune_stock, "tvmbuild": tune_ours}
+
+if __name__ == "__main__":
+    TUNERS[sys.argv[1]](Setting.read(Path(sys.argv[2])))
