@@ -42,9 +42,8 @@ def restore_outputs(step: Step, inputs: Mapping[str, Digest]) -> CacheUse:
 
     ``inputs`` are the digests of all files that the step reads, by role.
     """
-    use = CacheUse()
-    cache, key = step.settings.cache, make_key(step, inputs)
-    if cache is None or key is None or cache.path in _unreadable:
+    use, cache = CacheUse(), step.settings.cache
+    if cache is None or cache.path in _unreadable or (key := make_key(step, inputs)) is None:
         return use
     try:
         entries = find_entries(cache.path, key)
@@ -63,8 +62,8 @@ def restore_outputs(step: Step, inputs: Mapping[str, Digest]) -> CacheUse:
 
 def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
     """Put what the step wrote into the cache; ``inputs`` must still be what they were when it started."""
-    cache, key = step.settings.cache, make_key(step, inputs)
-    if cache is None or key is None or cache.path in (_unwritable | _unreadable):
+    cache = step.settings.cache
+    if cache is None or cache.path in (_unwritable | _unreadable) or (key := make_key(step, inputs)) is None:
         return
     try:
         files = {role: (path, outputs[role][2]) for role, path in step.outputs}
