@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvmbuild.effort import History
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.records.journal import read_entries
 from tvmbuild.records.selection import (
     TaskId,
     elect,
@@ -123,12 +124,22 @@ def add_seconds(seconds: Iterable[float | None]) -> float | None:
     return total
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a Task: whether a record covers it, and its file without records, which are large."""
+
+    covered: bool = False
+    file: TaskFile | None = None
+    measured: int = 0
+    """Candidates, those of an interrupted search's journal included."""
+
+
 class _Counter:
     """Reads each record file once, and knows what the cells before this one would measure."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._files: dict[tuple[str, str], TaskFile | None] = {}
+        self._known: dict[tuple[str, str], _Known] = {}
         self._planned: dict[tuple[str, str], int] = {}
 
     def price(self, step: Step, tasks: Sequence[TaskId] | None) -> CellPrice:
@@ -140,14 +151,15 @@ class _Counter:
         return CellPrice(step.subject, options.target, known, searches)
 
     def _price(self, step: Step, options: TuneStep, task: TaskId, tasks: int) -> TaskPrice:
-        file = self._read(step, options, task.key)
-        trials = 0 if step.unavailable is not None else self._count_trials(step, options, task, tasks)
-        covered = file is not None and elect(file, options.measured_on) is not None
-        if trials <= 0:
-            return TaskPrice(task, covered)
         where = (options.target, task.key)
+        if where not in self._known:
+            self._known[where] = _read(Layout(step.root), options, task.key)
+        known = self._known[where]
+        trials = 0 if step.unavailable is not None else self._count_trials(step, options, task, tasks)
+        if trials <= 0:
+            return TaskPrice(task, known.covered)
         self._planned[where] = self._planned.get(where, 0) + trials
-        return TaskPrice(task, covered, trials, self._history.estimate(options, task.name, file, trials))
+        return TaskPrice(task, known.covered, trials, self._history.estimate(options, task.name, known.file, trials))
 
     def _count_trials(self, step: Step, options: TuneStep, task: TaskId, tasks: int) -> int:
         """Return how many candidates the step would measure for the Task."""
@@ -156,19 +168,21 @@ class _Counter:
             return 0
         if step.settings.tune == "full":
             return wanted if is_wanted(task.name, options.tune) else 0
-        file = self._read(step, options, task.key)
-        if not needs_search(file, task.name, options.tune, tasks):
+        where = (options.target, task.key)
+        known = self._known[where]
+        if not needs_search(known.file, task.name, options.tune, tasks):
             return 0
-        searched = 0 if file is None else file.most_searched
-        return wanted - searched - self._planned.get((options.target, task.key), 0)
+        return wanted - known.measured - self._planned.get(where, 0)
 
-    def _read(self, step: Step, options: TuneStep, key: str) -> TaskFile | None:
-        """Return the Task's file; a damaged one counts as none, as it does for the search."""
-        where = (options.target, key)
-        if where not in self._files:
-            folder = Layout(step.root).records(options.target)
-            try:
-                self._files[where] = read_applicable(folder, key, resolved_target(options))
-            except TvmbuildError:
-                self._files[where] = None
-        return self._files[where]
+
+def _read(layout: Layout, options: TuneStep, key: str) -> _Known:
+    """Return what is known of the Task; a damaged file counts as none, as it does for the search."""
+    try:
+        file = read_applicable(layout.records(options.target), key, resolved_target(options))
+    except TvmbuildError:
+        file = None
+    journaled = max((entry.measured for entry in read_entries(layout.journal(options.target, key))), default=0)
+    if file is None:
+        return _Known(measured=journaled)
+    covered = elect(file, options.measured_on) is not None
+    return _Known(covered, replace(file, records=(), workload=""), max(file.most_searched, journaled))

@@ -8,6 +8,7 @@ import pytest
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.price import price_cells, total_price
+from tvmbuild.records.journal import Entry, append_entry
 from tvmbuild.records.selection import TaskId, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.specs import Attributes, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
@@ -169,3 +170,13 @@ def test_a_damaged_record_file_is_none(tmp_path: Path) -> None:
 def test_no_cell_and_no_task_cost_nothing(tmp_path: Path) -> None:
     assert total_price(price_cells([], "here")).seconds == 0.0
     assert price_cells([(make_step(tmp_path), [])], "here")[0].seconds == 0.0
+
+
+def test_what_an_interrupted_search_has_measured_is_not_paid_again(tmp_path: Path) -> None:
+    step = make_step(tmp_path)
+    put(step, searched=32, spent=32.0)
+    for measured in (33, 40):
+        append_entry(Layout(tmp_path).journal("pc", KEY), Entry("here", measured, None))
+    append_entry(Layout(tmp_path).journal("pc", OTHER), Entry("here", 10, None))
+    (price,) = price_cells([(step, [CONV, SUM])], "here")
+    assert [task.trials for task in price.tasks or ()] == [24, 54]

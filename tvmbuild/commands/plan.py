@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 def _print(planned: Planned) -> None:
     console = make_console()
     width = max(len(status.step.id) for status in planned.statuses)
-    for status in planned.statuses:
-        console.print(_describe(status, width), soft_wrap=True)
+    # One print: a thousand cells have thousands of lines.
+    console.print(Text("\n").join(_describe(status, width) for status in planned.statuses), soft_wrap=True)
     console.print()
     here = {status.step.subject for status in planned.statuses if status.state != "unavailable"}
     prices = [price for price in planned.prices if price.cell in here]
