@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from typing import Any
 from tvm.support.popen_pool import PopenPoolExecutor
 
 from tvmbuild.tuner.cores import Cores
-from tvmbuild.tuner.worker import Timing, build_candidate, start_worker, time_candidate
+from tvmbuild.tuner.worker import Argument, Timing, build_candidate, start_worker, time_candidate
 
 BUILD_TIMEOUT_S = 30
 TIME_TIMEOUT_S = 15
@@ -96,7 +95,7 @@ class CandidatePool:
 
     def time(self, library: str, args_info: Sequence[Any], timing: Timing) -> Timed:
         """Time one library; nothing else of this pool may use the timing cores now."""
-        arguments = tuple(tuple(json.loads(json.dumps(_plain(info.as_json())))) for info in args_info)
+        arguments = tuple(_plain(info.as_json()) for info in args_info)
         try:
             return Timed(tuple(self._timer.submit(time_candidate, library, arguments, timing).result()))
         except TimeoutError:
@@ -151,6 +150,6 @@ def _executor(cores: Sequence[int], workers: int, timeout_s: int) -> PopenPoolEx
     )
 
 
-def _plain(info: Any) -> list[Any]:
-    kind, dtype, shape = info
-    return [str(kind), str(dtype), [int(extent) for extent in shape]]
+def _plain(info: Any) -> Argument:
+    _kind, dtype, shape = info
+    return str(dtype), tuple(int(extent) for extent in shape)

@@ -5,6 +5,7 @@ Workers stay alive between batches; a crash or a time-out costs one candidate.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,36 +73,48 @@ def _link(output: str, objects: list[str], **_options: Any) -> None:
 _link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
 
 
-def time_candidate(library: str, arguments: tuple[Any, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments`` (ArgInfo JSON); seconds, one a sample.
+Argument = tuple[str, tuple[int, ...]]
+"""(dtype, shape) of one tensor."""
+
+
+def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
+    """Load the library and time its function on random ``arguments``; seconds, one a sample.
 
     Samples that disagree are taken once more: something else ran on these cores.
     """
     import tvm  # noqa: PLC0415
 
-    device = tvm.cpu(0)
+    module, device, tensors = tvm.runtime.load_module(library), tvm.cpu(0), _make_tensors(arguments)
+
+    def sample(number: int, repeat: int) -> list[float]:
+        # Not min_repeat_ms: TVM finds the number by trying, for each sample again.
+        evaluator = module.time_evaluator(module.entry_name, device, number=number, repeat=repeat)
+        return [float(value) for value in evaluator(*tensors).results]
+
+    rough = sample(timing.number, 1)
+    number = max(timing.number, math.ceil(timing.min_repeat_ms / 1000 / max(rough[0], 1e-9)))
+    samples = rough if number == timing.number else sample(number, 1)
+    if samples[0] > timing.enough_s:
+        return samples
+    samples += sample(number, timing.repeat - 1) if timing.repeat > 1 else []
+    if max(samples) > STEADY * min(samples):
+        samples += sample(number, timing.repeat)
+    return samples
+
+
+@lru_cache(maxsize=4)
+def _make_tensors(arguments: tuple[Argument, ...]) -> list[Any]:
+    """Return tensors that are filled once for all candidates of a Task: that takes longer than timing one."""
+    import tvm  # noqa: PLC0415
+
     fill = tvm.get_global_func("tvm.contrib.random.random_fill_for_measure")
     tensors = []
-    for _kind, dtype, shape in arguments:
-        tensor = tvm.runtime.empty(shape=tuple(shape), dtype=dtype, device=device)
+    for dtype, shape in arguments:
+        tensor = tvm.runtime.empty(shape=shape, dtype=dtype, device=tvm.cpu(0))
         if "int" in dtype:
             # May be indices: random ones read out of bounds.
-            tensor.copyfrom(np.zeros(tuple(shape), dtype))
+            tensor.copyfrom(np.zeros(shape, dtype))
         else:
             fill(tensor)
         tensors.append(tensor)
-    module = tvm.runtime.load_module(library)
-
-    def sample(repeat: int) -> list[float]:
-        evaluator = module.time_evaluator(
-            module.entry_name, device, number=timing.number, repeat=repeat, min_repeat_ms=timing.min_repeat_ms
-        )
-        return [float(value) for value in evaluator(*tensors).results]
-
-    samples = sample(1)
-    if samples[0] > timing.enough_s or timing.repeat == 1:
-        return samples
-    samples += sample(timing.repeat - 1)
-    if max(samples) > STEADY * min(samples):
-        samples += sample(timing.repeat)
-    return samples
+    return tensors
