@@ -221,6 +221,15 @@ def test_a_record_of_another_device_class(project: DoitProject, capsys: pytest.C
     ]
 
 
+def test_a_damaged_record(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
+    path = record_path(Layout(project.root).records("v3"), SHARED)
+    path.write_text("[]")
+    said = _reasons(capsys, "tune:second@v3")
+    assert said[1] == f"other records win now: conv2d_add ({SHARED}): {GONE}"
+    assert said[2].startswith(f"records/v3/{SHARED}.json: damaged record file (TypeError: ")
+    assert len(said) == 3
+
+
 def test_tasks_to_tune(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     options = tune_options(project)
     put(project, replace(task_file(SHARED_TASK, options, [2e-6], searched=60), spent=((here(), 30.0),)))

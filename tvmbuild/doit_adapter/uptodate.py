@@ -85,8 +85,11 @@ def _external_data(step: Step, known: Iterable[str]) -> dict[str, Path]:
 def _check_records(step: Step) -> Iterator[str]:
     reason = is_current(step)
     if reason is not None:
+        # Its damaged files follow the reason itself.
+        what, *damaged = reason.replace(f"{step.root}/", "").split("; ")
         changes = list_winner_changes(step)
-        yield f"{reason}: {'; '.join(changes)}" if changes else reason
+        yield f"{what}: {'; '.join(changes)}" if changes else what
+        yield from damaged
     elif step.settings.strict:
         uncovered = json.loads(step.output("info").read_text())["uncovered"]
         if uncovered:
