@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "init": "tvmbuild.commands.init",
     "schema": "tvmbuild.commands.schema",
     "target": "tvmbuild.commands.target",
+    "records": "tvmbuild.commands.records",
 }
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 

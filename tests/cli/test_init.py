@@ -10,6 +10,7 @@ from doit_project import make_project
 
 from tvmbuild.cli import main
 from tvmbuild.commands.init import write_project
+from tvmbuild.commands.records_driver import ATTRIBUTES
 from tvmbuild.config import load_project
 
 
@@ -33,6 +34,11 @@ def test_a_new_project_is_complete_and_planned(tmp_path: Path, capsys: pytest.Ca
 def test_build_is_ignored_by_git(tmp_path: Path) -> None:
     write_project(tmp_path)
     assert "/build/" in (tmp_path / ".gitignore").read_text().splitlines()
+
+
+def test_git_is_told_how_records_merge(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    assert (tmp_path / ".gitattributes").read_text() == f"{ATTRIBUTES}\n"
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

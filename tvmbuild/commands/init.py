@@ -13,8 +13,8 @@ from tvmbuild.files import write_text
 
 HELP = "write a working project into an empty folder: both YAML files, a small model and its records"
 
-RENAMED = {"gitignore": ".gitignore", "dodo.txt": "dodo.py"}
-"""Kept under other names in the package: one would hide files from git, the other is no module of ours."""
+RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
+"""Kept under other names in the package: git would obey two of them, and the third is no module of ours."""
 IGNORED = frozenset({".git", ".venv"})
 """What an empty folder may hold."""
 

@@ -77,6 +77,11 @@ def add_faults(folder: Path, key: str, faults: Iterable[Fault]) -> None:
         change_faults(folder, key, lambda known: (*known, *new))
 
 
+def forget_faults(folder: Path, key: str, target: str) -> None:
+    """Take the Task's faults with that target off its list."""
+    change_faults(folder, key, lambda known: (fault for fault in known if fault.target != target))
+
+
 def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
     """Return the file without the traces that have a fault.
 

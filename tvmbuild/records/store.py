@@ -96,6 +96,11 @@ class TaskFile:
         """How many candidates the device class that did most has measured."""
         return max((count for _, count in self.searched), default=0)
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Every device class that has a record or has searched, sorted."""
+        return tuple(sorted({record.measured_on for record in self.records} | dict(self.searched).keys()))
+
     def best_on(self, device_class: str) -> tuple[Record, ...]:
         """Return the device class's records, fastest first."""
         return tuple(record for record in self.records if record.measured_on == device_class)

@@ -1,0 +1,117 @@
+"""`tvmbuild records import DIR`: another folder of records, or a database that MetaSchedule wrote."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.commands.records_common import find_target, hold_records
+from tvmbuild.commands.records_database import convert
+from tvmbuild.commands.records_merge import describe_changes
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json
+from tvmbuild.layout import Layout
+from tvmbuild.project import find_root
+from tvmbuild.records.folders import apply_changes, list_record_files, plan_merge
+from tvmbuild.records.store import TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.verification import ask
+
+HELP = "take in another folder of records, or MetaSchedule's own database folder"
+
+_WORKLOADS = "database_workload.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the action's arguments."""
+    parser.add_argument("folder", metavar="DIR", type=Path, help="record files, or a database's two files")
+    parser.add_argument("--target", metavar="NAME", help="the target of targets.yaml that a database is for")
+    parser.add_argument("--measured-on", metavar="CLASS", help="device class of a database's times (default: this CPU)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import; nothing is written when something cannot be."""
+    root = find_root(Path.cwd())
+    folder: Path = args.folder.resolve()
+    if not folder.is_dir():
+        raise TvmbuildError(f"there is no folder {args.folder}", "name a folder of records, or of a database")
+    hold_records(root)
+    if (folder / _WORKLOADS).exists():
+        return _import_database(Layout(root), folder, args)
+    return _import_records(Layout(root), folder, args.target)
+
+
+def _import_records(layout: Layout, folder: Path, target: str | None) -> int:
+    """Merge record files into `records`, or into the folder of the named target."""
+    flat = any(path.parent == folder for path in list_record_files(folder))
+    if target is not None:
+        _check_attributes(folder, canonical_json(find_target(layout.root, target).to_json()), target)
+    elif flat:
+        raise TvmbuildError(f"{folder} holds the records of one target", "say which: --target NAME")
+    into = layout.records(target or "")
+    into.mkdir(parents=True, exist_ok=True)
+    changes = plan_merge(into, folder)
+    apply_changes(changes)
+    print(describe_changes(changes, done=True))
+    return 0
+
+
+def _check_attributes(folder: Path, wanted: str, target: str) -> None:
+    for path in list_record_files(folder):
+        file = read_task_file(path)
+        if file is not None and file.target != wanted:
+            raise TvmbuildError(
+                f"{path} was made for {file.target}, and {target} is {wanted}", "name the target that it is for"
+            )
+
+
+def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> int:
+    if args.target is None:
+        raise TvmbuildError(f"{folder} is a database", "say which target it is for: --target NAME")
+    target = find_target(layout.root, args.target)
+    attributes = dict(target.attributes if target.kind == "llvm" else target.host)
+    with TemporaryDirectory(prefix="tvmbuild-import-") as temporary:
+        counts = convert(
+            {
+                "action": "import",
+                "folder": str(folder),
+                "into": temporary,
+                "target": target.to_json(),
+                "measured_on": args.measured_on,
+                "threads": attributes.get("num-cores", 1),
+            }
+        )
+        into = layout.records(args.target)
+        foreign = _fit_all(Path(temporary), into)
+        into.mkdir(parents=True, exist_ok=True)
+        changes = plan_merge(into, Path(temporary)) if list_record_files(Path(temporary)) else []
+        apply_changes(changes)
+    print(
+        f"{counts['records']} records read, {counts['failed']} failed candidates left out, "
+        f"{counts['unreadable'] + foreign} that do not replay left out"
+    )
+    print(describe_changes(changes, done=True))
+    return 0
+
+
+def _fit_all(imported: Path, into: Path) -> int:
+    """Where the store has a Task already, keep of its imported records those that replay on the store's workload.
+
+    A trace finds blocks by name, and names may differ between equal workloads. Return how many were left out.
+    """
+    lost = 0
+    for path in list_record_files(imported):
+        file, known = read_task_file(path), read_task_file(record_path(into, path.stem))
+        if file is not None and known is not None:
+            fitting = _fit(file, known)
+            lost += len(file.records) - len(fitting.records)
+            write_task_file(path, fitting)
+    return lost
+
+
+def _fit(file: TaskFile, known: TaskFile) -> TaskFile:
+    checks = [{"workload": known.workload, "trace": record.trace} for record in file.records]
+    reasons = ask(file.target, checks)
+    records = tuple(record for record, reason in zip(file.records, reasons, strict=True) if reason is None)
+    return replace(file, name=known.name, workload=known.workload, tvm=known.tvm, records=records)

@@ -1,0 +1,39 @@
+"""All records of one target as they lie on disk, damaged and quarantined ones told apart. No tvm here."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.records.folders import list_record_files
+from tvmbuild.records.quarantine import Fault, find_damage, has_file_fault, read_faults
+from tvmbuild.records.store import TaskFile, read_task_file
+
+
+@dataclass(frozen=True)
+class StoredTask:
+    """One record file. ``file`` is None when it is damaged; then ``faults`` says how."""
+
+    path: Path
+    file: TaskFile | None
+    faults: tuple[str, ...]
+    """Why the whole file is not used; empty when it is."""
+    bad: tuple[Fault, ...] = ()
+    """Faults of traces that it holds or held."""
+
+
+def read_stored(folder: Path, keys: Container[str] | None = None) -> list[StoredTask]:
+    """Return the target's record files, sorted by key; only those of ``keys`` where given."""
+    paths = [path for path in list_record_files(folder) if path.parent == folder]
+    return [_read(path) for path in paths if keys is None or path.stem in keys]
+
+
+def _read(path: Path) -> StoredTask:
+    damage = find_damage(path)
+    file = None if damage else read_task_file(path)
+    if file is None:
+        return StoredTask(path, None, (damage or "it went away",))
+    faults = read_faults(path.parent, path.stem, file.target)
+    whole = tuple(fault.reason for fault in faults if fault.of == "file") if has_file_fault(path, faults) else ()
+    return StoredTask(path, file, whole, tuple(fault for fault in faults if fault.of == "trace"))

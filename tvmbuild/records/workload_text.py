@@ -1,0 +1,24 @@
+"""What a workload's JSON says of its arguments, read without tvm: shapes and types for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def describe_arguments(workload: str) -> tuple[str, ...]:
+    """Return one text an argument, ``float32[1, 112, 112, 32]``; empty when the text has another form."""
+    try:
+        nodes: list[dict[str, Any]] = json.loads(workload)["nodes"]
+        function = next(node["data"] for node in nodes if node["type"] == "tirx.PrimFunc")
+        variables = nodes[function["params"]]["data"]
+        return tuple(_describe(nodes, nodes[nodes[index]["data"]["ty"]]["data"]) for index in variables)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration, RecursionError):
+        return ()
+
+
+def _describe(nodes: list[dict[str, Any]], buffer: dict[str, Any]) -> str:
+    extents = [nodes[index]["data"] for index in nodes[buffer["shape"]]["data"]]
+    dtype = nodes[buffer["dtype"]]["data"]
+    name = dtype["dtype"] if isinstance(dtype, dict) else dtype
+    return f"{name}[{', '.join(str(extent.get('value', '?')) for extent in extents)}]"
