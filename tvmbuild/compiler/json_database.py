@@ -40,6 +40,7 @@ FAILED_SECONDS = 1e9
 """MetaSchedule writes 1e10 for a candidate that did not run."""
 _IGNORED = frozenset({"keys", "tag"})
 _LENGTH_BYTES = 8
+_FLAG = "meta_schedule.layout_rewrite_preproc"
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,18 @@ def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str
         instructions, decisions = trace
         value = {"instructions": instructions, "decisions": decisions}
         check_trace(value)
+        value["instructions"] = [_restore_flag(instruction) for instruction in instructions]
         return dump_trace(load_record(canonical_json(value), workload, target))
     except (ValueError, TypeError, TvmbuildError):
         return None
+
+
+def _restore_flag(instruction: list[Any]) -> list[Any]:
+    """Return the instruction with a flag that is a number turned back: the database writes true as 1."""
+    name, inputs, attributes, outputs = instruction
+    if name == "Annotate" and attributes == [_FLAG] and len(inputs) == 2 and inputs[1] in (0, 1):
+        return [name, [inputs[0], bool(inputs[1])], attributes, outputs]
+    return instruction
 
 
 # --------------------------------------------------------------------------- export
