@@ -43,14 +43,14 @@ def _time(rounds: int, threads: int) -> tuple[list[float], list[float]]:
     import tvm  # noqa: PLC0415 - after the environment is set
 
     from tvmbuild.tuner.pool import candidate_pool, wait_for_library  # noqa: PLC0415
-    from tvmbuild.tuner.search import SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415
+    from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415
     from tvmbuild.tuner.worker import Timing, skip_tensor_intrinsics  # noqa: PLC0415
 
     skip_tensor_intrinsics()
     cores, options = share_cores(threads), TuneOptions()
     target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v2", "num-cores": threads})
     setup = SearchSetup(target, options, make_cost_model(options, 1), len(cores.building))
-    candidates = TaskSearch(_matmul(), setup, 64).propose()
+    candidates = TaskSearch(_matmul(), setup, Allowance(64, 64)).propose(64)
     timing, samples = Timing(1, 1, 100), ([], [])  # type: tuple[Timing, tuple[list[float], list[float]]]
     with candidate_pool(target, cores) as pool:
         library, error = wait_for_library(pool.build(candidates[:1])[0])

@@ -115,7 +115,8 @@ class TuneOptions:
     """How Tasks without enough records are searched."""
 
     trials: int | None = None
-    """At most this many measurements for a cell; None: no limit but trials_per_task."""
+    """At most this many measurements for a cell, in equal shares; what a Task leaves of its share goes where it pays
+    most. None: no limit but trials_per_task."""
     trials_per_task: int = 64
     number: int = 1
     repeat: int = 3

@@ -37,7 +37,7 @@ def searched() -> Searched:
     from tvmbuild.compiler.tasks import Task, normalised, task_key
     from tvmbuild.tuner.cores import share_cores
     from tvmbuild.tuner.pool import candidate_pool
-    from tvmbuild.tuner.search import SearchSetup, TaskSearch, make_cost_model
+    from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model
     from tvmbuild.tuner.session import run_searches, time_again
     from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
@@ -52,7 +52,7 @@ def searched() -> Searched:
     cores, options, listener = share_cores(1), TuneOptions(repeat=1, min_repeat_ms=1, patience=None), Listener()
     with candidate_pool(target, cores) as pool:
         setup = SearchSetup(target, options, make_cost_model(options, 1), 1)
-        batches = list(run_searches([TaskSearch(task, setup, 40)], pool, cores, options, listener))
+        batches = list(run_searches([TaskSearch(task, setup, Allowance(40, 40))], pool, cores, options, listener))
         records = sorted(listener.records, key=lambda pair: pair[0])
         again = time_again(pool, [record for _, record in records[:2]])
         assert list(pool.folder.iterdir()) == []

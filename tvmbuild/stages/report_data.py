@@ -68,6 +68,8 @@ class CellReport:
     peak_memory_mb: float | None = None
     package_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    """Why records of its Tasks are not used, when it was last tuned."""
 
     @property
     def name(self) -> str:
@@ -109,6 +111,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         peak_memory_mb=result.peak_memory_mb if result else None,
         package_bytes=package.stat().st_size if info else None,
         notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
+        quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
 
 

@@ -56,6 +56,10 @@ def write_html(cells: Sequence[CellReport]) -> str:
             "Warnings: Tasks without a record",
             [f"{cell.name}: {list_uncovered(cell)}" for cell in cells if cell.uncovered],
         ),
+        _section(
+            "Warnings: records in quarantine",
+            [f"{cell.name}: {reason}" for cell in cells for reason in cell.quarantined],
+        ),
         _section("Notes", dict.fromkeys(f"{cell.name}: {note}" for cell in cells for note in cell.notes)),
     ]
     return (

@@ -108,6 +108,8 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     lines += _section("Failed", [_escape(line) for line in failures(cells)])
     lines += _section("Not built or not run here", [f"{_escape(c)}: {_escape(r)}" for c, r in unavailable(cells)])
     lines += _section("Warnings: Tasks without a record", [_uncovered(cell) for cell in cells if cell.uncovered])
+    quarantined = [f"{_escape(cell.name)}: {_escape(reason)}" for cell in cells for reason in cell.quarantined]
+    lines += _section("Warnings: records in quarantine", quarantined)
     notes = dict.fromkeys(f"{_escape(cell.name)}: {_escape(note)}" for cell in cells for note in cell.notes)
     lines += _section("Notes", notes)
     return "\n".join(lines) + "\n"

@@ -20,7 +20,7 @@ from tvmbuild.stages.task_records import TaskRecords, machine_class
 from tvmbuild.tuner.cores import share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.scheduler import predict_latency
-from tvmbuild.tuner.search import BATCH, TINY, SearchSetup, TaskSearch, make_cost_model
+from tvmbuild.tuner.search import BATCH, TINY, Allowance, SearchSetup, TaskSearch, make_cost_model
 from tvmbuild.tuner.session import Batch, run_searches, time_again
 from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
@@ -54,31 +54,32 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
     model = make_cost_model(options.tune, len(cores.building))
     setup = SearchSetup(cell.target, options.tune, model, len(cores.building))
     searches = [
-        TaskSearch(task, setup, _count_trials(step, options, cell, records.open(task).most_searched), start)
+        TaskSearch(task, setup, _allow(step, options, cell, records.open(task).most_searched), records.find_start(task))
         for task in cell.chosen
-        for start in [records.find_start(task)]
     ]
     progress = _Progress(cell, records, searches)
     phases: defaultdict[str, float] = defaultdict(float)
+    open_ones = list(searches)
     with candidate_pool(cell.target, cores) as pool:
-        for batch in run_searches([each for each in searches if not each.over], pool, cores, options.tune, records):
+        for batch in run_searches(searches, pool, cores, options.tune, records):
             _report_errors(batch)
             records.add(batch)
             for name, seconds in batch.phases.items():
                 phases[name] += seconds
             if batch.search.over:
+                open_ones.remove(batch.search)
                 phases["elect"] += _elect(pool, records, batch.search)
             progress.show()
-        # Those whose candidates an interrupted run had measured: their best were not timed again yet.
-        for search in searches:
-            if not search.curve.bests:
-                phases["elect"] += _elect(pool, records, search)
+        # Also those whose candidates an interrupted run had measured: their best were not timed again yet.
+        for search in open_ones:
+            phases["elect"] += _elect(pool, records, search)
     return Searched(progress.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
 
 
-def _count_trials(step: Step, options: TuneStep, cell: Cell, searched: int) -> int:
-    wanted = wanted_trials(options.tune, len(cell.tasks))
-    return max(0, wanted - searched) if step.settings.tune == "missing" else wanted
+def _allow(step: Step, options: TuneStep, cell: Cell, searched: int) -> Allowance:
+    done = searched if step.settings.tune == "missing" else 0
+    share = wanted_trials(options.tune, len(cell.tasks))
+    return Allowance(max(0, share - done), max(0, options.tune.trials_per_task - done))
 
 
 def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> float:
@@ -125,7 +126,7 @@ class _Progress:
     def show(self) -> None:
         """Report it."""
         curves = [search.curve for search in self._searches]
-        left = sum(search.trials - search.curve.measured for search in self._searches if not search.over)
+        left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
         seconds = time.monotonic() - self._start
         rate = self.measured / seconds
         over = sum(search.over for search in self._searches)

@@ -53,17 +53,26 @@ def make_cost_model(options: TuneOptions, threads: int) -> Any:
     return BoostedTrees(threads, options.seed)
 
 
-class TaskSearch:
-    """One Task's search of at most ``trials`` candidates."""
+@dataclass(frozen=True)
+class Allowance:
+    """How many candidates a Task gets: its ``share``, and at ``most`` so many where others leave theirs."""
 
-    def __init__(self, task: Task, setup: SearchSetup, trials: int, start: Start = Start()) -> None:
+    share: int
+    most: int
+
+
+class TaskSearch:
+    """One Task's search."""
+
+    def __init__(self, task: Task, setup: SearchSetup, allowance: Allowance, start: Start = Start()) -> None:
         self.task = task
-        self.trials = trials
+        self.allowance = allowance
         self.curve = Curve(task.weight, min((_seconds(record) for record in start.known), default=float("inf")))
+        self.proposed = 0
         self.exhausted = False
         self._setup = setup
         self._known = start.known
-        self._seeds = [record.as_measure_candidate() for record in start.seeds[:trials]]
+        self._seeds = [record.as_measure_candidate() for record in start.seeds]
         self._context: Any = None
         self._database = MemoryDatabase()
         self._workload = self._database.commit_workload(task.mod)
@@ -71,7 +80,7 @@ class TaskSearch:
     @property
     def over(self) -> bool:
         """Whether no more candidates are wanted, or none are left."""
-        return self.exhausted or self.settled or self.curve.measured >= self.trials
+        return self.exhausted or self.settled or self.proposed >= self.allowance.most
 
     @property
     def settled(self) -> bool:
@@ -79,17 +88,18 @@ class TaskSearch:
         patience = self._setup.options.patience
         return patience is not None and self.curve.stale >= patience
 
-    def propose(self) -> list[Any]:
-        """Return the next MeasureCandidates; none when the search is over. Accept them before the next call."""
+    def propose(self, limit: int) -> list[Any]:
+        """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
         if self._context is None:
             self._start()
-        if self._seeds:
-            seeds, self._seeds = self._seeds, []
-            return seeds
-        candidates = list(self._context.generate_measure_candidates() or ())
-        # A space without choices answers again after seconds, with nothing.
-        self.exhausted = len(candidates) <= TINY and self.curve.measured + len(candidates) < self.trials
-        return candidates
+        limit = min(limit, self.allowance.most - self.proposed)
+        candidates, self._seeds = self._seeds, []
+        if not candidates:
+            candidates = list(self._context.generate_measure_candidates() or ())
+            # A space without choices answers again after seconds, with nothing.
+            self.exhausted = len(candidates) <= TINY and self.proposed + len(candidates) < self.allowance.most
+        self.proposed += len(candidates[:limit])
+        return candidates[:limit]
 
     def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
         """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
@@ -123,7 +133,7 @@ class TaskSearch:
             num_threads=setup.threads,
         )
         space = self._context.generate_design_space()
-        self._context.pre_tuning(self.trials, BATCH, space, self._database, setup.cost_model)
+        self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
 
 
 def _random_state(key: str, seed: int) -> int:

@@ -64,16 +64,17 @@ class Listener(Protocol):
 def run_searches(
     searches: Sequence[TaskSearch], pool: CandidatePool, cores: Cores, options: TuneOptions, listener: Listener
 ) -> Iterator[Batch]:
-    """Yield batches until every search is over; stop asking to stop earlier.
+    """Yield batches until every search is over or their shares are used up; stop asking to stop earlier.
 
-    Where cores allow, one batch is proposed and built while another is timed; they are of different Tasks.
+    What a search that ends early leaves of its share goes to the others. Where cores allow, one batch is proposed and
+    built while another is timed; they are of different Tasks.
     """
     depth = 2 if cores.overlap else 1
     flights: list[_Flight] = []
     while True:
         while len(flights) < depth and (search := _next(searches, flights)) is not None:
             started = time.monotonic()
-            candidates = search.propose()
+            candidates = search.propose(_count_allowed(searches, search))
             if candidates:
                 watch = _Watch(search, options, listener)
                 searching = time.monotonic() - started
@@ -114,8 +115,19 @@ def _land(flight: _Flight) -> Batch:
 
 def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSearch | None:
     flying = {id(flight.search) for flight in flights}
-    free = [search for search in searches if not search.over and id(search) not in flying]
+    free = [
+        search
+        for search in searches
+        if not search.over and id(search) not in flying and _count_allowed(searches, search) > 0
+    ]
     return free[choose([search.curve for search in free])] if free else None
+
+
+def _count_allowed(searches: Sequence[TaskSearch], search: TaskSearch) -> int:
+    """Return how many more candidates ``search`` may have: what of all shares no other search still has a right to."""
+    left = sum(each.allowance.share - each.proposed for each in searches)
+    others = [each for each in searches if each is not search and not each.over]
+    return left - sum(max(0, each.allowance.share - each.proposed) for each in others)
 
 
 class _Watch:
