@@ -198,6 +198,18 @@ def test_coverage_of_a_tuned_cell_before_it_is_built(tmp_path: Path) -> None:
     assert (cell.covered, cell.tasks, cell.uncovered) == (2, 3, ("dense",))
 
 
+def test_records_in_quarantine_are_warned_of_everywhere(tmp_path: Path) -> None:
+    row = {"key": "00ff" * 4, "name": "dense", "of": "trace", "reason": "TVM crashed (SIGFPE)"}
+    tune = {"format": 1, "tasks": 3, "covered": 3, "uncovered": [], "quarantined": [row]}
+    write_json(Layout(tmp_path).cell_file("net", "cpu", "tune.json"), tune)
+    steps, shown = cell_steps("net", "cpu"), io.StringIO()
+    Console(file=shown, width=200).print(render_table(tmp_path, steps))
+    assert "net@cpu: records in quarantine: 1" in shown.getvalue()
+    write_report(tmp_path, steps)
+    for path in (Layout(tmp_path).report_markdown, Layout(tmp_path).report_html):
+        assert f"net@cpu: dense ({row['key']}): TVM crashed (SIGFPE)" in path.read_text(), path
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b"null"])
 def test_damaged_files_are_as_if_absent(tmp_path: Path, content: bytes) -> None:
     layout, steps = Layout(tmp_path), cell_steps("net", "cpu")

@@ -49,9 +49,7 @@ def render_table(root: Path, steps: Sequence[Step]) -> Table:
     reasons = [f"{c.failure.step} failed: {c.failure.message}" for c in cells if c.failure]
     reasons += [f"{subject}: {reason}" for subject, reason in unavailable(cells)]
     reasons += [f"{c.name}: {len(c.uncovered)} of {c.tasks} Tasks have no record" for c in cells if c.uncovered]
-    reasons += [
-        f"{c.name}: {len(c.quarantined)} records are in quarantine, the report says why" for c in cells if c.quarantined
-    ]
+    reasons += [f"{c.name}: records in quarantine: {len(c.quarantined)}" for c in cells if c.quarantined]
     table.caption = Text("\n".join([summarize_cells(cells), *dict.fromkeys(reasons)]), style="default not italic")
     return table
 
