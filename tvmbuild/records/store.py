@@ -17,6 +17,7 @@ from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_text
+from tvmbuild.records.file_text import format_task_file
 from tvmbuild.records.trace_form import check_trace
 from tvmbuild.specs import Attributes
 
@@ -252,36 +253,4 @@ def _record(data: dict[str, Any]) -> Record:
 
 def write_task_file(path: Path, task: TaskFile) -> None:
     """Publish the file: keys sorted, one line a trace instruction, so that a git diff can be read."""
-    write_text(path, _pretty(task))
-
-
-def _pretty(task: TaskFile) -> str:
-    records = ",\n".join(_pretty_record(record) for record in task.records)
-    fields = {
-        "exhausted": canonical_json(list(task.exhausted)),
-        "format": str(FORMAT),
-        "key": json.dumps(task.key),
-        "name": json.dumps(task.name),
-        "records": f"[\n{records}\n ]" if records else "[]",
-        "searched": canonical_json(dict(task.searched)),
-        "settled": canonical_json(dict(task.settled)) if task.settled else None,
-        "spent": canonical_json(dict(task.spent)) if task.spent else None,
-        "target": task.target,
-        "tvm": json.dumps(task.tvm),
-        "workload": json.dumps(task.workload, ensure_ascii=False),
-    }
-    return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items() if text is not None) + "\n}\n"
-
-
-def _pretty_record(record: Record) -> str:
-    trace = json.loads(record.trace)
-    instructions = ",\n".join(f"     {canonical_json(item)}" for item in trace["instructions"])
-    body = f'"decisions": {canonical_json(trace["decisions"])},\n    "instructions": [\n{instructions}\n    ]'
-    lines = [
-        f'   "measured_on": {json.dumps(record.measured_on)}',
-        f'   "seconds": {record.seconds!r}',
-        f'   "threads": {record.threads}',
-        f'   "trace": {{\n    {body}\n   }}',
-        f'   "tvm": {json.dumps(record.tvm)}',
-    ]
-    return "  {\n" + ",\n".join(lines) + "\n  }"
+    write_text(path, format_task_file(task, FORMAT))

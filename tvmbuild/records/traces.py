@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm.s_tir.meta_schedule import _ffi_api
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 
@@ -47,16 +46,6 @@ def load_workload(text: str) -> tvm.IRModule:
         return tvm.ir.load_json(text)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
         raise TvmbuildError(f"a record's workload cannot be read by this TVM: {_first_line(error)}") from error
-
-
-def is_workload(text: str, mod: tvm.IRModule) -> bool:
-    """Say whether ``text`` is the module, names aside. Equal text, the usual case, is not even parsed."""
-    if text == dump_workload(mod):
-        return True
-    try:
-        return bool(tvm_ffi.structural_equal(load_workload(text), mod, map_free_vars=True))
-    except TvmbuildError:
-        return False
 
 
 def _args_info(workload: Workload) -> list[Any]:
