@@ -19,6 +19,7 @@ from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.task_records import TaskRecords, machine_class
 from tvmbuild.tuner.cores import share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
+from tvmbuild.tuner.prior import teach
 from tvmbuild.tuner.scheduler import predict_latency
 from tvmbuild.tuner.search import BATCH, TINY, Allowance, SearchSetup, TaskSearch, make_cost_model
 from tvmbuild.tuner.session import Batch, run_searches, time_again
@@ -36,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Searched:
-    """How many candidates were measured, and the wall seconds of each phase: search, build, time, learn, elect."""
+    """How many candidates were measured, and the seconds of each phase: teach, search, build, time, learn, elect."""
 
     measured: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
@@ -59,6 +60,10 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
     ]
     progress = _Progress(cell, records, searches)
     phases: defaultdict[str, float] = defaultdict(float)
+    if options.tune.cost_model == "xgb" and not all(search.over for search in searches):
+        start = time.monotonic()
+        teach(model, records.find_examples(cell.chosen), cell.target, setup.threads)
+        phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
     with candidate_pool(cell.target, cores) as pool:
         for batch in run_searches(searches, pool, cores, options.tune, records):

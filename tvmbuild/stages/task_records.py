@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -19,11 +20,16 @@ from tvmbuild.records.journal import Entry, absorb, append_entry, read_entries
 from tvmbuild.records.seeds import Machine, read_foreign
 from tvmbuild.records.selection import read_applicable, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.records.traces import dump_trace, dump_workload
+from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
+from tvmbuild.records.verification import keep_good
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.tuner.pool import Timed
+from tvmbuild.tuner.prior import Example
 from tvmbuild.tuner.search import Start, TaskSearch
 from tvmbuild.tuner.session import Batch
+
+EXAMPLES = 12
+"""Tasks that the cost model learns from before the first batch: 5 s, less than a batch, and worth one."""
 
 
 class TaskRecords:
@@ -53,6 +59,24 @@ class TaskRecords:
             return Start(known=self._load(own, task))
         foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, machine_class()))
         return Start(seeds=self._load(foreign, task))
+
+    def find_examples(self, chosen: Iterable[Task]) -> list[Example]:
+        """Return Tasks like the ``chosen`` that this machine has searched for this target, for the cost model to learn.
+
+        Only what the tune step has seen replay here; at most EXAMPLES, those that the most candidates were measured of.
+        """
+        folder, searched = self._layout.records(self._options.target), {task.key for task in chosen}
+        words = {_first_word(task.name) for task in chosen}
+        found = []
+        for path in sorted(folder.glob("*.json")):
+            file = read_applicable(folder, path.stem, resolved_target(self._options))
+            if file is None or file.key in searched or _first_word(file.name) not in words:
+                continue
+            good = keep_good(folder, file, file.best_on(machine_class()))
+            if good:
+                found.append(replace(file, records=good))
+        found.sort(key=lambda file: -file.searched_on(machine_class()))
+        return [self._as_example(file) for file in found[:EXAMPLES]]
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
         """Write one measured candidate down; it is in the record file when its batch is added."""
@@ -107,8 +131,16 @@ class TaskRecords:
             tvm=version("apache-tvm"),
         )
 
+    def _as_example(self, file: TaskFile) -> Example:
+        mod = load_workload(file.workload)
+        return Example(mod, tuple(loaded for _, loaded in load_known(file.records, mod, self._target)))
+
     def _load(self, records: tuple[Record, ...], task: Task) -> tuple[TuningRecord, ...]:
         return tuple(loaded for _, loaded in load_known(records, task.mod, self._target))
+
+
+def _first_word(name: str) -> str:
+    return name.split("_", 1)[0]
 
 
 @cache
