@@ -1,0 +1,37 @@
+"""A full cache, and a clone that could use it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from doit_project import DoitProject, make_project, write_project
+from warm_cache import MODELS, SOURCES, STEPS, Warm, list_restored
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Warm:
+    folder = tmp_path_factory.mktemp("warm")
+    project = write_project(folder, shared_models / "mnist.onnx", MODELS)
+    ran = project.doit(TVMBUILD_CACHE=str(folder / "cache"))
+    assert ran.steps == STEPS, ran.output
+    assert list_restored(ran) == []
+    assert len(list((project.root / "records/v3").glob("*.json"))) == 2
+    return Warm(project, folder / "cache")
+
+
+@pytest.fixture
+def cache(warm: Warm, tmp_path: Path) -> Path:
+    """A copy of the full cache."""
+    return Path(shutil.copytree(warm.cache, tmp_path / "cache"))
+
+
+@pytest.fixture
+def clone(warm: Warm, tmp_path: Path) -> DoitProject:
+    """What git has of the project, somewhere else."""
+    project = make_project(tmp_path / "some where" / "else")
+    for name in SOURCES:
+        source = warm.project.root / name
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, project.root / name)
+    return project
