@@ -46,7 +46,7 @@ def test_no_edit_of_a_files_bytes_is_a_crash(shipped: list[TaskFile], tmp_path: 
     rng = random.Random(3)  # noqa: S311 - the same edits every time
     path, again = tmp_path / "x.json", tmp_path / "y.json"
     ends: Counter[str] = Counter()
-    for _ in range(1500):
+    for _ in range(600):
         write_task_file(path, rng.choice(shipped[:20]))
         path.write_bytes(edit_bytes(path.read_bytes(), rng))
         try:
@@ -58,7 +58,7 @@ def test_no_edit_of_a_files_bytes_is_a_crash(shipped: list[TaskFile], tmp_path: 
         write_task_file(again, file)  # whatever is accepted can be written
         assert read_task_file(again) == file
         ends["read"] += 1
-    assert min(ends.values()) > 100  # both ends were tried
+    assert min(ends.values()) > 50  # both ends were tried
 
 
 def put_edited(folder: Path, file: TaskFile, rng: random.Random) -> bool:

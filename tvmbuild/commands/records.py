@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import argparse
-from types import ModuleType
-
-from tvmbuild.commands import (
-    records_driver,
-    records_export,
-    records_import,
-    records_list,
-    records_merge,
-    records_prune,
-    records_show,
-    records_verify,
-)
+import importlib
+from collections.abc import Sequence
+from typing import Any
 
 HELP = "list, show, prune, verify, merge, import and export measured schedules"
 
-ACTIONS: dict[str, ModuleType] = {
-    "ls": records_list,
-    "show": records_show,
-    "prune": records_prune,
-    "verify": records_verify,
-    "merge": records_merge,
-    "merge-driver": records_driver,
-    "import": records_import,
-    "export": records_export,
+ACTIONS: dict[str, tuple[str, str]] = {
+    "ls": ("tvmbuild.commands.records_list", "list the records of each target and device class"),
+    "show": ("tvmbuild.commands.records_show", "show a Task's records: arguments, best times, what is in quarantine"),
+    "prune": ("tvmbuild.commands.records_prune", "drop the records that no cell uses, or that were found wrong"),
+    "verify": ("tvmbuild.commands.records_verify", "replay and compile every record; exit 1 when one fails"),
+    "merge": ("tvmbuild.commands.records_merge", "merge the records of B into A: two folders, or two record files"),
+    "merge-driver": ("tvmbuild.commands.records_driver", "what git calls; --install makes git use it in this clone"),
+    "import": ("tvmbuild.commands.records_import", "take in another folder of records, or MetaSchedule's database"),
+    "export": ("tvmbuild.commands.records_export", "write a target's records as a MetaSchedule database folder"),
 }
-"""Each has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``, as a command has."""
+"""Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that imports its action's module when it is used: git starts the merge driver once a file."""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Add the action's arguments, then parse."""
+        action = self.prog.rpartition(" ")[2]
+        importlib.import_module(ACTIONS[action][0]).add_arguments(self)
+        return super().parse_known_args(args, namespace)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, action in ACTIONS.items():
-        action.add_arguments(actions.add_parser(name, help=action.HELP, description=action.HELP))
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    for name, (_, text) in ACTIONS.items():
+        actions.add_parser(name, help=text, description=text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; return the exit code."""
-    return int(ACTIONS[args.action].run(args))
+    return int(importlib.import_module(ACTIONS[args.action][0]).run(args))

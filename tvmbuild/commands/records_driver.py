@@ -10,11 +10,8 @@ from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_text
-from tvmbuild.project import find_root
 from tvmbuild.records.merge import merge_branches
 from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
-
-HELP = "merge two branches' versions of a record file for git; --install makes git use it in this clone"
 
 NAME = "tvmbuild-records"
 ATTRIBUTES = f"records/*/????????????????.json merge={NAME}"
@@ -32,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Install, or merge; 1 tells git that there is a conflict."""
     if args.install and not args.files:
+        from tvmbuild.project import find_root  # noqa: PLC0415 - git, which starts the driver often, does not need it
+
         return install(find_root(Path.cwd()))
     if len(args.files) not in {3, 4} or args.install:
         raise TvmbuildError(

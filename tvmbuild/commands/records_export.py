@@ -17,8 +17,6 @@ from tvmbuild.records.selection import elect, read_applicable_files
 from tvmbuild.records.store import TaskFile, record_path, write_task_file
 from tvmbuild.records.verification import Subject, verify_records
 
-HELP = "write a target's records as a MetaSchedule database folder"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action's arguments."""

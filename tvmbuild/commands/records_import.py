@@ -18,8 +18,6 @@ from tvmbuild.records.folders import apply_changes, list_record_files, plan_merg
 from tvmbuild.records.store import TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.verification import ask
 
-HELP = "take in another folder of records, or MetaSchedule's own database folder"
-
 _WORKLOADS = "database_workload.json"
 
 

@@ -19,8 +19,6 @@ from tvmbuild.records.quarantine import digest
 from tvmbuild.records.selection import read_tasks
 from tvmbuild.records.stored import StoredTask, read_stored
 
-HELP = "list the records of each target and device class"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action's arguments."""

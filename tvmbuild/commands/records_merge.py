@@ -9,8 +9,6 @@ from pathlib import Path
 from tvmbuild.commands.records_common import hold_records
 from tvmbuild.records.folders import Change, apply_changes, plan_merge
 
-HELP = "merge the records of B into A: two folders, or two record files"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action's arguments."""

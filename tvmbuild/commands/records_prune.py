@@ -18,8 +18,6 @@ from tvmbuild.records.store import TaskFile, write_task_file
 from tvmbuild.records.stored import StoredTask, read_stored
 from tvmbuild.specs import Settings, TuneStep
 
-HELP = "drop the records that no cell of the plan uses; with --quarantined those that were found wrong"
-
 
 @dataclass(frozen=True)
 class _Removal:

@@ -17,8 +17,6 @@ from tvmbuild.records.store import TaskFile
 from tvmbuild.records.stored import StoredTask, read_stored
 from tvmbuild.records.workload_text import describe_arguments
 
-HELP = "show a Task's records: arguments, best times, what was searched, what is in quarantine"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action's arguments."""

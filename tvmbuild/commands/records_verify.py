@@ -17,8 +17,6 @@ from tvmbuild.records.store import TaskFile
 from tvmbuild.records.stored import read_stored
 from tvmbuild.records.verification import Subject, verify_records
 
-HELP = "replay and compile every record in a process that may crash; exit 1 when one fails"
-
 FOUND = 1
 
 
