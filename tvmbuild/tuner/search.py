@@ -23,7 +23,7 @@ BATCH = 32
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION = 128
-GENERATIONS = 3
+GENERATIONS = 1
 FAILED_SECONDS = 1e10
 
 
