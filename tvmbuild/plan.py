@@ -74,7 +74,6 @@ def includes(model: ModelSpec, target: str) -> bool:
 
 def _make_step(stage: Stage, subject: _Subject, root: Path, capabilities: Capabilities) -> Step:
     target = subject.target
-    threads = None if target is None or target.kind != "llvm" else _threads(stage.name, target)
     return Step(
         stage=stage.name,
         subject=subject.name,
@@ -83,10 +82,18 @@ def _make_step(stage: Stage, subject: _Subject, root: Path, capabilities: Capabi
         outputs=tuple((role, _path(stage, role, subject, root)) for role, _ in stage.outputs),
         tools=_tools(stage.name, target, capabilities),
         version=stage.version,
-        environment=() if threads is None else (("TVM_NUM_THREADS", str(threads)),),
+        environment=() if target is None else _environment(stage.name, target),
         root=root,
         unavailable=None if target is None else explain_unavailable(stage.name, target, capabilities),
     )
+
+
+def _environment(stage: str, target: TargetSpec) -> tuple[tuple[str, str], ...]:
+    if target.kind != "llvm":
+        return ()
+    # The cost model's threads must not spin on the cores that time candidates.
+    passive = (("OMP_WAIT_POLICY", "passive"),) if stage == "tune" else ()
+    return (*passive, ("TVM_NUM_THREADS", str(_threads(stage, target))))
 
 
 def _threads(stage: str, target: TargetSpec) -> int:
