@@ -100,7 +100,7 @@ def test_a_losing_record_changes_nothing(cache: Path, clone: DoitProject) -> Non
     assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS
 
 
-def test_what_is_missing_is_searched_and_notlist_restored(cache: Path, clone: DoitProject) -> None:
+def test_what_is_missing_is_searched_and_not_restored(cache: Path, clone: DoitProject) -> None:
     path = _record_files(clone)[0]
     data = json.loads(path.read_text())
     data["searched"] = dict.fromkeys(data["searched"], 1)
@@ -119,7 +119,7 @@ def test_strict_is_told_what_is_uncovered(cache: Path, clone: DoitProject) -> No
     assert "6 of 8 Tasks have no record" in ran.output
 
 
-def test_another_model_target_or_option_is_notlist_restored(cache: Path, clone: DoitProject) -> None:
+def test_another_model_target_or_option_is_not_restored(cache: Path, clone: DoitProject) -> None:
     model = onnx.load(clone.root / "digits.onnx")
     model.doc_string = "another model"
     onnx.save(model, clone.root / "digits.onnx")

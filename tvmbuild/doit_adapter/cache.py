@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvmbuild.doit_adapter.cache_key import make_key
-from tvmbuild.files import publish, remove_leftovers, write_text
+from tvmbuild.files import publish, remove_leftovers
 from tvmbuild.fingerprint import Digest
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
@@ -113,5 +113,8 @@ def _is_wanted(step: Step, staged: Mapping[str, Path]) -> bool:
 
 
 def _write_log(step: Step, entry: Path) -> None:
-    with contextlib.suppress(OSError):  # as when a step runs: its log is not worth its outputs
-        write_text(Layout(step.root).log(step.id), f"restored from the cache: {entry}\n")
+    """Replace the log of an earlier run; in place, as a run does: a kill must leave no temporary file beside it."""
+    log = Layout(step.root).log(step.id)
+    with contextlib.suppress(OSError):  # its log is not worth the step
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"restored from the cache: {entry}\n", encoding="utf-8")
