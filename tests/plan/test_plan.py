@@ -74,7 +74,7 @@ def test_steps_files_and_environment_of_one_cell() -> None:
             "tune:net@v3",
             {"model": model},
             {"tasks": f"{cell}/tasks.json", "schedule": f"{cell}/schedule.json", "info": f"{cell}/tune.json"},
-            {"TVM_NUM_THREADS": "2"},
+            {"OMP_WAIT_POLICY": "passive", "TVM_NUM_THREADS": "2"},
         ),
         (
             "compile:net@v3",
