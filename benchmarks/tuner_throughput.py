@@ -5,7 +5,8 @@ python benchmarks/tuner_throughput.py MODEL.onnx [--cpu x86-64-v3] [--threads 2]
 Both get the same lowered module, target, threads and trials a Task, one after the other on this machine, and start from
 no records; the stock tuner runs with its defaults. What each has found is copied at the same points of time. In the end
 a package is built of every copy, and all packages and ONNX Runtime are timed in turns. Wants a machine that does
-nothing else. Writes result.json and throughput.png to DIR.
+nothing else. Writes result.json, throughput.png and the record files that
+tvmbuild found to DIR.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def main() -> int:
         stock = _tune("stock", setting, _later_and_later(args.minutes * 60))
         end = stock[-1][0]
         ours = _tune("tvmbuild", setting, [share * end for share in SHARES])
+        shutil.copytree(setting.found("tvmbuild"), args.out / "records", dirs_exist_ok=True)
         chosen = [
             (tuner, share, *_at(copies, share * end))
             for tuner, copies in (("stock", stock), ("tvmbuild", ours))
