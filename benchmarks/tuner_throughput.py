@@ -5,8 +5,7 @@ python benchmarks/tuner_throughput.py MODEL.onnx [--cpu x86-64-v3] [--threads 2]
 Both get the same lowered module, target, threads and trials a Task, one after the other on this machine, and start from
 no records; the stock tuner runs with its defaults. What each has found is copied at the same points of time. In the end
 a package is built of every copy, and all packages and ONNX Runtime are timed in turns. Wants a machine that does
-nothing else. Writes result.json, throughput.png and the record files that
-tvmbuild found to DIR.
+nothing else. Writes result.json, throughput.png and the record files that tvmbuild found to DIR.
 """
 
 from __future__ import annotations
