@@ -138,5 +138,5 @@ def test_kill_9_while_restoring(cache: Path, clone: DoitProject) -> None:
     ran = clone.doit(TVMBUILD_CACHE=str(cache))
     assert ran.code == 0, ran.output
     assert set(ran.steps) == set(list_restored(ran))
-    assert clone.temporaries() == []
+    assert [path for path in clone.temporaries() if not path.name.startswith(".report.")] == []
     assert clone.doit().steps == []

@@ -24,6 +24,14 @@ def test_a_finished_task_is_on_disk_before_doit_ends(tmp_path: Path) -> None:
     assert StepState(str(folder)).get("compile:net@v3", "_values_:") == VALUES
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_success(tmp_path: Path) -> None:
+    folder = tmp_path / "build" / ".state"
+    folder.mkdir(parents=True)
+    (folder / ".compile%3Anet@v3.json.abc.tmp").touch()
+    _finish(StepState(str(folder)), "compile:net@v3")
+    assert [path.name for path in folder.iterdir()] == ["compile%3Anet@v3.json"]
+
+
 def test_a_task_that_has_not_finished_is_not_on_disk(tmp_path: Path) -> None:
     folder = tmp_path / "build" / ".state"
     state = StepState(str(folder))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
+from tvmbuild.files import remove_leftovers, write_json
 
 LAST_KEY = "deps:"
 CHECKER_KEY = "checker:"
@@ -86,8 +86,10 @@ class StepState:
         self._dirty.discard(task_id)
         if all(not value or key == CHECKER_KEY for key, value in self._known[task_id].items()):
             return  # a group: nothing that a later run could compare
+        path = self._path(task_id)
         with self._writing():
-            write_json(self._path(task_id), self._known[task_id])
+            remove_leftovers(path)  # of a doit that was killed here
+            write_json(path, self._known[task_id])
 
     def _unlink(self, path: Path) -> None:
         with self._writing():
