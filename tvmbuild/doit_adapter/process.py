@@ -96,12 +96,22 @@ def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
     finally:
         os.close(write_end)
     tail: deque[str] = deque(maxlen=TAIL_LINES)
+    latest: deque[str] = deque(maxlen=1)
     with os.fdopen(read_end, "rb") as reports, show_progress(step.id) as show:
-        reader = threading.Thread(target=_copy_output, args=(process.stdout, step, show, tail))
+
+        def tell(text: str) -> None:
+            latest.append(text)
+            show(text)
+
+        reader = threading.Thread(target=_copy_output, args=(process.stdout, step, tell, tail))
         reader.start()
         try:
             _send(process, step)
             process.wait()
+        except KeyboardInterrupt:
+            if step.stage == "tune" and latest:
+                print(f"   {step.id}  stopped: {latest[0]}; every measurement is kept", flush=True)
+            raise
         finally:
             # Also after success: a helper that the stage left behind would hold the pipes, and the device.
             _kill_group(process)
