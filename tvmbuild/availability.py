@@ -26,11 +26,7 @@ def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabiliti
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
     """Say whether candidates can be timed: the target's device is here and runs its code."""
-    # Searching GPU Tasks is not supported yet.
-    return (
-        options.kind == "llvm"
-        and explain_device(options.kind, options.attributes, options.device, capabilities) is None
-    )
+    return options.can_search and explain_device(options.kind, options.attributes, options.device, capabilities) is None
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:

@@ -216,6 +216,11 @@ class TuneStep:
     device: DeviceSpec
     tune: TuneOptions
 
+    @property
+    def can_search(self) -> bool:
+        """Say whether Tasks of this kind can be searched; without a record, those of others get default schedules."""
+        return self.kind == "llvm"
+
 
 @dataclass(frozen=True)
 class CompileStep:
@@ -284,6 +289,11 @@ class Step:
     def id(self) -> str:
         """``stage:subject``, doit's task name."""
         return f"{self.stage}:{self.subject}"
+
+    @property
+    def refuses_uncovered(self) -> bool:
+        """Say whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
+        return self.settings.strict and isinstance(self.options, TuneStep) and self.options.can_search
 
     def input(self, role: str) -> Path:
         """Return the input file of that role; KeyError when the stage declares none."""

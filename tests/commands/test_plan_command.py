@@ -153,6 +153,19 @@ def test_the_matrix_leaves_out_what_cannot_run(project: DoitProject, capsys: pyt
     assert (own["tasks"], own["to_tune"], own["seconds"]) == (None, 0, 0.0)
 
 
+def test_the_matrix_leaves_out_what_cannot_be_compiled(
+    project: DoitProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (project.root / "targets.yaml").open("a") as stream:
+        stream.write(
+            "  other: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, link: no-such-compiler}\n"
+        )
+    value = _read(capsys)
+    states = {step["id"]: step["state"] for step in value["steps"]}
+    assert (states["tune:first@other"], states["compile:first@other"]) == ("would run", "unavailable")
+    assert [cell["cell"] for cell in value["matrix"]["include"]] == ["first@v2", "first@v3", "second@v3"]
+
+
 def test_full_searches_all_and_never_none(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     assert _show(capsys, "tune=full", "tune:first@v3")[-1].endswith("3 of 3 Tasks to tune, 192 trials, about 6 min")
     _forget_records(project)

@@ -39,6 +39,16 @@ def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step, dict[str, object
     assert list(explain_changes(strict, values)) == ["strict=1: 1 Tasks have no record"]
 
 
+def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step, dict[str, object]]) -> None:
+    step, values = tuned
+    assert isinstance(step.options, TuneStep)
+    strict = Settings(tune="never", strict=True)
+    gpu = replace(step, options=replace(step.options, kind="cuda"), settings=strict)
+    assert "strict" not in "".join(explain_changes(gpu, values))
+    assert replace(step, settings=strict).refuses_uncovered
+    assert not gpu.refuses_uncovered
+
+
 def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step, dict[str, object]]) -> None:
     step, values = tuned
     step.output("info").write_text("{")

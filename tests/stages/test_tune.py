@@ -97,6 +97,18 @@ def test_without_records_never_covers_nothing_and_strict_refuses(step: Step) -> 
     assert "strict=1" in (caught.value.hint or "")
 
 
+def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step) -> None:
+    from tvmbuild.stages import tune
+
+    limits = (("max_num_threads", 1024), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
+    gpu, host = (("arch", "sm_90"), *limits, ("thread_warp_size", 32)), options_of(step).attributes
+    options = replace(options_of(step), kind="cuda", attributes=gpu, host=host, device=DeviceSpec("none"))
+    tune.run(replace(step, options=options, settings=Settings(strict=True)))
+    info = read(step, "info")
+    assert (info["covered"], read(step, "schedule")["schedule"]) == (0, {})
+    assert len(info["uncovered"]) == info["tasks"]  # type: ignore[arg-type]
+
+
 def test_a_device_that_cannot_tune_yet_is_refused_with_the_remedy(step: Step) -> None:
     from tvmbuild.stages import tune
 

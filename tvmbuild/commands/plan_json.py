@@ -50,9 +50,14 @@ def _cell(price: CellPrice) -> dict[str, object]:
 
 
 def _list_cells(planned: Planned) -> list[dict[str, str]]:
-    """Return the cells with a step that can run here, as the `include` of a matrix of CI jobs."""
-    possible = [status.step for status in planned.statuses if status.state != "unavailable"]
-    return [_name(cell) for cell in dict.fromkeys(step.subject for step in possible if "@" in step.subject)]
+    """Return the cells that can be compiled here, as the `include` of a matrix of CI jobs."""
+    impossible = {
+        status.step.subject
+        for status in planned.statuses
+        if status.state == "unavailable" and status.step.stage in {"tune", "compile"}
+    }
+    cells = dict.fromkeys(status.step.subject for status in planned.statuses if "@" in status.step.subject)
+    return [_name(cell) for cell in cells if cell not in impossible]
 
 
 def _name(cell: str) -> dict[str, str]:

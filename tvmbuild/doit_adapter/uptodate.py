@@ -63,7 +63,7 @@ def are_tasks_known(step: Step, values: Mapping[str, object]) -> bool:
     )
 
 
-_SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ", "tool xgboost")
+_SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ")
 """What changes the search or the winners, and no Task."""
 
 
@@ -90,7 +90,7 @@ def _check_records(step: Step) -> Iterator[str]:
         changes = list_winner_changes(step)
         yield f"{what}: {'; '.join(changes)}" if changes else what
         yield from damaged
-    elif step.settings.strict:
+    elif step.refuses_uncovered:
         uncovered = json.loads(step.output("info").read_text())["uncovered"]
         if uncovered:
             yield f"strict=1: {len(uncovered)} Tasks have no record"

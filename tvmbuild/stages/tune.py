@@ -105,7 +105,7 @@ def _publish(
 ) -> None:
     (lowered, tasks), (schedule, quarantined) = cell, elected
     uncovered = [task for task in tasks if task.key not in schedule.traces]
-    if uncovered and step.settings.strict:
+    if uncovered and step.refuses_uncovered:
         raise TvmbuildError(
             f"{step.subject}: {len(uncovered)} of {len(tasks)} Tasks have no record: "
             + ", ".join(sorted(task.name for task in uncovered)),
