@@ -35,6 +35,10 @@ class DamagedEntry(Exception):  # noqa: N818 - what it is, not what went wrong
     """An entry whose bytes are not those that its name promises."""
 
 
+class EntryTooLarge(Exception):  # noqa: N818 - as above
+    """An entry that alone exceeds the cache's limit."""
+
+
 @dataclass(frozen=True)
 class Content:
     """One output as the manifest has it."""
@@ -89,12 +93,13 @@ def touch_entry(entry: Path) -> None:
 def write_entry(folder: Path, key: str, outputs: Mapping[str, tuple[Path, str]], limit: int) -> bool:
     """Publish the outputs (role → path, SHA-256) under the key; then remove the least recently used beyond ``limit``.
 
-    False when they alone exceed the limit (bytes), or a file no longer has its digest. OSError when it cannot be done.
+    False when a file no longer has its digest; EntryTooLarge when they alone exceed the limit (bytes). OSError when it
+    cannot be done.
     """
     contents = [Content(role, path.stat().st_size, digest) for role, (path, digest) in sorted(outputs.items())]
     manifest = _make_manifest(key, contents)
     if len(manifest) + sum(content.size for content in contents) > limit:
-        return False
+        raise EntryTooLarge
     entry = _shelf(folder, key) / f"{key}-{hashlib.sha256(manifest).hexdigest()[:16]}.step"
     try:
         with publish(entry) as temporary, temporary.open("wb") as stream:

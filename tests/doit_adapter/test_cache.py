@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tvmbuild.doit_adapter.cache import restore_outputs, store_outputs
-from tvmbuild.files import write_json
+from tvmbuild.doit_adapter.cache import CacheUse, restore_outputs, store_outputs
+from tvmbuild.files import canonical_json, write_json
 from tvmbuild.fingerprint import Digest, digest_file
+from tvmbuild.layout import Layout
+from tvmbuild.records.quarantine import keep_damaged
+from tvmbuild.records.selection import resolved_target
+from tvmbuild.records.store import record_path
 from tvmbuild.specs import CacheSpec, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
 
 TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
@@ -33,17 +38,23 @@ def _make_step(root: Path, mode: TuneMode = "never", device: DeviceSpec | None =
     )
 
 
-def _store(step: Step, inputs: dict[str, Digest], schedule: dict[str, object] | None = None) -> None:
+def _store(
+    step: Step, inputs: dict[str, Digest], schedule: dict[str, object] | None = None, warnings: Sequence[str] = ()
+) -> None:
     """Store a tune step's outputs, then remove them."""
-    write_json(step.output("tasks"), {"format": 1, "tasks": TASKS})
-    write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": schedule or {}})
-    write_json(step.output("info"), {"uncovered": TASKS})
+    _write(step, schedule)
     use = restore_outputs(replace(step, settings=Settings()), inputs)
     store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs}, use)
     assert not use.restored
-    assert use.warnings == []
+    assert use.warnings == list(warnings)
     for _, path in step.outputs:
         path.unlink()
+
+
+def _write(step: Step, schedule: dict[str, object] | None = None) -> None:
+    write_json(step.output("tasks"), {"format": 1, "tasks": TASKS})
+    write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": schedule or {}})
+    write_json(step.output("info"), {"uncovered": TASKS, "quarantined": []})
 
 
 @pytest.mark.parametrize(
@@ -86,3 +97,40 @@ def test_other_inputs_are_another_key(tmp_path: Path, inputs: dict[str, Digest])
     assert restore_outputs(step, {"model": (size, mtime + 1, sha256)}).restored
     assert not restore_outputs(step, {"model": (size, mtime, "0" * 64)}).restored
     assert not restore_outputs(step, inputs | {"external data w": inputs["model"]}).restored
+
+
+def test_strict_restores_what_no_search_can_cover(tmp_path: Path, inputs: dict[str, Digest]) -> None:
+    step = _make_step(tmp_path, strict=True)
+    assert isinstance(step.options, TuneStep)
+    gpu = replace(step, options=replace(step.options, kind="cuda"))
+    _store(gpu, inputs)
+    assert restore_outputs(gpu, inputs).restored
+
+
+def test_what_is_in_quarantine_is_told_by_the_clone_that_found_it(tmp_path: Path, inputs: dict[str, Digest]) -> None:
+    step = _make_step(tmp_path)
+    assert isinstance(step.options, TuneStep)
+    _write(step)
+    write_json(step.output("info"), {"uncovered": TASKS, "quarantined": [{"key": "0" * 16}]})
+    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs}, CacheUse())
+    assert not restore_outputs(step, inputs).restored, "another clone's quarantine"
+
+    _store(step, inputs)
+    records = Layout(tmp_path).records("pc")
+    record_path(records, "0" * 16).parent.mkdir(parents=True)
+    record_path(records, "0" * 16).write_text("{")
+    assert not restore_outputs(step, inputs).restored, "a run has to say what is damaged"
+    target = canonical_json(resolved_target(step.options).to_json())
+    (damage,) = keep_damaged(records, ["0" * 16], target).values()
+    assert damage
+    assert not restore_outputs(step, inputs).restored, "it is still in quarantine"
+    record_path(records, "0" * 16).unlink()
+    assert restore_outputs(step, inputs).restored
+
+
+def test_a_step_larger_than_the_limit_is_told(tmp_path: Path, inputs: dict[str, Digest]) -> None:
+    step = _make_step(tmp_path)
+    step = replace(step, settings=replace(step.settings, cache=CacheSpec(tmp_path / "cache", 500)))
+    said = f"the cache {tmp_path / 'cache'} is limited to 0.0005 MB; larger steps are not kept"
+    _store(step, inputs, {"0" * 16: {"trace": "x" * 500}}, [said])
+    assert not restore_outputs(step, inputs).restored

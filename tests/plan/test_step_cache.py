@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tvmbuild.files import canonical_json, sha256_file
 from tvmbuild.step_cache import (
     DamagedEntry,
+    EntryTooLarge,
     evict,
     find_entries,
     measure_usage,
@@ -166,7 +167,8 @@ def test_the_least_recently_used_entries_go(folder: Path) -> None:
 
 def test_outputs_larger_than_the_limit_are_not_stored_and_push_nothing_out(folder: Path) -> None:
     _store(folder)
-    assert not _store(folder, OTHER, {"model": bytes(2000)}, limit=1000)
+    with pytest.raises(EntryTooLarge):
+        _store(folder, OTHER, {"model": bytes(2000)}, limit=1000)
     assert [len(find_entries(folder, key)) for key in (KEY, OTHER)] == [1, 0]
 
 

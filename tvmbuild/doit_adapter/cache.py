@@ -8,14 +8,17 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.doit_adapter.cache_key import make_key
-from tvmbuild.files import publish, remove_leftovers
+from tvmbuild.files import canonical_json, publish, remove_leftovers
 from tvmbuild.fingerprint import Digest
 from tvmbuild.layout import Layout
-from tvmbuild.records.selection import is_current
-from tvmbuild.specs import Step
-from tvmbuild.step_cache import DamagedEntry, find_entries, read_entry, touch_entry, write_entry
+from tvmbuild.records.quarantine import find_damage, list_faults
+from tvmbuild.records.selection import is_current, read_tasks, resolved_target
+from tvmbuild.records.store import record_path
+from tvmbuild.specs import Step, TuneStep
+from tvmbuild.step_cache import DamagedEntry, EntryTooLarge, find_entries, read_entry, touch_entry, write_entry
 
 MAX_VARIANTS = 16
 """A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""
@@ -66,8 +69,12 @@ def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str
     if cache is None or cache.path in (_unwritable | _unreadable) or (key := make_key(step, inputs)) is None:
         return
     try:
+        if step.stage == "tune" and _tells_of_quarantine(step.output("info")):
+            return
         files = {role: (path, outputs[role][2]) for role, path in step.outputs}
         write_entry(cache.path, key, files, cache.size)
+    except EntryTooLarge:
+        use.warnings.append(f"the cache {cache.path} is limited to {cache.size / 1e6:g} MB; larger steps are not kept")
     except OSError as error:
         _unwritable.add(cache.path)
         use.warnings.append(f"the cache {cache.path} cannot be written: {error.strerror}; nothing is added to it")
@@ -104,12 +111,28 @@ def _place(step: Step, entry: Path) -> None:
 
 def _is_wanted(step: Step, staged: Mapping[str, Path]) -> bool:
     """Say whether the step would write these files now; a tune step depends on the record files too."""
-    if step.stage != "tune":
+    options = step.options
+    if not isinstance(options, TuneStep):
         return True
     candidate = replace(step, outputs=tuple(staged.items()))
-    if is_current(candidate) is not None:
+    if is_current(candidate) is not None or _tells_of_quarantine(staged["info"]):
         return False
-    return not (step.settings.strict and json.loads(staged["info"].read_text(encoding="utf-8"))["uncovered"])
+    if step.refuses_uncovered and _read_info(staged["info"])["uncovered"]:
+        return False
+    # tune.json says what of this clone's records cannot be used: only a run finds that.
+    folder, target = Layout(step.root).records(options.target), canonical_json(resolved_target(options).to_json())
+    keys = [task.key for task in read_tasks(staged["tasks"])]
+    return not any(find_damage(record_path(folder, key)) or list_faults(folder, key, target) for key in keys)
+
+
+def _tells_of_quarantine(info: Path) -> bool:
+    """Say whether a `tune.json` names records in quarantine: they are those of the clone that wrote it."""
+    return bool(_read_info(info).get("quarantined"))
+
+
+def _read_info(info: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(info.read_text(encoding="utf-8"))
+    return data
 
 
 def _write_log(step: Step, entry: Path) -> None:
