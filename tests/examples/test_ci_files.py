@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ci_jobs import GitHub, GitLab, Platform, Ran
+from ci_jobs import GitHub, GitLab, Platform, Ran, run_script
 
 from tvmbuild.commands.init import write_project
+from tvmbuild.files import write_json
 
 CI = Path(__file__).resolve().parents[2] / "examples" / "ci"
 CELL = "silero_vad@x86-64-v3"
@@ -83,6 +84,19 @@ def _tune_elsewhere(platform: Platform, new: str) -> None:
     _git(clone, "push", "-q", "origin", "main")
 
 
+def _push_first(platform: Platform) -> None:
+    """Let another machine push to the branch of the records just before the next push to it."""
+    clone = platform.clone()
+    _git(clone, "checkout", "-q", "origin/tvmbuild-records")
+    (clone / "elsewhere.md").touch()
+    _git(clone, "add", ".")
+    _git(clone, "commit", "-q", "-m", "Pushed first")
+    _git(clone, "push", "-q", "origin", "HEAD:refs/heads/first")
+    hook = platform.origin / "hooks/update"
+    hook.write_text('#!/bin/sh\nrm "$0"\ngit update-ref "$1" refs/heads/first\nexit 1\n')
+    hook.chmod(0o755)
+
+
 def _list_classes(platform: Platform, branch: str, file: str) -> set[str]:
     records = json.loads(_git(platform.origin, "show", f"{branch}:{file}"))["records"]
     return {record["measured_on"] for record in records}
@@ -101,19 +115,66 @@ def _check_nights(platform: Platform, tune: Callable[[], Ran]) -> None:
     assert changed == [new]
     log = _git(platform.origin, "log", "-1", "--format=%an: %s", "tvmbuild-records")
     assert log.strip() == "tvmbuild: Add tuning records"
+    journal = night.root / "build/journal/x86-64-v3" / f"{'0' * 16}.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.touch()
     again = tune()
     assert again.code == 0, again.output
-    assert f"tune:{CELL}" in again.restored, "the change that is still open has the records"
+    assert again.steps == [], "the change that is still open has the records, and the build folder is still there"
+    assert journal.exists(), "an interrupted search goes on in the next night"
     _tune_elsewhere(platform, new)
+    _push_first(platform)
     merged = tune()
     assert merged.code == 0, merged.output
+    assert "elsewhere.md" in _list_files(platform, "tvmbuild-records"), "a push that came first is merged"
     assert _list_classes(platform, "main", new) == {"elsewhere"}
     assert _list_classes(platform, "tvmbuild-records", new) > {"elsewhere"}
-    assert _list_files(platform, "tvmbuild-records") == proposed
+    assert _list_files(platform, "tvmbuild-records") == proposed | {"elsewhere.md"}
     _merge(platform)
     done = tune()
     assert done.code == 0, done.output
     assert "refs/heads/tvmbuild-records" not in _git(platform.origin, "for-each-ref", "--format=%(refname)")
+
+
+def _tune_on_github(platform: Platform) -> Ran:
+    return GitHub(CI / "github-actions.yml", platform).run("tune", branch="feature")
+
+
+def _tune_on_gitlab(platform: Platform) -> Ran:
+    return GitLab(CI / "gitlab-ci.yml", platform).run("tune", RECORDS_URL=str(platform.origin))
+
+
+@pytest.mark.parametrize("tune", [_tune_on_github, _tune_on_gitlab])
+def test_a_night_that_cannot_merge_tunes_and_pushes_nothing(
+    platform: Platform, tune: Callable[[Platform], Ran]
+) -> None:
+    clone = platform.clone()
+    for branch in ("main", "tvmbuild-records"):
+        (clone / "models.yaml").write_text(f"# of {branch}\n")
+        _git(clone, "commit", "-q", "-a", "-m", "Both changed it")
+        _git(clone, "push", "-q", "origin", f"HEAD:refs/heads/{branch}")
+        _git(clone, "reset", "-q", "--hard", "HEAD~1")
+    before = _git(platform.origin, "for-each-ref")
+    ran = tune(platform)
+    assert ran.code != 0
+    assert "Merge conflict in models.yaml" in ran.output
+    assert ran.steps == []
+    assert _git(platform.origin, "for-each-ref") == before
+    assert _git(ran.root, "status", "--porcelain") == "", "a conflict would make the next checkout start afresh"
+
+
+@pytest.mark.parametrize("cells", [[], [CELL]])
+def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: list[str]) -> None:
+    script = GitLab(CI / "gitlab-ci.yml", platform).pipeline["plan"]["script"]
+    root = platform.clone()
+    write_json(root / "build/plan.json", {"matrix": {"include": [{"cell": cell} for cell in cells]}})
+    ran = run_script(platform, root, [line for line in script if "build/cells.yml" in line], {})
+    assert ran.code == 0, ran.output
+    child = yaml.safe_load((root / "build/cells.yml").read_text())
+    if cells:
+        assert child["cell"]["parallel"]["matrix"] == [{"CELL": CELL}]
+    else:
+        assert child["nothing"]["script"]
 
 
 @pytest.mark.compiler
@@ -130,7 +191,7 @@ def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
     _, refused = build()
     assert refused.code != 0
     assert "1 of 16 Tasks have no record" in refused.output
-    _check_nights(platform, lambda: workflow.run("tune"))
+    _check_nights(platform, lambda: workflow.run("tune", branch="feature"))
     plan, cell = build()
     assert cell.code == 0, cell.output
     assert (plan.restored, cell.steps) == (BUILT[:1], BUILT[1:])
@@ -158,7 +219,7 @@ def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
     _, refused = build()
     assert refused.code != 0
     assert "1 of 16 Tasks have no record" in refused.output
-    _check_nights(platform, lambda: pipeline.run("tune"))
+    _check_nights(platform, lambda: pipeline.run("tune", RECORDS_URL=str(platform.origin)))
     plan, cell = build()
     assert cell.code == 0, cell.output
     assert (plan.restored, cell.steps) == (BUILT[:1], BUILT[1:])

@@ -1,4 +1,5 @@
-"""The jobs of the example CI files as the platforms see them, run on machines of their own: each a fresh git clone.
+"""The jobs of the example CI files as the platforms see them, run on machines of their own: each a fresh git clone,
+but for the jobs of a machine that stays.
 
 No YAML runner: the commands are the files' own, run by bash in order; what the platforms do between them (artefacts and
 caches) is done here. Commands that need a platform or a package index are left out.
@@ -19,7 +20,7 @@ from typing import Any
 
 import yaml
 
-LEFT_OUT = re.compile(r"pip\b.* install |-m venv|\.venv/bin/activate|^gh |\bgh pr |git remote set-url")
+LEFT_OUT = re.compile(r"pip\b.* install |-m venv|\.venv/bin/activate|^gh |\bgh pr ")
 TIMEOUT_S = 400
 
 
@@ -49,7 +50,18 @@ class Platform:
     folder: Path
     artifacts: dict[str, Path] = field(default_factory=dict)
     caches: dict[str, Path] = field(default_factory=dict)
+    kept: Path | None = None
+    """The checkout of the machine that stays."""
     count: int = 0
+
+    def check_out(self, branch: str, clean: str) -> Path:
+        """Return the checkout of the machine that stays, cleaned with these flags of git's; none: not at all."""
+        self.kept = root = self.kept or self.clone()
+        commands = [["fetch", "--prune", "origin"], ["checkout", "--force", "-B", branch, f"origin/{branch}"]]
+        commands += [["clean", clean]] if clean else []
+        for command in commands:
+            subprocess.run(["git", *command], cwd=root, check=True, capture_output=True)
+        return root
 
     def clone(self) -> Path:
         self.count += 1
@@ -106,6 +118,16 @@ def _copy(source: Path, to: Path) -> None:
         shutil.copy2(source, to)
 
 
+def _fill(value: object, context: Mapping[str, str]) -> str:
+    """Return the text with its expressions replaced: of `a || b` the first that has a value."""
+
+    def find(found: re.Match[str]) -> str:
+        return next((context[name] for name in found[1].split(" || ") if name in context), found[0])
+
+    text = re.sub(r"-?\$\{\{ hashFiles\(.*?\) \}\}", "", str(value))
+    return re.sub(r"\$\{\{ (.+?) \}\}", find, text)
+
+
 class GitHub:
     """The jobs of a GitHub workflow."""
 
@@ -114,19 +136,27 @@ class GitHub:
         self.platform = platform
         self.outputs: dict[str, str] = {}
 
-    def run(self, name: str, matrix: Mapping[str, str] | None = None) -> Ran:
-        """Run a job on a fresh machine."""
-        job, root = self.workflow["jobs"][name], self.platform.clone()
-        (root.parent / "output").touch()
+    def run(self, name: str, matrix: Mapping[str, str] | None = None, branch: str = "main") -> Ran:
+        """Run a job: of an event on ``branch``."""
+        job = self.workflow["jobs"][name]
+        context = {"github.event.repository.default_branch": "main", "github.ref_name": branch}
+        context |= {f"matrix.{key}": text for key, text in (matrix or {}).items()}
+        given = {**self.workflow["env"], **job.get("env", {})}
+        variables = {key: _fill(value, context) for key, value in given.items()}
+        context |= {f"env.{key}": text for key, text in variables.items()}
+        root = self._check_out(job, context)
+        (root.parent / "output").write_text("")
         code, output, saves = 0, "", []
+        begun = set()
         for step in job["steps"]:
-            if code != 0 and "cancelled()" not in str(step.get("if", "")):
+            condition = str(step.get("if", ""))
+            needed = re.search(r"steps\.(\w+)\.outcome != 'skipped'", condition)
+            if (code != 0 and "cancelled()" not in condition) or (needed and needed[1] not in begun):
                 continue
+            begun.add(step.get("id"))
             if "uses" in step:
-                saves += self._use(step["uses"], step.get("with", {}), root, matrix or {})
+                saves += self._use(step["uses"], step.get("with", {}), root, context)
                 continue
-            given = {**self.workflow["env"], **job.get("env", {})}
-            variables = {key: self._fill(value, matrix or {}) for key, value in given.items()}
             names = {
                 "GITHUB_OUTPUT": "output",
                 "GITHUB_STEP_SUMMARY": "summary",
@@ -142,17 +172,19 @@ class GitHub:
         self.outputs |= dict(line.split("=", 1) for line in (root.parent / "output").read_text().splitlines())
         return Ran(code, output, root)
 
-    def _fill(self, value: object, matrix: Mapping[str, str]) -> str:
-        context = {f"matrix.{key}": text for key, text in matrix.items()}
-        context["github.event.repository.default_branch"] = "main"
-        text = re.sub(r"-?\$\{\{ hashFiles\(.*?\) \}\}", "", str(value))
-        return re.sub(r"\$\{\{ (\S+) \}\}", lambda found: context.get(found[1], found[0]), text)
+    def _check_out(self, job: Mapping[str, Any], context: Mapping[str, str]) -> Path:
+        """Do what actions/checkout does, on a fresh machine or on that which stays."""
+        if "self-hosted" not in job["runs-on"]:
+            return self.platform.clone()
+        options = next(step["with"] for step in job["steps"] if "actions/checkout@" in step.get("uses", ""))
+        branch = _fill(options.get("ref", "${{ github.ref_name }}"), context)
+        return self.platform.check_out(branch, "-ffdx" if options.get("clean", True) else "")
 
     def _use(
-        self, action: str, options: Mapping[str, Any], root: Path, matrix: Mapping[str, str]
+        self, action: str, options: Mapping[str, Any], root: Path, context: Mapping[str, str]
     ) -> list[tuple[str, str]]:
         """Do what the action does with files; return what is to be cached at the end: (key, path)."""
-        values = {key: self._fill(value, matrix) for key, value in options.items()}
+        values = {key: _fill(value, context) for key, value in options.items()}
         if action.startswith("actions/cache@"):
             if values["key"] in self.platform.caches:
                 _copy(self.platform.caches[values["key"]], root)
@@ -184,8 +216,11 @@ class GitLab:
         self.platform = platform
 
     def run(self, name: str, **given: str) -> Ran:
-        """Run a job on a fresh machine."""
-        job, root = self.pipeline[name], self.platform.clone()
+        """Run a job: one with tags on the machine that stays."""
+        job = self.pipeline[name]
+        variables = {"CI_DEFAULT_BRANCH": "main", **self.pipeline["variables"], **job.get("variables", {}), **given}
+        clean = variables.get("GIT_CLEAN_FLAGS", "-ffdx")
+        root = self.platform.check_out("main", clean) if "tags" in job else self.platform.clone()
         key = str(job.get("cache", {}).get("key", "")).replace("$CELL", given.get("CELL", ""))
         if key in self.platform.caches:
             _copy(self.platform.caches[key], root)
@@ -194,7 +229,6 @@ class GitLab:
                 if artifact.split(" ")[0] == need["job"]:
                     _copy(kept, root)
         lines = [*self.pipeline["default"]["before_script"], *job["script"]]
-        variables = {"CI_DEFAULT_BRANCH": "main", **self.pipeline["variables"], **job.get("variables", {}), **given}
         ran = run_script(self.platform, root, lines, variables)
         if ran.code == 0:
             if key:
