@@ -193,6 +193,8 @@ _PYTHON_TOOLS = {
 def _tools(stage: str, target: TargetSpec | None, capabilities: Capabilities) -> tuple[tuple[str, str], ...]:
     names = _PYTHON_TOOLS[stage]
     tools = {name: capabilities.version(name) or "absent" for name in names}
+    if stage in {"tune", "compile"}:
+        tools["llvm"] = capabilities.llvm or "absent"
     if stage == "compile" and target is not None:
         if target.link == "auto":
             tools["ziglang"] = capabilities.version("ziglang") or "absent"

@@ -26,6 +26,7 @@ HERE = Capabilities(
     runtimes=("llvm",),
     devices=("llvm",),
     nvcc="13.0",
+    llvm="22",
     machine="x86_64",
     host_cpu="zen4",
     cpu_features=("avx", "avx2"),
@@ -97,10 +98,10 @@ def test_tools_are_those_that_can_change_the_output() -> None:
     tools = {step.id: dict(step.tools) for step in _plan(V3, cuda, replace(V3, name="g", link="gcc")).steps}
     tvm = {"apache-tvm": "1", "apache-tvm-ffi": "2"}
     assert tools["simplify:net"] == {"onnx": "3", "onnxsim": "4", "onnxruntime": "5"}
-    assert tools["tune:net@v3"] == tvm
-    assert tools["compile:net@v3"] == {**tvm, "ziglang": "6"}
-    assert tools["compile:net@gpu"] == {**tvm, "ziglang": "6", "nvcc": "13.0", "nvrtc": "absent"}
-    assert tools["compile:net@g"] == {**tvm, "gcc": "absent"}
+    assert tools["tune:net@v3"] == {**tvm, "llvm": "22"}
+    assert tools["compile:net@v3"] == {**tvm, "llvm": "22", "ziglang": "6"}
+    assert tools["compile:net@gpu"] == {**tvm, "llvm": "22", "ziglang": "6", "nvcc": "13.0", "nvrtc": "absent"}
+    assert tools["compile:net@g"] == {**tvm, "llvm": "22", "gcc": "absent"}
     assert tools["benchmark:net@v3"] == {**tvm, "onnxruntime": "5"}
 
 
