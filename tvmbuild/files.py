@@ -47,6 +47,16 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def sync(path: Path) -> None:
+    """Wait until the disk has the file and its name: a power failure after this loses neither."""
+    for name in (path, path.parent):
+        handle = os.open(name, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def write_text(path: Path, text: str) -> None:
     """Publish ``text`` as ``path`` in UTF-8."""
     write_bytes(path, text.encode())

@@ -73,7 +73,7 @@ class Layout:
         return self.build / "verified" / target
 
     def journal(self, target: str, key: str) -> Path:
-        """Return the file with the measurements of a search of that Task that is not over; absent when there is none."""
+        """Return the file with the measurements of a search of that Task that is not over; else it is absent."""
         return self.build / "journal" / target / f"{key}.jsonl"
 
     def target_lock(self, target: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import signal
@@ -124,6 +125,19 @@ def test_ctrl_c_in_parallel_runs_ends_every_process(project: DoitProject, kind: 
     again = project.doit("-n", "2", "-P", kind, "tune=never")
     assert again.code == 0, again.output
     assert again.steps == ["tune:digits@v2", "compile:digits@v2", "benchmark:digits@v2"]
+
+
+def test_ctrl_c_while_candidates_are_measured_says_that_they_are_kept(project: DoitProject) -> None:
+    project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 2000")
+    process = project.start("tune:digits@v3")
+    wait_for_line(process, " candidates, ")
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode != 0
+    assert re.search(r"tune:digits@v3  stopped: .* \d+ candidates, .*; every measurement is kept", output)
+    assert wait_until_gone(project.root) == []
+    files = [json.loads(path.read_text()) for path in (project.root / "records/v3").glob("*.json")]
+    assert sum(sum(file["searched"].values()) for file in files) > 0
 
 
 def test_second_doit_waits_for_the_first_and_says_for_whom(project: DoitProject) -> None:

@@ -47,6 +47,12 @@ def test_stale_counts_candidates_since_the_last_noteworthy_improvement() -> None
     assert made.spent == 21.0
 
 
+def test_many_small_improvements_are_one() -> None:
+    made = curve(1, [1.0])
+    made.add([0.996, 0.993, 0.988], 1.0)
+    assert (made.best, made.stale) == (0.988, 0)
+
+
 def test_a_known_best_counts_before_the_first_batch() -> None:
     made = Curve(1, best=1.0)
     made.add([2.0, 3.0], 1.0)

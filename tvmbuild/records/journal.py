@@ -7,6 +7,7 @@ never in git; no tvm here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -25,6 +26,13 @@ class Entry:
     device_class: str
     measured: int
     record: Record | None
+    target: str = ""
+    """Digest of the resolved target: what was measured for other attributes says nothing."""
+
+
+def digest_target(file: TaskFile) -> str:
+    """Return what an Entry says of the target of ``file``."""
+    return hashlib.sha256(file.target.encode()).hexdigest()[:16]
 
 
 def append_entry(path: Path, entry: Entry) -> None:
@@ -33,7 +41,7 @@ def append_entry(path: Path, entry: Entry) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(f"\n{line}\n")  # the line before may have been cut short
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -53,8 +61,8 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
 
 
 def absorb(file: TaskFile, entries: Iterable[Entry]) -> TaskFile:
-    """Return the file with the entries in it. What it holds already counts once."""
-    for entry in entries:
+    """Return the file with the entries for its target in it. What it holds already counts once."""
+    for entry in (each for each in entries if each.target == digest_target(file)):
         more = max(0, entry.measured - file.searched_on(entry.device_class))
         records = () if entry.record is None else (entry.record,)
         file = file.with_results(entry.device_class, records, more)
@@ -67,6 +75,6 @@ def _read_entry(line: str) -> Entry | None:
         record = None if data["record"] is None else Record(**data["record"])
         if record is not None:
             check_trace(json.loads(record.trace))
-        return Entry(str(data["device_class"]), int(data["measured"]), record)
+        return Entry(str(data["device_class"]), int(data["measured"]), record, str(data["target"]))
     except (ValueError, KeyError, TypeError):
         return None

@@ -14,14 +14,15 @@ import tvm
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
-from tvmbuild.records.selection import wanted_trials
+from tvmbuild.records.selection import needs_search, wanted_trials
+from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.task_records import TaskRecords, machine_class
 from tvmbuild.tuner.cores import share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.prior import teach
 from tvmbuild.tuner.scheduler import predict_latency
-from tvmbuild.tuner.search import BATCH, TINY, Allowance, SearchSetup, TaskSearch, make_cost_model
+from tvmbuild.tuner.search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
 from tvmbuild.tuner.session import Batch, run_searches, time_again
 from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
@@ -50,12 +51,17 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         raise TypeError(f"not a tune step: {step.id}")
     skip_tensor_intrinsics()
     records = TaskRecords(step, options, cell.target)
-    cores = share_cores(int(os.environ["TVM_NUM_THREADS"]))
+    cores = share_cores(threads := int(os.environ["TVM_NUM_THREADS"]))
+    if len(cores.timing) < threads:
+        raise TvmbuildError(
+            f"{options.target} has num-cores: {threads}, and this process may use {len(cores.timing)} cores",
+            "tune on a machine with as many cores, or correct num-cores in targets.yaml",
+        )
     os.sched_setaffinity(0, cores.building)
     model = make_cost_model(options.tune, len(cores.building))
     setup = SearchSetup(cell.target, options.tune, model, len(cores.building))
     searches = [
-        TaskSearch(task, setup, _allow(step, options, cell, records.open(task).most_searched), records.find_start(task))
+        TaskSearch(task, setup, _allow(step, options, cell, records.open(task)), records.find_start(task))
         for task in cell.chosen
     ]
     progress = _Progress(cell, records, searches)
@@ -81,9 +87,14 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
     return Searched(progress.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
 
 
-def _allow(step: Step, options: TuneStep, cell: Cell, searched: int) -> Allowance:
-    done = searched if step.settings.tune == "missing" else 0
-    share = wanted_trials(options.tune, len(cell.tasks))
+def _allow(step: Step, options: TuneStep, cell: Cell, file: TaskFile) -> Allowance:
+    """Return how many candidates the Task of that file gets now."""
+    done, tasks = 0, len(cell.tasks)
+    if step.settings.tune == "missing":
+        if not needs_search(file, file.name, options.tune, tasks):
+            return Allowance(0, 0)  # an interrupted search that is over: only its best are to be timed again
+        done = file.most_searched
+    share = wanted_trials(options.tune, tasks)
     return Allowance(max(0, share - done), max(0, options.tune.trials_per_task - done))
 
 
@@ -92,24 +103,24 @@ def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> flo
     start = time.monotonic()
     best = records.best(search.task)
     seconds = time_again(pool, [loaded for _, loaded in best])
-    times = {record: found for (record, _), found in zip(best, seconds, strict=True) if found is not None}
-    records.close(search, times)
+    records.close(search, {record: found for (record, _), found in zip(best, seconds, strict=True)})
     return time.monotonic() - start
 
 
 def _report_errors(batch: Batch) -> None:
     """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
 
-    That is this machine's fault (a full disk, no linker), and counted as searched the Task would never get a record.
+    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record.
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
     for reason, count in Counter(reasons).most_common():
         print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
-    if len(batch.timed) > TINY and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+    if sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
         raise TvmbuildError(
             f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
-            "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker",
+            "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "
+            "targets.yaml leaves a Task out",
         )
 
 

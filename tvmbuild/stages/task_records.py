@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
+from itertools import islice
 from typing import Any
 
 import tvm
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.files import canonical_json, remove_leftovers
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout
 from tvmbuild.records.database import load_known
-from tvmbuild.records.journal import Entry, absorb, append_entry, read_entries
+from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
+from tvmbuild.records.merge import merge_files
 from tvmbuild.records.seeds import Machine, read_foreign
 from tvmbuild.records.selection import read_applicable, resolved_target
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import (
+    DamagedRecordsError,
+    Record,
+    TaskFile,
+    read_task_file,
+    record_path,
+    write_task_file,
+)
 from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
 from tvmbuild.records.verification import keep_good
 from tvmbuild.specs import Step, TuneStep
@@ -28,6 +39,8 @@ from tvmbuild.tuner.prior import Example
 from tvmbuild.tuner.search import Start, TaskSearch
 from tvmbuild.tuner.session import Batch
 
+LOOKED_AT = 300
+"""Record files that are looked at for examples: their names are digests, so the first are as good as any."""
 EXAMPLES = 12
 """Tasks that the cost model learns from before the first batch: 5 s, less than a batch, and worth one."""
 
@@ -39,14 +52,18 @@ class TaskRecords:
         self._layout = Layout(step.root)
         self._options = options
         self._target = target
+        self._folder = self._layout.records(options.target)
         self._files: dict[str, TaskFile] = {}
+        self._on_disk: dict[str, TaskFile] = {}
         self._counted: dict[str, int] = {}
         self._fresh: dict[str, list[Record]] = {}
 
     def open(self, task: Task) -> TaskFile:
         """Return the Task's file with what an interrupted search left in its journal; a new one if there is none."""
         if task.key not in self._files:
-            self._publish(task.key, absorb(self._read(task), read_entries(self._journal(task.key))), changed=False)
+            file = self._read(task)
+            self._on_disk[task.key] = file
+            self._files[task.key] = absorb(file, read_entries(self._journal(task.key)))
         return self._files[task.key]
 
     def find_start(self, task: Task) -> Start:
@@ -54,21 +71,22 @@ class TaskRecords:
 
         What others found is used only where the tune step has seen it replay here.
         """
+        searched = self.open(task).searched_on(machine_class())
         own = self.open(task).best_on(machine_class())
         if own:
-            return Start(known=self._load(own, task))
+            return Start(known=self._load(own, task), searched=searched)
         foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, machine_class()))
-        return Start(seeds=self._load(foreign, task))
+        return Start(seeds=self._load(foreign, task), searched=searched)
 
     def find_examples(self, chosen: Iterable[Task]) -> list[Example]:
         """Return Tasks like the ``chosen`` that this machine has searched for this target, for the cost model to learn.
 
         Only what the tune step has seen replay here; at most EXAMPLES, those that the most candidates were measured of.
         """
-        folder, searched = self._layout.records(self._options.target), {task.key for task in chosen}
+        folder, searched = self._folder, {task.key for task in chosen}
         words = {_first_word(task.name) for task in chosen}
         found = []
-        for path in sorted(folder.glob("*.json")):
+        for path in islice(sorted(folder.glob("*.json")), LOOKED_AT):
             file = read_applicable(folder, path.stem, resolved_target(self._options))
             if file is None or file.key in searched or _first_word(file.name) not in words:
                 continue
@@ -87,43 +105,65 @@ class TaskRecords:
             record = Record(trace, _rounded(timed.seconds), machine_class(), _threads(), version("apache-tvm"))
             self._fresh.setdefault(key, []).append(record)
         self._counted[key] = self._counted.get(key, self._files[key].searched_on(machine_class())) + 1
-        append_entry(self._journal(key), Entry(machine_class(), self._counted[key], record))
+        entry = Entry(machine_class(), self._counted[key], record, digest_target(self._files[key]))
+        append_entry(self._journal(key), entry)
 
     def add(self, batch: Batch) -> None:
         """Write a batch's journaled measurements to its Task's record file."""
         key = batch.search.task.key
         found = tuple(self._fresh.pop(key, ()))
-        file = self._files[key].with_results(machine_class(), found, len(batch.timed), batch.seconds)
+        file = self._take_in(key).with_results(machine_class(), found, len(batch.timed), batch.seconds)
         self._publish(key, file)
 
     def best(self, task: Task) -> tuple[tuple[Record, TuningRecord], ...]:
         """Return this machine's best records of the Task, as they are and as TVM's."""
         return tuple(load_known(self.open(task).best_on(machine_class()), task.mod, self._target))
 
-    def close(self, search: TaskSearch, times: dict[Record, float]) -> None:
-        """Write the times of the best records measured again and how the search ended; its journal goes."""
+    def close(self, search: TaskSearch, times: Mapping[Record, float | None]) -> None:
+        """Write the times of the best records measured again and how the search ended; its journal goes.
+
+        None: the record did not run again, and a lucky first time must not win. TvmbuildError when none of several did:
+        that is the machine's fault, and the journal stays for the next run.
+        """
         key = search.task.key
-        again = tuple(replace(record, seconds=_rounded(seconds)) for record, seconds in times.items())
-        file = self._files[key].with_times(again)
+        failed = {record.trace for record, seconds in times.items() if seconds is None}
+        if len(failed) == len(times) > 1:
+            raise TvmbuildError(
+                f"none of the best schedules of the Task {search.task.name} ({key}) ran when they were timed again",
+                "make room in the temporary folder (TMPDIR) and free memory; what was measured is kept",
+            )
+        again = [replace(record, seconds=_rounded(seconds)) for record, seconds in times.items() if seconds is not None]
+        file = self._take_in(key)
+        kept = [each for each in file.records if each.measured_on != machine_class() or each.trace not in failed]
+        file = replace(file, records=tuple(kept)).with_times(tuple(again))
         if search.exhausted:
             file = file.with_exhausted(machine_class())
         elif search.settled:
             file = file.with_settled(machine_class(), search.curve.stale)
         self._publish(key, file)
+        sync(record_path(self._folder, key))
         self._journal(key).unlink(missing_ok=True)
 
     def _journal(self, key: str) -> Any:
         return self._layout.journal(self._options.target, key)
 
-    def _publish(self, key: str, file: TaskFile, *, changed: bool = True) -> None:
-        self._files[key] = file
-        if changed:
-            write_task_file(record_path(self._layout.records(self._options.target), key), file)
+    def _publish(self, key: str, file: TaskFile) -> None:
+        self._files[key] = self._on_disk[key] = file
+        write_task_file(record_path(self._folder, key), file)
+
+    def _take_in(self, key: str) -> TaskFile:
+        """Return the file, united with what something else (a git pull, a merge) wrote there since we did."""
+        file, there = self._files[key], None
+        with contextlib.suppress(DamagedRecordsError):
+            there = read_task_file(record_path(self._folder, key))
+        if there is not None and there != self._on_disk[key] and (there.key, there.target) == (file.key, file.target):
+            file = merge_files(there, file)
+        return file
 
     def _read(self, task: Task) -> TaskFile:
-        folder, resolved = self._layout.records(self._options.target), resolved_target(self._options)
-        remove_leftovers(record_path(folder, task.key))
-        return read_applicable(folder, task.key, resolved) or TaskFile(
+        resolved = resolved_target(self._options)
+        remove_leftovers(record_path(self._folder, task.key))
+        return read_applicable(self._folder, task.key, resolved) or TaskFile(
             key=task.key,
             name=task.name,
             workload=dump_workload(task.mod),

@@ -68,27 +68,33 @@ class CandidatePool:
         self._builders = _executor(cores.building, len(cores.building), BUILD_TIMEOUT_S)
         self._timer = _executor(cores.timing, 1, TIME_TIMEOUT_S)
         self._turn = ThreadPoolExecutor(1)
+        self._builds: list[Future[str]] = []
         self._made = 0
         self._closed = False
 
     def close(self) -> None:
         """End all processes; what they were doing is given up."""
         self._closed = True
+        for future in self._builds:
+            future.cancel()
         self._builders.shutdown()
         self._timer.shutdown()
         self._turn.shutdown(cancel_futures=True)
 
     def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
         """Start to compile MeasureCandidates; each future answers with a library, or raises why there is none."""
-        return [
+        started = [
             self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library())
             for candidate in candidates
         ]
+        self._builds = [*(future for future in self._builds if not future.done()), *started]
+        return started
 
     def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[Measurement]:
         """Build and time the ``candidates``; batches are timed in the order of the calls, each when it is all built.
 
-        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread.
+        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread. Of a batch
+        of which nothing could be built it is told nothing: the fault is the machine's.
         """
         built = self.build(candidates)
         return self._turn.submit(self._time_all, candidates, built, timing, seen)
@@ -109,13 +115,15 @@ class CandidatePool:
         start = time.monotonic()
         libraries = [wait_for_library(future) for future in built]
         all_built = time.monotonic()
+        if all((error or "").startswith(UNBUILT) for _, error in libraries):
+            return Measurement(tuple(Timed(error=error) for _, error in libraries), all_built - start, 0.0)
         results = []
         for candidate, (library, error) in zip(candidates, libraries, strict=True):
             timed = Timed(error=error)
             if library is not None:
                 timed = self.time(library, candidate.args_info, timing())
                 Path(library).unlink(missing_ok=True)
-            if self._closed:
+            if self._closed and not timed.samples:
                 break  # its process was ended, which says nothing about the candidate
             seen(candidate, timed)
             results.append(timed)

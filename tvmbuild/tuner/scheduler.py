@@ -27,14 +27,19 @@ class Curve:
     spent: float = 0.0
     bests: list[float] = field(default_factory=list)
     """The best after each batch."""
+    mark: float = math.inf
+    """The best at the last noteworthy improvement: many small ones together are one."""
+
+    def __post_init__(self) -> None:
+        self.mark = min(self.mark, self.best)
 
     def add(self, times: Sequence[float], seconds: float) -> None:
         """Add a batch: the candidates' times (infinity for one that failed) and what measuring them took, in s."""
         for time in times:
             self.measured += 1
             self.stale += 1
-            if time < self.best * NOTEWORTHY or (math.isinf(self.best) and time < self.best):
-                self.stale = 0
+            if time < self.mark * NOTEWORTHY:
+                self.stale, self.mark = 0, time
             self.best = min(self.best, time)
         self.bests.append(self.best)
         self.spent += seconds

@@ -24,7 +24,6 @@ TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION = 128
 GENERATIONS = 1
-FAILED_SECONDS = 1e10
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class Start:
     known: tuple[TuningRecord, ...] = ()
     seeds: tuple[TuningRecord, ...] = ()
     """Of other targets or machines: their times say nothing here."""
+    searched: int = 0
+    """Candidates measured before: a search that goes on must not draw the same ones again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class TaskSearch:
         self.exhausted = False
         self._setup = setup
         self._known = start.known
-        self._seeds = [record.as_measure_candidate() for record in start.seeds]
+        self._random_state = _random_state(task.key, setup.options.seed + start.searched)
+        self._waiting = [record.as_measure_candidate() for record in start.seeds]
+        """Candidates still to be proposed: TVM takes all that it has named for measured."""
         self._context: Any = None
         self._database = MemoryDatabase()
         self._workload = self._database.commit_workload(task.mod)
@@ -93,17 +96,17 @@ class TaskSearch:
         if self._context is None:
             self._start()
         limit = min(limit, self.allowance.most - self.proposed)
-        candidates, self._seeds = self._seeds, []
-        if not candidates:
-            candidates = list(self._context.generate_measure_candidates() or ())
+        if not self._waiting:
+            self._waiting = list(self._context.generate_measure_candidates() or ())
             # A space without choices answers again after seconds, with nothing.
-            self.exhausted = len(candidates) <= TINY and self.proposed + len(candidates) < self.allowance.most
-        self.proposed += len(candidates[:limit])
-        return candidates[:limit]
+            self.exhausted = len(self._waiting) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
+        candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        self.proposed += len(candidates)
+        return candidates
 
     def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
         """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
-        results = [RunnerResult(list(item.samples) or [FAILED_SECONDS], None) for item in timed]
+        results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
         self._context.notify_runner_results(candidates, results)
         self._setup.cost_model.update(self._context, candidates, results)
         for candidate, item in zip(candidates, timed, strict=True):
@@ -129,7 +132,7 @@ class TaskSearch:
                 population_size=POPULATION, init_min_unmeasured=1, genetic_num_iters=GENERATIONS
             ),
             task_name=self.task.name,
-            rand_state=_random_state(self.task.key, setup.options.seed),
+            rand_state=self._random_state,
             num_threads=setup.threads,
         )
         space = self._context.generate_design_space()

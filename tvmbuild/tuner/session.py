@@ -69,7 +69,7 @@ def run_searches(
     What a search that ends early leaves of its share goes to the others. Where cores allow, one batch is proposed and
     built while another is timed; they are of different Tasks.
     """
-    depth = 2 if cores.overlap else 1
+    depth, landed = 2 if cores.overlap else 1, time.monotonic()
     flights: list[_Flight] = []
     while True:
         while len(flights) < depth and (search := _next(searches, flights)) is not None:
@@ -82,7 +82,9 @@ def run_searches(
                 flights.append(_Flight(search, candidates, measurement, started, searching))
         if not flights:
             return
-        yield _land(flights.pop(0))
+        batch = _land(flights.pop(0), landed)
+        landed = time.monotonic()
+        yield batch
 
 
 def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[float | None]:
@@ -103,14 +105,14 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[flo
     return [statistics.median(found) if found else None for found in samples]
 
 
-def _land(flight: _Flight) -> Batch:
-    """Wait for the batch and let its search learn from it."""
+def _land(flight: _Flight, landed: float) -> Batch:
+    """Wait for the batch and let its search learn from it; what another batch took until ``landed`` is not its own."""
     done = flight.measurement.result()
-    start = time.monotonic()
-    flight.search.accept(flight.candidates, done.timed, start - flight.started)
+    start, began = time.monotonic(), max(flight.started, landed)
+    flight.search.accept(flight.candidates, done.timed, start - began)
     end = time.monotonic()
     phases = {"search": flight.searching, "build": done.building, "time": done.timing, "learn": end - start}
-    return Batch(flight.search, tuple(flight.candidates), done.timed, end - flight.started, phases)
+    return Batch(flight.search, tuple(flight.candidates), done.timed, end - began, phases)
 
 
 def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSearch | None:
