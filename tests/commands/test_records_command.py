@@ -25,6 +25,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
 
+CUDA = '{"attributes":{},"host":{},"kind":"cuda"}'
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DoitProject:
@@ -158,6 +160,16 @@ def test_prune_refuses_when_a_cells_tasks_are_unknown(project: DoitProject, caps
     assert [path.stem for path in folder(project).iterdir()] == [SHARED]
 
 
+def test_prune_refuses_when_a_model_has_changed_since_its_tasks_were_found(
+    project: DoitProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.root / "digits.onnx").write_bytes(b"another model")
+    before = sorted(folder(project).iterdir())
+    code, said = run(capsys, "prune")
+    assert (code, said.splitlines()[0]) == (1, "error: the Tasks of first@v3 are not known")
+    assert sorted(folder(project).iterdir()) == before
+
+
 def test_prune_quarantined_drops_that_alone(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     record_path(folder(project), POOL).write_text("{")
     quarantine(project, read(project, CONV), 1)
@@ -196,11 +208,17 @@ def test_merge_brings_in_what_is_new_and_counts_it(
 def test_merge_writes_all_or_nothing(project: DoitProject, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ours, other = read(project, SHARED), tmp_path / "other"
     write_task_file(record_path(other, CONV), replace(read(project, CONV), searched=(("znver4", 999),)))
-    write_task_file(record_path(other, SHARED), replace(ours, target='{"attributes":{},"host":{},"kind":"cuda"}'))
+    write_task_file(record_path(other, SHARED), replace(ours, target=CUDA))
+    write_task_file(record_path(other, POOL), replace(read(project, POOL), target=CUDA))
     before = {path: path.read_bytes() for path in folder(project).iterdir()}
     code, said = run(capsys, "merge", str(folder(project)), str(other))
     assert code == 1
-    assert f"the records of Task {SHARED} (conv2d_add) were made for different targets" in said
+    assert "error: 2 of 3 files were made for other target attributes:\n" in said
+    assert f"  {record_path(other, SHARED)} (conv2d_add): " in said
+    assert f"  {record_path(other, POOL)} (max_pool): " in said
+    said = run(capsys, "merge", str(folder(project)), str(other), "--skip-others", "--dry-run")[1]
+    assert said.startswith("0 files would be added, 1 would be changed; 0 records would be added")
+    assert said.endswith("; 2 files for other attributes left out\n")
     record_path(other, SHARED).write_text("{")
     assert "damaged record file" in run(capsys, "merge", str(folder(project)), str(other))[1]
     assert {path: path.read_bytes() for path in folder(project).iterdir()} == before
@@ -234,7 +252,12 @@ def test_import_of_record_files_wants_their_target(
     write_task_file(record_path(other, "f" * 16), task_file(TASKS["first"][0], tune_options(project), [1e-6]))
     write_task_file(record_path(other, "f" * 16), replace(read(project, CONV), key="f" * 16))
     assert "holds the records of one target\n  hint: say which: --target NAME" in run(capsys, "import", str(other))[1]
-    assert "was made for {" in run(capsys, "import", str(other), "--target", "v2")[1]
+    said = run(capsys, "import", str(other), "--target", "v2")[1]
+    assert said.startswith("error: 1 of 1 files were made for other target attributes:\n")
+    assert run(capsys, "import", str(other), "--target", "v2", "--skip-others") == (
+        0,
+        "nothing new; 1 files for other attributes left out\n",
+    )
     assert run(capsys, "import", str(other), "--target", "v3") == (
         0,
         "1 files added, 0 changed; 2 records added or made faster\n",
@@ -246,6 +269,47 @@ def test_import_of_record_files_wants_their_target(
     write_task_file(both / "v2" / f"{CONV}.json", read(project, CONV))
     assert run(capsys, "import", str(both))[0] == 0
     assert read(project, CONV, "v2")
+
+
+@pytest.mark.parametrize("action", ["import", "merge"])
+def test_another_clones_root_stands_for_its_records(
+    action: str, project: DoitProject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "models.yaml").write_text("models: {}\n")
+    into = [str(project.root)] if action == "merge" else []
+    code, said = run(capsys, action, *into, str(clone))
+    assert (code, "holds no record file\n  hint: expected is a folder with KEY.json" in said) == (1, True), said
+    for inside in ("records/v3", "build/cells/old/records/v3"):
+        write_task_file(record_path(clone / inside, "f" * 16), replace(read(project, CONV), key="f" * 16))
+    said = "1 files added, 0 changed; 2 records added or made faster\n"
+    assert run(capsys, action, *into, str(clone)) == (0, said)
+    assert read(project, "f" * 16)
+    assert sorted(path.name for path in Layout(project.root).records("").iterdir()) == ["v3"]
+
+
+def test_a_foreign_key_in_a_file_is_damage_and_no_path(
+    project: DoitProject, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, victim = record_path(folder(project), CONV), tmp_path / "victim.json"
+    victim.write_text("{}")
+    good = path.read_text()
+    for key in (str(victim.with_suffix("")), "../../../victim", POOL):
+        path.write_text(good.replace(f'"{CONV}"', f'"{key}"'))
+        assert "damaged record file (ValueError" in run(capsys, "show", CONV)[1]
+        assert run(capsys, "prune", "--quarantined", "--dry-run")[1].startswith(f"would remove records/v3/{CONV}.json")
+    assert victim.read_text() == "{}"
+
+
+def test_a_name_that_looks_like_markup_or_steers_a_terminal_is_shown_as_it_is(
+    project: DoitProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(project, replace(read(project, CONV), name="conv[/x]\x1b[2J"))
+    code, said = run(capsys, "ls", "-l")
+    assert (code, "conv[/x]?[2J" in said, "\x1b" in said) == (0, True, False)
+    code, said = run(capsys, "show", CONV)
+    assert (code, "  Task       conv[/x]?[2J\n" in said) == (0, True)
 
 
 @pytest.mark.usefixtures("project")

@@ -135,6 +135,27 @@ def test_the_branch_that_changed_the_target_wins_and_two_changes_conflict(clone:
     assert clone.read(SHARED) == third  # no conflict markers: the file can still be read
 
 
+@pytest.mark.parametrize("dropping", ["ours", "theirs"])
+def test_a_task_that_one_branch_drops_for_another_is_not_mixed_into_it(clone: Clone, dropping: str) -> None:
+    clone.install()
+    # So like each other that git takes the one for the other, renamed.
+    many = tuple((number, 1e-6 * (number + 1), "znver4") for number in range(5))
+    clone.commit(task_file(SHARED, *many))
+    clone.git("branch", "theirs")
+    more = task_file(SHARED, *many, (9, 1e-9, "znver4"), searched=64)
+    for branch in ("ours", "theirs"):
+        clone.git("checkout", "-q", branch)
+        if branch == dropping:
+            record_path(clone.folder, SHARED).unlink()
+        clone.commit(task_file(ONLY_OURS, *many) if branch == dropping else more)
+    clone.git("checkout", "-q", "ours")
+    done = clone.git("merge", "-q", "-m", "both", "theirs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"records of Task {SHARED}, which one branch dropped, are left out" in done.stderr
+    assert clone.read(ONLY_OURS) == task_file(ONLY_OURS, *many)
+    assert not record_path(clone.folder, SHARED).exists()
+
+
 def test_without_the_driver_git_would_conflict(clone: Clone) -> None:
     clone.commit(task_file(SHARED, (1, 5e-6, "znver4")))
     clone.tune_both((task_file(SHARED, (2, 2e-6, "znver4")),), (task_file(SHARED, (3, 3e-6, "znver4")),))

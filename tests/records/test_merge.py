@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
-from tvmbuild.records.merge import merge_branches, merge_files
+from tvmbuild.records.merge import IMPORTED, merge_branches, merge_files
 from tvmbuild.records.store import BEST, Record, TaskFile, keep_best, read_task_file, write_task_file
 
 HERE, THERE = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}', '{"attributes":{},"host":{},"kind":"llvm"}'
@@ -42,7 +42,7 @@ def per_class(values: st.SearchStrategy[int] | st.SearchStrategy[float]) -> st.S
 files = st.builds(
     TaskFile,
     key=st.just("a" * 16),
-    name=st.sampled_from(["conv2d", "conv2d_add"]),
+    name=st.sampled_from(["conv2d", "conv2d_add", IMPORTED]),
     workload=st.sampled_from(["{}", '{"nodes":[]}']),
     target=st.just(HERE),
     tvm=VERSIONS,
@@ -105,6 +105,17 @@ def test_what_only_one_knows_to_have_spent_stays() -> None:
     one, other = replace(BASE, spent=(("znver4", 7.5),)), replace(BASE, spent=(("cortex-a72", 1.0), ("znver4", 9.0)))
     assert merge_files(one, BASE).spent == (("znver4", 7.5),)
     assert merge_files(one, other).spent == (("cortex-a72", 1.0), ("znver4", 9.0))
+
+
+def test_what_was_spent_is_that_of_the_candidates_that_are_counted() -> None:
+    one = replace(BASE, searched=(("znver4", 8),), spent=(("znver4", 8.0),))
+    assert merge_files(one, replace(BASE, searched=(("znver4", 64),))).spent == ()
+    assert merge_files(one, replace(BASE, searched=(("znver4", 4),), spent=(("znver4", 9.0),))).spent == one.spent
+
+
+def test_a_name_is_preferred_to_that_of_what_a_database_gave() -> None:
+    for imported in (replace(BASE, name=IMPORTED, tvm="0.99"), replace(BASE, name=IMPORTED, tvm="0.1")):
+        assert merge_files(BASE, imported).name == merge_files(imported, BASE).name == "conv2d"
 
 
 def test_two_tasks_or_two_targets_are_refused() -> None:

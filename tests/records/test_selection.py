@@ -146,8 +146,9 @@ def test_needs_search(tune: TuneOptions, searched: int, expected: bool) -> None:
 def test_trials_are_shared_by_the_cells_tasks() -> None:
     assert wanted_trials(TuneOptions(trials_per_task=64), 10) == 64
     assert wanted_trials(TuneOptions(trials_per_task=64, trials=100), 10) == 10
-    assert wanted_trials(TuneOptions(trials_per_task=64, trials=101), 10) == 11
+    assert wanted_trials(TuneOptions(trials_per_task=64, trials=109), 10) == 10
     assert wanted_trials(TuneOptions(trials_per_task=64, trials=10000), 10) == 64
+    assert wanted_trials(TuneOptions(trials_per_task=64, trials=10), 34) == 1
 
 
 def test_tasks_json_holds_what_was_written(step: Step) -> None:

@@ -71,8 +71,11 @@ def test_spent_time_adds_up_and_is_unknown_until_then(tmp_path: Path) -> None:
     write_task_file(path, file)
     assert "spent" not in path.read_text()
     assert read_task_file(path) == file
-    file = file.with_results("znver4", (), 8, 1.5).with_results("znver4", (), 8, 2.25).with_results("cortex-a72", (), 1)
+    assert file.with_results("znver4", (), 8, 1.5).spent == ()  # it would be the price of 40 candidates
+    file = task_file().with_results("znver4", (), 8, 1.5).with_results("znver4", (), 8, 2.25)
+    file = file.with_results("cortex-a72", (), 1)
     assert file.spent == (("znver4", 3.75),)
+    assert file.searched == (("cortex-a72", 1), ("znver4", 16))
     write_task_file(path, file)
     assert list(json.loads(path.read_text())) == sorted(json.loads(path.read_text()))
     assert read_task_file(path) == file
@@ -151,6 +154,22 @@ def test_the_files_that_the_hostile_ones_are_made_from_are_good(tmp_path: Path) 
         (edited(target=[]), "TypeError"),
         (edited(target={}), "KeyError: 'kind'"),
         (edited(searched={"znver4": float("inf")}), "OverflowError"),
+        (edited(searched={"znver4": 10**400}), "a count of candidates is 1000"),
+        (edited(searched={"znver4": -1}), "a count of candidates is -1"),
+        (edited(settled={"\ud800": 1}), "UnicodeEncodeError"),
+        (edited(target={"kind": "llvm"}), "KeyError: 'attributes'"),
+        (edited(target={"kind": "llvm", "attributes": [], "host": {}}), "AttributeError"),
+        (edited(target={"kind": "llvm", "attributes": {}, "host": "llvm"}), "AttributeError"),
+        (edited(target={"kind": "llvm", "attributes": {"mcpu": {}}, "host": {}}), "not scalars and lists of scalars"),
+        (edited(target={"kind": "llvm", "attributes": {}, "host": {"a": [[1]]}}), "not scalars and lists of scalars"),
+        (edited(key="/etc/passwd"), "the key '/etc/passwd' is not 16 hex digits"),
+        (edited(key="../../../00ff"), "the key '../../../00ff' is not 16 hex digits"),
+        (edited(key="00FF" * 4), "is not 16 hex digits"),
+        (edited(key="00ff" * 4 + "\n"), "is not 16 hex digits"),
+        (edited(key=1234567812345678), "key is no text"),
+        (edited(name=["conv2d"]), "name is no text"),
+        (edited(tvm=27), "tvm is no text"),
+        (with_record(measured_on=None), "measured_on is no text"),
         (edited(searched=[]), "AttributeError"),
         (edited(spent=[1.0]), "AttributeError"),
         (edited(spent={"znver4": "1"}), "spent is 1 seconds"),
@@ -186,6 +205,13 @@ def test_a_hostile_file_is_an_error_that_names_it(tmp_path: Path, text: str, sai
         read_task_file(path)
     assert str(path) in caught.value.message
     assert said in caught.value.message
+
+
+def test_a_file_that_is_called_by_another_tasks_key_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / f"{'ee11' * 4}.json"
+    write_task_file(path, task_file(record(1, 2e-6)))
+    with pytest.raises(store.DamagedRecordsError, match=f"it holds the Task {'00ff' * 4}"):
+        read_task_file(path)
 
 
 def test_a_folder_in_a_records_place_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -25,6 +25,15 @@ def edit_trace(text: str, rng: random.Random) -> dict[str, Any]:
     return trace
 
 
+def edit_fields(text: str, rng: random.Random) -> dict[str, Any]:
+    """Return the record file with one or two values outside of its traces replaced."""
+    data: dict[str, Any] = json.loads(text)
+    for _ in range(rng.choice([1, 1, 2])):
+        places = [place for place in _places(data) if place and "trace" not in place]
+        _put(data, rng.choice(places), rng.choice([*SCALARS, 10**400, "[/x]", "\x1b[2J", ["a", 1], {"a": [1, "b"]}]))
+    return data
+
+
 def edit_bytes(data: bytes, rng: random.Random) -> bytes:
     """Return the file with a piece cut out, doubled, or overwritten."""
     start = rng.randrange(len(data))

@@ -43,6 +43,11 @@ def hold_records(path: Path) -> None:
             return
 
 
+def plain(text: str) -> str:
+    """Return the text of a record file without what would steer a terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
 def show_time(seconds: float) -> str:
     """Return a time with three digits: ``31.2 us``, ``1.04 ms``, ``12.5 min``."""
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):

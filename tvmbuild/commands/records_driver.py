@@ -44,13 +44,28 @@ def run(args: argparse.Namespace) -> int:
 def merge_for_git(ancestor: Path, ours: Path, theirs: Path, name: str) -> int:
     """Write the merge into ``ours``; where there is none, leave it as it is, say why and return 1."""
     try:
-        merged = merge_branches(_read_ancestor(ancestor), _read_side(ours), _read_side(theirs))
+        sides = _read_side(ours), _read_side(theirs)
+        merged = _choose_task(sides, name) or merge_branches(_read_ancestor(ancestor), *sides)
     except TvmbuildError as error:
         reason = error.message.replace(str(ours), "our version").replace(str(theirs), "their version")
         print(f"{name}: {reason}", file=sys.stderr)
         return CONFLICT
     write_task_file(ours, merged)
     return 0
+
+
+def _choose_task(sides: tuple[TaskFile, TaskFile], name: str) -> TaskFile | None:
+    """Return the side that is the file's own Task, None when both are.
+
+    Where one branch drops a Task's file and adds another's, git takes that for a file that was renamed, and wants the
+    other branch's changes of the dropped one merged into the new one.
+    """
+    own = [side for side in sides if side.key == Path(name).stem]
+    if sides[0].key == sides[1].key or len(own) != 1:
+        return None
+    (dropped,) = (side.key for side in sides if side is not own[0])
+    print(f"{name}: the records of Task {dropped}, which one branch dropped, are left out", file=sys.stderr)
+    return own[0]
 
 
 def _read_side(path: Path) -> TaskFile:

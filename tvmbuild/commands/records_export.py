@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmbuild.commands.records_common import find_target, list_targets
+from tvmbuild.commands.records_common import find_target, hold_records, list_targets
 from tvmbuild.commands.records_database import convert
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.project import find_root
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.selection import elect, read_applicable_files
@@ -32,10 +34,12 @@ def run(args: argparse.Namespace) -> int:
         raise TvmbuildError(f"{args.folder} exists and is not empty", "name a new folder")
     target = find_target(layout.root, args.target)
     list_targets(layout, [args.target])
+    hold_records(layout.root)
     records = layout.records(args.target)
     keys = [path.stem for path in list_record_files(records) if path.parent == records]
     verify_records(records, [Subject(f, f.records) for f in read_applicable_files(records, keys, target).values()])
     files = read_applicable_files(records, keys, target)
+    _check_class(args.measured_on, files.values())
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as temporary:
         for key, file in files.items():
@@ -47,6 +51,14 @@ def run(args: argparse.Namespace) -> int:
         written.rename(folder)
     print(f"wrote {args.folder}: {counts['records']} records of {counts['tasks']} Tasks")
     return 0
+
+
+def _check_class(device_class: str | None, files: Iterable[TaskFile]) -> None:
+    known = sorted({record.measured_on for file in files for record in file.records})
+    if device_class is not None and device_class not in known:
+        near = suggest(find_nearest(device_class, known))
+        hint = f"{near}There are {', '.join(known)}." if known else "there is no record of any"
+        raise TvmbuildError(f"no record was measured on {device_class}", hint)
 
 
 def _of_one_class(file: TaskFile, device_class: str | None) -> TaskFile:

@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.commands.records_common import find_target, hold_records
 from tvmbuild.commands.records_database import convert
-from tvmbuild.commands.records_merge import describe_changes
+from tvmbuild.commands.records_merge import SKIP_OTHERS, describe_changes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.project import find_root
-from tvmbuild.records.folders import apply_changes, list_record_files, plan_merge
-from tvmbuild.records.store import TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.folders import MergePlan, apply_changes, find_records, list_record_files, plan_merge
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.verification import ask
 
 _WORKLOADS = "database_workload.json"
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the action's arguments."""
     parser.add_argument("folder", metavar="DIR", type=Path, help="record files, or a database's two files")
     parser.add_argument("--target", metavar="NAME", help="the target of targets.yaml that a database is for")
+    parser.add_argument("--skip-others", action="store_true", help=SKIP_OTHERS)
     parser.add_argument("--measured-on", metavar="CLASS", help="device class of a database's times (default: this CPU)")
 
 
@@ -37,31 +38,22 @@ def run(args: argparse.Namespace) -> int:
     hold_records(root)
     if (folder / _WORKLOADS).exists():
         return _import_database(Layout(root), folder, args)
-    return _import_records(Layout(root), folder, args.target)
+    return _import_records(Layout(root), folder, args)
 
 
-def _import_records(layout: Layout, folder: Path, target: str | None) -> int:
+def _import_records(layout: Layout, folder: Path, args: argparse.Namespace) -> int:
     """Merge record files into `records`, or into the folder of the named target."""
-    flat = any(path.parent == folder for path in list_record_files(folder))
-    if target is not None:
-        _check_attributes(folder, canonical_json(find_target(layout.root, target).to_json()), target)
-    elif flat:
+    name: str | None = args.target
+    target = None if name is None else canonical_json(find_target(layout.root, name).to_json())
+    files = list_record_files(find_records(folder))
+    if name is None and files and files[0].parent == find_records(folder):
         raise TvmbuildError(f"{folder} holds the records of one target", "say which: --target NAME")
-    into = layout.records(target or "")
+    into = layout.records(name or "")
     into.mkdir(parents=True, exist_ok=True)
-    changes = plan_merge(into, folder)
-    apply_changes(changes)
-    print(describe_changes(changes, done=True))
+    plan = plan_merge(into, folder, target=target, skip_others=args.skip_others)
+    apply_changes(plan.changes)
+    print(describe_changes(plan, done=True))
     return 0
-
-
-def _check_attributes(folder: Path, wanted: str, target: str) -> None:
-    for path in list_record_files(folder):
-        file = read_task_file(path)
-        if file is not None and file.target != wanted:
-            raise TvmbuildError(
-                f"{path} was made for {file.target}, and {target} is {wanted}", "name the target that it is for"
-            )
 
 
 def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> int:
@@ -83,13 +75,14 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
         into = layout.records(args.target)
         foreign = _fit_all(Path(temporary), into)
         into.mkdir(parents=True, exist_ok=True)
-        changes = plan_merge(into, Path(temporary)) if list_record_files(Path(temporary)) else []
-        apply_changes(changes)
+        imported = list_record_files(Path(temporary))
+        plan = plan_merge(into, Path(temporary), skip_others=args.skip_others) if imported else MergePlan()
+        apply_changes(plan.changes)
     print(
         f"{counts['records']} records read, {counts['failed']} failed candidates left out, "
         f"{counts['unreadable'] + foreign} that do not replay left out"
     )
-    print(describe_changes(changes, done=True))
+    print(describe_changes(plan, done=True))
     return 0
 
 
@@ -98,18 +91,19 @@ def _fit_all(imported: Path, into: Path) -> int:
 
     A trace finds blocks by name, and names may differ between equal workloads. Return how many were left out.
     """
+    pairs = [
+        (path, file, known)
+        for path in list_record_files(imported)
+        if (file := read_task_file(path)) is not None and (known := read_task_file(record_path(into, path.stem)))
+    ]
+    checks = [
+        {"workload": known.workload, "trace": record.trace} for _, file, known in pairs for record in file.records
+    ]
+    reasons = iter(ask(pairs[0][1].target, checks) if pairs else ())
     lost = 0
-    for path in list_record_files(imported):
-        file, known = read_task_file(path), read_task_file(record_path(into, path.stem))
-        if file is not None and known is not None:
-            fitting = _fit(file, known)
-            lost += len(file.records) - len(fitting.records)
-            write_task_file(path, fitting)
+    for path, file, known in pairs:
+        fitting = tuple(record for record in file.records if next(reasons) is None)
+        lost += len(file.records) - len(fitting)
+        fields = {"name": known.name, "workload": known.workload, "tvm": known.tvm}
+        write_task_file(path, replace(file, records=fitting, **fields))
     return lost
-
-
-def _fit(file: TaskFile, known: TaskFile) -> TaskFile:
-    checks = [{"workload": known.workload, "trace": record.trace} for record in file.records]
-    reasons = ask(file.target, checks)
-    records = tuple(record for record, reason in zip(file.records, reasons, strict=True) if reason is None)
-    return replace(file, name=known.name, workload=known.workload, tvm=known.tvm, records=records)

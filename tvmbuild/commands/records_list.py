@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
-from tvmbuild.commands.records_common import list_targets, show_time
+from tvmbuild.commands.records_common import list_targets, plain, show_time
 from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
@@ -36,12 +37,12 @@ def run(args: argparse.Namespace) -> int:
         keys = None if args.model is None else keys_of_models(layout, args.model, target)
         stored = read_stored(layout.records(target), keys)
         for row in _list_tasks(target, stored) if args.long else _list_classes(target, stored):
-            table.add_row(*row)
+            table.add_row(*(Text(plain(cell)) for cell in row))  # a name may look like markup
         faults += [line for each in stored for line in _list_faults(layout, each)]
     console = make_console()
     console.print(table)
     for line in faults:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(plain(line), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -54,6 +55,11 @@ def keys_of_models(layout: Layout, pattern: str, target: str) -> set[str]:
             f"no tuned cell matches {pattern}@{target}", f"`doit 'tune:{pattern}@{target}' tune=never` finds its Tasks"
         )
     return {task.key for path in matching for task in read_tasks(path)}
+
+
+def list_rows(stored: Sequence[StoredTask]) -> list[tuple[str, ...]]:
+    """Return the cells of both tables."""
+    return [*_list_classes("", stored), *_list_tasks("", stored)]
 
 
 def _target_table() -> Table:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmbuild.commands.records_common import hold_records, list_targets
+from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
@@ -59,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
 def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator[_Removal]:
     used: dict[str, set[str]] = {target: set() for target in targets}
     resolved: dict[str, str] = {}
-    for step in load_plan(layout.root, Settings()).steps:
-        options = step.options
+    for status in list_statuses(load_plan(layout.root, Settings())):
+        options = status.step.options
         if isinstance(options, TuneStep) and options.target in used:
             resolved[options.target] = canonical_json(resolved_target(options).to_json())
-            used[options.target] |= _read_keys(step.output("tasks"), step.subject, force=force)
+            used[options.target] |= _read_keys(status, force=force)
     for target in targets:
         for stored in read_stored(layout.records(target)):
             if stored.path.stem not in used[target]:
@@ -74,15 +75,19 @@ def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator
                 yield _Removal(stored.path, f"made for other attributes than {target} has now")
 
 
-def _read_keys(path: Path, cell: str, *, force: bool) -> set[str]:
+def _read_keys(status: Status, *, force: bool) -> set[str]:
+    """Return the cell's Tasks; TvmbuildError when they are not known, or were those of another model or target."""
+    cell = status.step.subject
     try:
-        return {task.key for task in read_tasks(path)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if status.knows_tasks or force:
+            return {task.key for task in read_tasks(status.step.output("tasks"))}
+    except (OSError, ValueError, KeyError, TypeError):
         if force:
             return set()
-        raise TvmbuildError(
-            f"the Tasks of {cell} are not known", f"run `doit 'tune:{cell}' tune=never` first, or prune with --force"
-        ) from error
+    why = f": {status.step.unavailable}" if status.step.unavailable else ""
+    raise TvmbuildError(
+        f"the Tasks of {cell} are not known{why}", f"run `doit 'tune:{cell}' tune=never` first, or prune with --force"
+    )
 
 
 def _list_quarantined(layout: Layout, targets: list[str]) -> Iterator[_Removal]:

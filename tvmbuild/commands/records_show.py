@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tvmbuild.commands.records_common import list_targets, show_time
+from tvmbuild.commands.records_common import list_targets, plain, show_time
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest, suggest
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         raise _not_one(args.key, keys, [key for found in known.values() for key in found])
     for target in targets:
         for stored in read_stored(layout.records(target), keys):
-            print("\n".join(_describe(target, stored)))
+            print("\n".join(plain(line) for line in describe(target, stored)))
     return 0
 
 
@@ -46,7 +46,8 @@ def _not_one(asked: str, keys: list[str], known: list[str]) -> TvmbuildError:
     return TvmbuildError(f"no Task's key begins with {asked!r}", f"{near}`tvmbuild records ls -l` lists them")
 
 
-def _describe(target: str, stored: StoredTask) -> Iterator[str]:
+def describe(target: str, stored: StoredTask) -> Iterator[str]:
+    """Return the lines that tell all of one record file."""
     yield f"{target}: {stored.path.stem}"
     if stored.file is not None:
         yield from _describe_file(stored.file)

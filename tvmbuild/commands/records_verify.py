@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from tvmbuild.commands.records_common import list_targets
+from tvmbuild.commands.records_common import hold_records, list_targets, plain
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.layout import Layout
 from tvmbuild.project import find_root
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check them, those found good before too; return 1 when something was found."""
     layout = Layout(find_root(Path.cwd()))
+    hold_records(layout.root)
     found = 0
     for target in list_targets(layout, args.targets):
         folder = layout.records(target)
@@ -37,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{target}: checking {records} records of {len(stored)} Tasks", file=sys.stderr)
         with device_lock("local", exclusive=False):
             lines = [*_find_damaged(layout, folder, [each.path.stem for each in stored]), *_verify(folder, files)]
-        print("\n".join([*lines, f"{target}: {len(lines)} in quarantine" if lines else f"{target}: all good"]))
+        print(
+            "\n".join([*map(plain, lines), f"{target}: {len(lines)} in quarantine" if lines else f"{target}: all good"])
+        )
         found += len(lines)
     return FOUND if found else 0
 

@@ -31,6 +31,7 @@ from tvmbuild.errors import TvmbuildError  # noqa: E402
 from tvmbuild.files import canonical_json  # noqa: E402
 from tvmbuild.processes import die_with_parent  # noqa: E402
 from tvmbuild.records.folders import list_record_files  # noqa: E402
+from tvmbuild.records.merge import IMPORTED  # noqa: E402
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file  # noqa: E402
 from tvmbuild.records.trace_form import check_trace  # noqa: E402
 from tvmbuild.records.traces import dump_trace, dump_workload, load_record, load_workload  # noqa: E402
@@ -119,7 +120,7 @@ def _read_workload(folder: Path, number: int, line: str) -> tuple[Workload, str]
         _, encoded = json.loads(line)
         text = base64.b64decode(encoded)[_LENGTH_BYTES:].decode()
         version = str(json.loads(text).get("metadata", {}).get("tvm_version", tvm.__version__))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise TvmbuildError(f"{folder / WORKLOADS}, line {number}: not a workload", "restore the file") from error
     return Workload(load_workload(text)), version
 
@@ -129,7 +130,7 @@ def _read_line(path: Path, number: int, line: str) -> tuple[int, list[Any]]:
         index, record = json.loads(line)
         if type(index) is int and len(record) == 4:
             return index, record
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         pass
     raise TvmbuildError(f"{path}, line {number}: not a tuning record", "restore the file, or remove the line")
 
@@ -151,7 +152,7 @@ def _check_target(theirs: Any, ours: tvm.target.Target, where: str) -> None:
 def _plain(target: Any, prefix: str = "") -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in target.items():
-        if name == "host":
+        if name == "host" and hasattr(value, "items"):
             values |= _plain(value, "host.")
         elif name not in _IGNORED:
             values[prefix + name] = list(value) if isinstance(value, list | tuple | tvm.ir.Array) else value
@@ -159,15 +160,22 @@ def _plain(target: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _new_file(key: str, mod: tvm.IRModule, target: Any, version: str) -> TaskFile:
-    return TaskFile(key, "imported", dump_workload(mod), canonical_json(target), version)
+    return TaskFile(key, IMPORTED, dump_workload(mod), canonical_json(target), version)
 
 
 def _median(times: Any) -> float | None:
     """Return the median of a record's times; None when the candidate did not run."""
     if not isinstance(times, list) or not times:
         return None
-    seconds = statistics.median(float(value) if isinstance(value, int | float) else math.inf for value in times)
+    seconds = statistics.median(_as_seconds(value) for value in times)
     return float(f"{seconds:.4g}") if 0 < seconds < FAILED_SECONDS else None
+
+
+def _as_seconds(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else math.inf
+    except OverflowError:
+        return math.inf
 
 
 def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str | None:
@@ -178,7 +186,7 @@ def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str
         check_trace(value)
         value["instructions"] = [_restore_flag(instruction) for instruction in instructions]
         return dump_trace(load_record(canonical_json(value), workload, target))
-    except (ValueError, TypeError, TvmbuildError):
+    except (ValueError, TypeError, RecursionError, TvmbuildError):
         return None
 
 

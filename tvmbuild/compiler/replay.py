@@ -15,7 +15,9 @@ import select
 import signal
 import sys
 import types
-from typing import Any, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
@@ -35,12 +37,14 @@ def main() -> int:
     os.dup2(2, 1)
     asked = json.load(sys.stdin)
     _import_compiler(needs_intrinsics=any("Tensorize" in check.get("trace", "") for check in asked["checks"]))
-    from tvmbuild.compiler.replay_check import make_target  # noqa: PLC0415 - TVM is imported only now
+    from tvmbuild.compiler.replay_check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
 
     try:
-        target = make_target(asked["target"])
+        fault = _check(partial(find_target_fault, asked["target"]), asked["timeout_s"])
+        target = None if fault else make_target(asked["target"])
         for check in asked["checks"]:
-            print(json.dumps(_check(check, target, asked["timeout_s"])), file=answers, flush=True)
+            answer = fault or _check(partial(find_fault, check, target), asked["timeout_s"])
+            print(json.dumps(answer), file=answers, flush=True)
     except TvmbuildError as error:
         print(json.dumps(error.message), file=answers, flush=True)
         return REFUSED
@@ -55,13 +59,13 @@ def _import_compiler(*, needs_intrinsics: bool) -> None:
         sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
 
 
-def _check(check: dict[str, str], target: Any, timeout_s: float) -> str | None:
-    """Return why the check fails, None when it does not."""
+def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:
+    """Return what ``find`` says, in a fork of its own: why the check fails, None when it does not."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        _work(check, target, write)
+        _work(find, write)
     os.close(write)
     answer = b""
     while select.select([read], [], [], timeout_s)[0]:
@@ -84,16 +88,14 @@ def _check(check: dict[str, str], target: Any, timeout_s: float) -> str | None:
     return f"its check ended with status {os.WEXITSTATUS(status)}"
 
 
-def _work(check: dict[str, str], target: Any, write: int) -> NoReturn:
-    from tvmbuild.compiler.replay_check import find_fault  # noqa: PLC0415 - imported before the fork
-
+def _work(find: Callable[[], str | None], write: int) -> NoReturn:
     die_with_parent()
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # TVM's handler allocates memory and so may wait for ever
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     status = 1
     try:
-        answer = json.dumps(find_fault(check, target)).encode()
+        answer = json.dumps(find()).encode()
         os.write(write, answer)
         status = 0
     finally:

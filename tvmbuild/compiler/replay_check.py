@@ -24,6 +24,17 @@ def make_target(value: dict[str, Any]) -> tvm.target.Target:
     return tvm_target(value["kind"], attributes, host)
 
 
+def find_target_fault(value: dict[str, Any]) -> str | None:
+    """Return why no code can be made for the ``target`` of a record file, None when it can."""
+    try:
+        make_target(value)
+    except TvmbuildError as error:
+        return error.message
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, tvm.error.InternalError) as error:
+        return f"TVM refuses its target: {error}"[:500]
+    return None
+
+
 def find_fault(check: dict[str, str], target: tvm.target.Target) -> str | None:
     """Return why a check fails, None when it does not.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import MODELS_YAML
 from tvmbuild.records.merge import merge_files
-from tvmbuild.records.store import TaskFile, read_task_file, write_task_file
+from tvmbuild.records.store import KEY, TaskFile, read_task_file, write_task_file
 
-_NAME = re.compile(r"[0-9a-f]{16}\.json")
+EXPECTED = "a folder with KEY.json (16 hex digits), one with TARGET/KEY.json, or a project that has such `records`"
 
 
 @dataclass(frozen=True)
@@ -28,48 +28,84 @@ class Change:
         return len(set(self.after.records) - set(self.before.records if self.before else ()))
 
 
+@dataclass(frozen=True)
+class MergePlan:
+    """What a merge would do."""
+
+    changes: tuple[Change, ...] = ()
+    others: tuple[Path, ...] = ()
+    """Files left out: made for other target attributes."""
+
+
+def find_records(folder: Path) -> Path:
+    """Return the folder of records that is meant: a project's root stands for its `records`."""
+    return folder / "records" if (folder / MODELS_YAML).is_file() else folder
+
+
 def list_record_files(folder: Path) -> list[Path]:
-    """Return every record file in ``folder`` and below it, sorted; locks and measured choices are none."""
-    return sorted(path for path in folder.rglob("*.json") if _NAME.fullmatch(path.name) and path.is_file())
+    """Return the record files of a target's folder, or else of all targets in ``folder``, sorted.
+
+    Locks, measured choices and what lies deeper are none.
+    """
+    flat = _list_keyed(folder.glob("*.json"))
+    return flat or _list_keyed(path for path in folder.glob("*/*.json") if path.parent.name != "choices")
 
 
-def plan_merge(into: Path, other: Path) -> list[Change]:
+def _list_keyed(paths: Iterable[Path]) -> list[Path]:
+    return sorted(path for path in paths if KEY.fullmatch(path.stem) and path.is_file())
+
+
+def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_others: bool = False) -> MergePlan:
     """Return what merging ``other`` into ``into`` changes; nothing is written.
 
-    Both are folders, `records` or `records/<target>` alike, or both are files. TvmbuildError when a file is damaged or
-    two files cannot be one.
+    Both are folders, of all targets or of one alike, or both are files. TvmbuildError when a file is damaged, or when
+    files were made for other target attributes (than the file that is there, than ``target`` where given): it names
+    all of them; with ``skip_others`` they are left out.
     """
     for path in (into, other):
         if not path.exists():
             raise TvmbuildError(f"there is no {path}", "name two folders of records, or two record files")
     if into.is_dir() != other.is_dir():
         raise TvmbuildError(f"{into} and {other} are not of a kind", "name two folders of records, or two record files")
-    if not other.is_dir():
-        return _compare([(into, other)])
+    pairs = _pair_folders(find_records(into), find_records(other)) if other.is_dir() else [(into, other)]
+    changes: list[Change] = []
+    others: dict[Path, str] = {}
+    for path, source in pairs:
+        theirs, ours = read_task_file(source), read_task_file(path)
+        if theirs is None:
+            continue  # it went while we looked
+        known = ours.target if ours and ours.key == theirs.key else None
+        unequal = [wanted for wanted in (target, known) if wanted not in {None, theirs.target}]
+        if unequal:
+            others[source] = f"{source} ({theirs.name}): {theirs.target}, not {unequal[0]}"
+            continue
+        merged = merge_files(ours, theirs) if ours else theirs
+        if merged != ours:
+            changes.append(Change(path, ours, merged))
+    if others and not skip_others:
+        raise TvmbuildError(
+            f"{len(others)} of {len(pairs)} files were made for other target attributes:\n  "
+            + "\n  ".join(others.values()),
+            "times for different attributes are not compared; --skip-others goes on without these files",
+        )
+    return MergePlan(tuple(changes), tuple(others))
+
+
+def _pair_folders(into: Path, other: Path) -> list[tuple[Path, Path]]:
     sources = list_record_files(other)
     if not sources:
-        raise TvmbuildError(f"{other} holds no record file", "a record file is called by its Task's key: KEY.json")
-    depths = {len(path.relative_to(other).parts) for path in sources}
-    if depths == {2} and into.parent.name == "records":
+        raise TvmbuildError(f"{other} holds no record file", f"expected is {EXPECTED}")
+    of_one = sources[0].parent == other
+    if not of_one and into.parent.name == "records":
         raise TvmbuildError(
             f"{other} holds targets, {into} is one", f"merge {into.parent} and {other}, or two folders of one target"
         )
-    return _compare([(into / path.relative_to(other), path) for path in sources])
+    if of_one and into.name == "records":
+        raise TvmbuildError(f"{other} is one target, {into} holds targets", f"name the target: {into}/TARGET")
+    return [(into / path.relative_to(other), path) for path in sources]
 
 
 def apply_changes(changes: Sequence[Change]) -> None:
     """Write them."""
     for change in changes:
         write_task_file(change.path, change.after)
-
-
-def _compare(pairs: Sequence[tuple[Path, Path]]) -> list[Change]:
-    changes = []
-    for path, source in pairs:
-        theirs, ours = read_task_file(source), read_task_file(path)
-        if theirs is None:
-            continue  # it went while we looked
-        merged = merge_files(ours, theirs) if ours else theirs
-        if merged != ours:
-            changes.append(Change(path, ours, merged))
-    return changes

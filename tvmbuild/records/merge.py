@@ -9,12 +9,15 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.store import TaskFile, keep_best
 
 _Number = TypeVar("_Number", int, float)
+IMPORTED = "imported"
+"""Name of a Task whose records come from a database, which has no names."""
 
 
 def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
     """Return the union: per device class the best distinct traces, the lower time of a trace that both have.
 
-    ``searched``, ``settled`` and ``spent`` are the greater of both: the measurements of a common past count once.
+    ``searched`` and ``settled`` are the greater of both: the measurements of a common past count once. ``spent`` is
+    that of the side that searched more, known or not: it describes what ``searched`` counts.
     Commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
     """
     if ours.key != theirs.key:
@@ -28,7 +31,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
     newer = max(ours, theirs, key=_version_order)
     return TaskFile(
         key=ours.key,
-        name=newer.name,
+        name=max(ours.name, theirs.name, key=lambda name: (name != IMPORTED, name)),
         workload=newer.workload,
         target=ours.target,
         tvm=newer.tvm,
@@ -36,7 +39,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
         searched=_greater(ours.searched, theirs.searched),
         exhausted=tuple(sorted({*ours.exhausted, *theirs.exhausted})),
         settled=_greater(ours.settled, theirs.settled),
-        spent=_greater(ours.spent, theirs.spent),
+        spent=_merge_spent(ours, theirs),
     )
 
 
@@ -53,9 +56,18 @@ def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) 
     return merge_files(ours, theirs)
 
 
-def _version_order(file: TaskFile) -> tuple[tuple[int, ...], str, str, str]:
+def _version_order(file: TaskFile) -> tuple[tuple[int, ...], str, str]:
     """Order by TVM's version, then by all that the file says of its Task, so that no order of merging matters."""
-    return (tuple(map(int, re.findall(r"\d+", file.tvm))), file.tvm, file.workload, file.name)
+    return (tuple(map(int, re.findall(r"\d{1,18}", file.tvm))), file.tvm, file.workload)
+
+
+def _merge_spent(ours: TaskFile, theirs: TaskFile) -> tuple[tuple[str, float], ...]:
+    unknown = -1.0
+    spent = {
+        name: max((file.searched_on(name), dict(file.spent).get(name, unknown)) for file in (ours, theirs))[1]
+        for name in dict((*ours.spent, *theirs.spent))
+    }
+    return tuple(sorted((name, seconds) for name, seconds in spent.items() if seconds != unknown))
 
 
 def _greater(

@@ -102,10 +102,13 @@ def elect(task: TaskFile, device_class: str | None) -> Record | None:
 
 
 def wanted_trials(options: TuneOptions, tasks: int) -> int:
-    """Return how many candidates each of a cell's ``tasks`` Tasks gets: trials_per_task, within ``trials`` in all."""
+    """Return how many candidates each of a cell's ``tasks`` Tasks gets.
+
+    That is trials_per_task, within ``trials`` for the cell; but one at least.
+    """
     if options.trials is None:
         return options.trials_per_task
-    return min(options.trials_per_task, -(-options.trials // max(1, tasks)))
+    return min(options.trials_per_task, max(1, options.trials // max(1, tasks)))
 
 
 def is_wanted(name: str, options: TuneOptions) -> bool:
@@ -172,7 +175,9 @@ def is_current(step: Step) -> str | None:
         reason = "other records win now"
     elif step.settings.tune == "missing" and options.device.kind != "none":
         missing = [task.name for task in list_missing(files, tasks, options.tune)]
-        if missing:
+        if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
+            reason = "a search was interrupted: its measurements are to be taken in, its best to be timed again"
+        elif missing:
             reason = f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
     return reason and "; ".join((reason, *_list_damage(folder, tasks)))
 

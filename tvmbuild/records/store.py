@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,14 @@ from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_text
+from tvmbuild.records.field_form import check_count, check_spent, check_target, check_text
 from tvmbuild.records.file_text import format_task_file
 from tvmbuild.records.trace_form import check_trace
 from tvmbuild.specs import Attributes
 
 FORMAT = 1
+KEY = re.compile(r"[0-9a-f]{16}")
+"""What a Task's key looks like; with `.json` it is its file's name, so nothing else may become a path."""
 BEST = 5
 """Traces kept for each device class."""
 
@@ -111,11 +115,12 @@ class TaskFile:
     ) -> TaskFile:
         """Return the file after ``measured`` more candidates, of which ``records`` ran: the best BEST are kept.
 
-        ``seconds`` is the wall time that it took; 0 leaves what is known, or unknown, as it is.
+        ``seconds`` is the wall time that it took; 0 leaves what is known, or unknown, as it is. Where earlier
+        candidates were counted and their time was not, it stays unknown: it would seem to be the time of all.
         """
         counts, spent = dict(self.searched), dict(self.spent)
         counts[device_class] = self.searched_on(device_class) + measured
-        if seconds:
+        if seconds and (device_class in spent or not self.searched_on(device_class)):
             spent[device_class] = round(spent.get(device_class, 0.0) + seconds, 2)
         return replace(
             self,
@@ -202,40 +207,39 @@ def _read_once(path: Path, identity: tuple[int, ...]) -> TaskFile:  # noqa: ARG0
 
 def _read(path: Path) -> TaskFile:
     data = json.loads(path.read_text(encoding="utf-8"))
-    if data["format"] != FORMAT:
+    if not isinstance(data["format"], int) or data["format"] < FORMAT:
+        raise ValueError("format is no number of a format")
+    if data["format"] > FORMAT:
         raise TvmbuildError(
             f"{path}: record format {data['format']}, this tvmbuild reads {FORMAT}",
             "update tvmbuild, or restore the file from git",
         )
-    return _task_file(data)
-
-
-def _task_file(data: dict[str, Any]) -> TaskFile:
-    if not isinstance(data["target"]["kind"], str):
-        raise TypeError("the target's kind is no text")
-    task = TaskFile(
-        key=str(data["key"]),
-        name=str(data["name"]),
-        workload=str(data["workload"]),
-        target=canonical_json(data["target"]),
-        tvm=str(data["tvm"]),
-        records=keep_best(tuple(_record(item) for item in data["records"])),
-        searched=tuple(sorted((str(k), int(v)) for k, v in data["searched"].items())),
-        exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
-        settled=tuple(sorted((str(k), int(v)) for k, v in data.get("settled", {}).items())),
-        spent=tuple(sorted((str(k), _spent(v)) for k, v in data.get("spent", {}).items())),
-    )
-    classes = (name for pairs in (task.searched, task.spent) for name, _ in pairs)
-    for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
-        text.encode()  # a lone surrogate is valid JSON and no valid text
+    task = _task_file(data)
+    if KEY.fullmatch(path.stem) and path.suffix == ".json" and task.key != path.stem:
+        raise ValueError(f"it holds the Task {task.key}")
     return task
 
 
-def _spent(value: object) -> float:
-    seconds = float(value) if isinstance(value, int | float) else math.nan
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"spent is {value} seconds")
-    return seconds
+def _task_file(data: dict[str, Any]) -> TaskFile:
+    check_target(data["target"])
+    if not KEY.fullmatch(check_text(data, "key")):
+        raise ValueError(f"the key {data['key']!r} is not 16 hex digits")
+    task = TaskFile(
+        key=data["key"],
+        name=check_text(data, "name"),
+        workload=check_text(data, "workload"),
+        target=canonical_json(data["target"]),
+        tvm=check_text(data, "tvm"),
+        records=keep_best(tuple(_record(item) for item in data["records"])),
+        searched=tuple(sorted((str(k), check_count(v)) for k, v in data["searched"].items())),
+        exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
+        settled=tuple(sorted((str(k), check_count(v)) for k, v in data.get("settled", {}).items())),
+        spent=tuple(sorted((str(k), check_spent(v)) for k, v in data.get("spent", {}).items())),
+    )
+    classes = (name for pairs in (task.searched, task.settled, task.spent) for name, _ in pairs)
+    for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
+        text.encode()  # a lone surrogate is valid JSON and no valid text
+    return task
 
 
 def _record(data: dict[str, Any]) -> Record:
@@ -244,7 +248,11 @@ def _record(data: dict[str, Any]) -> Record:
     if not 0 < seconds < math.inf:
         raise ValueError(f"a record's time is {seconds} seconds")
     record = Record(
-        canonical_json(data["trace"]), seconds, str(data["measured_on"]), int(data["threads"]), str(data["tvm"])
+        canonical_json(data["trace"]),
+        seconds,
+        check_text(data, "measured_on"),
+        check_count(data["threads"]),
+        check_text(data, "tvm"),
     )
     for text in (record.trace, record.measured_on, record.tvm):
         text.encode()
