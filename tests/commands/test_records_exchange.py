@@ -65,6 +65,27 @@ def test_verify_finds_what_does_not_replay_and_forgets_what_does_again(
     assert not (root / "build" / "quarantine" / "pc" / f"{first.key}.json").exists()
 
 
+def test_a_hostile_target_of_one_file_does_not_end_the_check_of_the_others(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = files(root, "pc")
+    folder = root / "records" / "pc"
+    for file, target in (
+        (first, '{"attributes":{"mcpu":"nonsense"},"host":{},"kind":"llvm"}'),
+        (second, '{"attributes":{"kind":[1,"a"],"num-cores":"many"},"host":{"mcpu":1},"kind":"[/x]"}'),
+    ):
+        write_task_file(record_path(folder, file.key), replace(file, target=target, records=file.records[:1]))
+    write_task_file(record_path(folder, third.key), replace(third, records=third.records[:1]))
+    assert main(["records", "verify", "pc"]) == 1
+    said = capsys.readouterr().out
+    assert f"records/pc/{first.key}.json ({first.name}): LLVM knows no CPU nonsense" in said
+    assert f"records/pc/{second.key}.json ({second.name}): " in said
+    assert third.key not in said
+    assert main(["records", "export", str(root / "database"), "--target", "pc", "--measured-on", "znver9"]) == 1
+    assert "no record was measured on znver9\n  hint: " in capsys.readouterr().err
+    assert not (root / "database").exists()
+
+
 def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

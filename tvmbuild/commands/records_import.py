@@ -104,6 +104,6 @@ def _fit_all(imported: Path, into: Path) -> int:
     for path, file, known in pairs:
         fitting = tuple(record for record in file.records if next(reasons) is None)
         lost += len(file.records) - len(fitting)
-        fields = {"name": known.name, "workload": known.workload, "tvm": known.tvm}
-        write_task_file(path, replace(file, records=fitting, **fields))
+        fitted = replace(file, name=known.name, workload=known.workload, tvm=known.tvm, records=fitting)
+        write_task_file(path, fitted)
     return lost
