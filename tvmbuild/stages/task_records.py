@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,14 +22,7 @@ from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target,
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.seeds import Machine, read_foreign
 from tvmbuild.records.selection import read_applicable, resolved_target
-from tvmbuild.records.store import (
-    DamagedRecordsError,
-    Record,
-    TaskFile,
-    read_task_file,
-    record_path,
-    write_task_file,
-)
+from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
 from tvmbuild.records.verification import keep_good
 from tvmbuild.specs import Step, TuneStep
@@ -55,6 +47,8 @@ class TaskRecords:
         self._folder = self._layout.records(options.target)
         self._files: dict[str, TaskFile] = {}
         self._on_disk: dict[str, TaskFile] = {}
+        self._trusted: set[str] = set()
+        """Traces that the tune step has seen replay, or has measured."""
         self._counted: dict[str, int] = {}
         self._fresh: dict[str, list[Record]] = {}
 
@@ -64,6 +58,7 @@ class TaskRecords:
             file = self._read(task)
             self._on_disk[task.key] = file
             self._files[task.key] = absorb(file, read_entries(self._journal(task.key)))
+            self._trusted |= {record.trace for record in self._files[task.key].records}
         return self._files[task.key]
 
     def find_start(self, task: Task) -> Start:
@@ -104,6 +99,7 @@ class TaskRecords:
             trace = dump_trace(search.record(candidate, timed))
             record = Record(trace, _rounded(timed.seconds), machine_class(), _threads(), version("apache-tvm"))
             self._fresh.setdefault(key, []).append(record)
+            self._trusted.add(trace)
         self._counted[key] = self._counted.get(key, self._files[key].searched_on(machine_class())) + 1
         entry = Entry(machine_class(), self._counted[key], record, digest_target(self._files[key]))
         append_entry(self._journal(key), entry)
@@ -116,8 +112,12 @@ class TaskRecords:
         self._publish(key, file)
 
     def best(self, task: Task) -> tuple[tuple[Record, TuningRecord], ...]:
-        """Return this machine's best records of the Task, as they are and as TVM's."""
-        return tuple(load_known(self.open(task).best_on(machine_class()), task.mod, self._target))
+        """Return this machine's best records of the Task, as they are and as TVM's.
+
+        Not those that came from elsewhere meanwhile: nobody has seen them replay.
+        """
+        known = [record for record in self.open(task).best_on(machine_class()) if record.trace in self._trusted]
+        return tuple(load_known(known, task.mod, self._target))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None]) -> None:
         """Write the times of the best records measured again and how the search ended; its journal goes.
@@ -153,12 +153,9 @@ class TaskRecords:
 
     def _take_in(self, key: str) -> TaskFile:
         """Return the file, united with what something else (a git pull, a merge) wrote there since we did."""
-        file, there = self._files[key], None
-        with contextlib.suppress(DamagedRecordsError):
-            there = read_task_file(record_path(self._folder, key))
-        if there is not None and there != self._on_disk[key] and (there.key, there.target) == (file.key, file.target):
-            file = merge_files(there, file)
-        return file
+        file = self._files[key]
+        there = read_applicable(self._folder, key, resolved_target(self._options))
+        return file if there is None or there == self._on_disk[key] else merge_files(there, file)
 
     def _read(self, task: Task) -> TaskFile:
         resolved = resolved_target(self._options)
