@@ -5,7 +5,8 @@ python benchmarks/tuner_throughput.py MODEL.onnx [--cpu x86-64-v3] [--threads 2]
 Both get the same lowered module, target, threads and trials a Task, one after the other on this machine, and start from
 no records; the stock tuner runs with its defaults. What each has found is copied at the same points of time. In the end
 a package is built of every copy, and all packages and ONNX Runtime are timed in turns. Wants a machine that does
-nothing else. Writes result.json, throughput.png and the record files that tvmbuild found to DIR.
+nothing else. Writes result.json, throughput.png, the packages and the record files that tvmbuild found to
+DIR.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def main() -> int:
             "model": args.model.stem,
             "machine": {"cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)), "date": time.strftime("%Y-%m-%d")},
             "setting": {"cpu": args.cpu, "threads": args.threads, "trials_per_task": args.trials_per_task},
-            **_time_all(setting, chosen),
+            **_time_all(setting, chosen, args.out.absolute()),
             "phases": _phases(setting),
         }
     (args.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -163,12 +164,12 @@ def _phases(setting: Setting) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------- timing
 
 
-def _time_all(setting: Setting, chosen: Sequence[tuple[str, float, float, Path]]) -> dict[str, Any]:
-    """Build each copy's package and time all, and ONNX Runtime, in turns, the idle ones stopped."""
+def _time_all(setting: Setting, chosen: Sequence[tuple[str, float, float, Path]], out: Path) -> dict[str, Any]:
+    """Build each copy's package below ``out`` and time all, and ONNX Runtime, in turns, the idle ones stopped."""
     reference = setting.folder / "reference.npz"
     loads = [Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)]
     for number, (tuner, _, _, copy) in enumerate(chosen):
-        package = setting.folder / f"{number}.tar"
+        package = out / f"{number}-{tuner}.tar"
         _in_child(build_package, setting, tuner, copy, package)
         loads.append(Load("tvm", package, reference, setting.threads))
     with ExitStack() as stack:
@@ -185,7 +186,7 @@ def _time_all(setting: Setting, chosen: Sequence[tuple[str, float, float, Path]]
     medians = [statistics.median(found) for found in samples]
     points = []
     for number, (tuner, share, seconds, _) in enumerate(chosen):
-        info = json.loads((setting.folder / f"{number}.json").read_text())
+        info = json.loads((out / f"{number}-{tuner}.json").read_text())
         points.append(asdict(Point(tuner, share, round(seconds, 1), **info, ms=round(medians[number + 1], 4))))
     return {"onnxruntime_ms": round(medians[0], 4), "points": points}
 
