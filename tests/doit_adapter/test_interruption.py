@@ -130,7 +130,7 @@ def test_ctrl_c_in_parallel_runs_ends_every_process(project: DoitProject, kind: 
 def test_ctrl_c_while_candidates_are_measured_says_that_they_are_kept(project: DoitProject) -> None:
     project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 2000")
     process = project.start("tune:digits@v3")
-    wait_for_line(process, " candidates, ")
+    wait_for_line(process, "   tune:digits@v3  0/2 Tasks; ")
     os.killpg(process.pid, signal.SIGINT)
     output = process.communicate(timeout=60)[0]
     assert process.returncode != 0
