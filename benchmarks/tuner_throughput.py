@@ -155,10 +155,13 @@ def _at(copies: list[tuple[float, Path]], seconds: float) -> tuple[float, Path]:
 
 
 def _phases(setting: Setting) -> dict[str, float]:
-    """Return where our tuner's time went; empty when it was stopped before its end."""
-    info = dict(setting.tune_step().outputs)["info"]
-    phases: dict[str, float] = json.loads(info.read_text())["phases_now"] if info.exists() else {}
-    return phases
+    """Return where our tuner's seconds went, `idle` is what is left; empty when it was stopped before its end."""
+    path = dict(setting.tune_step().outputs)["info"]
+    if not path.exists():
+        return {}
+    info = json.loads(path.read_text())
+    phases: dict[str, float] = info["phases_now"]
+    return {**phases, "idle": round(info["seconds"] - sum(phases.values()), 1)}
 
 
 # ------------------------------------------------------------------------------------------------- timing

@@ -42,9 +42,9 @@ def test_a_taught_model_tells_the_schedules_that_win_from_others() -> None:
         records = tuple(search.record(candidate, Timed((1e-6,))) for candidate in candidates)
         examples.append(Example(search.task.mod, records))
         won.append((search, candidates))
-    assert setup.cost_model.booster is None
+    assert not setup.cost_model.trees.trained
     assert teach(setup.cost_model, examples, target, 1) == 5 * (3 + RANDOM)
-    assert setup.cost_model.booster is not None
+    assert setup.cost_model.trees.trained
 
     search, candidates = won[-1]
     others = TaskSearch(search.task, setup, Allowance(32, 32), Start(searched=1)).propose(32)
@@ -60,4 +60,4 @@ def test_nothing_to_learn_from_is_no_error() -> None:
 
     model = make_cost_model(TuneOptions(), 1)
     assert teach(model, [], tvm.target.Target({"kind": "llvm", "num-cores": 1}), 1) == 0
-    assert model.booster is None
+    assert not model.trees.trained

@@ -30,11 +30,13 @@ class Listener:
 
 @pytest.fixture(scope="module")
 def searched() -> Searched:
-    """(task, target, batches, records by time, the fastest two timed again)."""
+    """(task, target, batches, records by time, the fastest and the slowest timed again)."""
     import tvm
     from tvm import te
 
     from tvmbuild.compiler.tasks import Task, normalised, task_key
+    from tvmbuild.records.database import load_known
+    from tvmbuild.records.traces import dump_trace
     from tvmbuild.tuner.cores import share_cores
     from tvmbuild.tuner.pool import candidate_pool
     from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model
@@ -52,23 +54,35 @@ def searched() -> Searched:
     cores, options, listener = share_cores(1), TuneOptions(repeat=1, min_repeat_ms=1, patience=None), Listener()
     with candidate_pool(target, cores) as pool:
         setup = SearchSetup(target, options, make_cost_model(options, 1), 1)
-        batches = list(run_searches([TaskSearch(task, setup, Allowance(40, 40))], pool, cores, options, listener))
+        search = TaskSearch(task, setup, Allowance(40, 40))
+        batches = list(run_searches([search], pool, cores, options, listener))
         records = sorted(listener.records, key=lambda pair: pair[0])
-        again = time_again(pool, [record for _, record in records[:2]])
+        best, slow = [record for _, record in records[:5]], records[-1][1]
+        kept = [search.shelf.find(dump_trace(record)) for record in best]
+        assert sorted(map(str, pool.folder.iterdir())) == sorted(map(str, kept))
+        ((_, loaded),) = load_known([_as_record(best[0])], task.mod, target)
+        again = time_again(pool, [loaded, slow], search.shelf)
         assert list(pool.folder.iterdir()) == []
     assert listener.told == 40
     return task, target, batches, records, again
 
 
+def _as_record(found: Any) -> Any:
+    from tvmbuild.records.store import Record
+    from tvmbuild.records.traces import dump_trace
+
+    return Record(dump_trace(found), 1e-6, "znver4", 1, "0.27.0")
+
+
 def test_a_search_measures_as_many_candidates_as_it_may(searched: Searched) -> None:
     _, _, batches, records, _ = searched
-    assert [len(batch.timed) for batch in batches] == [32, 8]
+    assert [len(batch.timed) for batch in batches] == [16, 16, 8]
     assert len(records) + sum(len(batch.errors) for batch in batches) == 40
     assert all(0 < seconds < 1 for seconds, _ in records)
     assert batches[-1].search.curve.best == records[0][0]
 
 
-def test_the_fastest_are_timed_again(searched: Searched) -> None:
+def test_the_best_are_timed_again_built_already_or_not(searched: Searched) -> None:
     *_, again = searched
     assert len(again) == 2
     assert all(seconds is not None and 0 < seconds < 1 for seconds in again)
@@ -78,11 +92,9 @@ def test_what_a_search_found_replays_on_the_task(searched: Searched) -> None:
     from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
     from tvmbuild.records.database import load_known
-    from tvmbuild.records.store import Record
-    from tvmbuild.records.traces import dump_trace
 
     task, target, _, records, _ = searched
-    record = Record(dump_trace(records[0][1]), 1e-6, "znver4", 1, "0.27.0")
+    record = _as_record(records[0][1])
     ((same, known),) = load_known([record], task.mod, target)
     assert same == record
     database = MemoryDatabase()

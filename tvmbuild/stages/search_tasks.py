@@ -102,7 +102,7 @@ def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> flo
     """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took."""
     start = time.monotonic()
     best = records.best(search.task)
-    seconds = time_again(pool, [loaded for _, loaded in best])
+    seconds = time_again(pool, [loaded for _, loaded in best], search.shelf)
     records.close(search, {record: found for (record, _), found in zip(best, seconds, strict=True)})
     return time.monotonic() - start
 

@@ -93,8 +93,9 @@ class CandidatePool:
     def measure(self, candidates: Sequence[Any], timing: Callable[[], Timing], seen: Seen) -> Future[Measurement]:
         """Build and time the ``candidates``; batches are timed in the order of the calls, each when it is all built.
 
-        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread. Of a batch
-        of which nothing could be built it is told nothing: the fault is the machine's.
+        ``timing`` is asked before each candidate; ``seen`` is told each result at once, on another thread, and gets the
+        library to keep or remove. Of a batch of which nothing could be built it is told nothing: the fault is the
+        machine's.
         """
         built = self.build(candidates)
         return self._turn.submit(self._time_all, candidates, built, timing, seen)
@@ -122,10 +123,9 @@ class CandidatePool:
             timed = Timed(error=error)
             if library is not None:
                 timed = self.time(library, candidate.args_info, timing())
-                Path(library).unlink(missing_ok=True)
             if self._closed and not timed.samples:
                 break  # its process was ended, which says nothing about the candidate
-            seen(candidate, timed)
+            seen(candidate, timed, library)
             results.append(timed)
         return Measurement(tuple(results), all_built - start, time.monotonic() - all_built)
 
@@ -134,7 +134,8 @@ class CandidatePool:
         return str(self.folder / f"{self._made}.so")
 
 
-Seen = Callable[[Any, Timed], None]
+Seen = Callable[[Any, Timed, str | None], None]
+"""(candidate, its result, its library or None where there is none)."""
 
 
 def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -14,12 +15,16 @@ from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cost_model import BoostedTrees
 from tvmbuild.tuner.pool import Timed
 from tvmbuild.tuner.scheduler import Curve
+from tvmbuild.tuner.shelf import Shelf
 
 BATCH = 32
+FIRST = 16
+"""Candidates of a Task's first turn; the rest of its batch waits until every Task has had one."""
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION = 128
@@ -71,6 +76,7 @@ class TaskSearch:
         self.curve = Curve(task.weight, min((_seconds(record) for record in start.known), default=float("inf")))
         self.proposed = 0
         self.exhausted = False
+        self.shelf = Shelf()
         self._setup = setup
         self._known = start.known
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
@@ -95,7 +101,7 @@ class TaskSearch:
         """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
         if self._context is None:
             self._start()
-        limit = min(limit, self.allowance.most - self.proposed)
+        limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else FIRST)
         if not self._waiting:
             self._waiting = list(self._context.generate_measure_candidates() or ())
             # A space without choices answers again after seconds, with nothing.
@@ -119,6 +125,13 @@ class TaskSearch:
         return TuningRecord(
             candidate.sch.trace, self._workload, list(timed.samples), self._setup.target, candidate.args_info
         )
+
+    def shelve(self, candidate: Any, timed: Timed, library: str) -> None:
+        """Keep the library of a candidate while it is one of the fastest."""
+        if timed.samples:
+            self.shelf.put(lambda: dump_trace(self.record(candidate, timed)), timed.seconds, library)
+        else:
+            Path(library).unlink(missing_ok=True)
 
     def _start(self) -> None:
         rules, setup = "llvm", self._setup

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
+from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cores import Cores
 from tvmbuild.tuner.pool import CandidatePool, Measurement, Timed, wait_for_library
 from tvmbuild.tuner.scheduler import choose
 from tvmbuild.tuner.search import TaskSearch
+from tvmbuild.tuner.shelf import Shelf
 from tvmbuild.tuner.worker import Timing
 
 WORTH_REPEATING = 1.5
@@ -87,13 +89,18 @@ def run_searches(
         yield batch
 
 
-def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[float | None]:
+def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shelf) -> list[float | None]:
     """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
 
-    A single short timing picks lucky candidates.
+    A single short timing picks lucky candidates. Libraries are taken from the ``shelf``, which is empty afterwards;
+    those that it lacks are built.
     """
     candidates = [record.as_measure_candidate() for record in records]
-    libraries = [wait_for_library(future)[0] for future in pool.build(candidates)]
+    libraries = [shelf.find(dump_trace(record)) for record in records]
+    missing = [index for index, library in enumerate(libraries) if library is None]
+    built = pool.build([candidates[index] for index in missing])
+    for index, future in zip(missing, built, strict=True):
+        libraries[index] = wait_for_library(future)[0]
     samples: list[list[float]] = [[] for _ in candidates]
     for _ in range(RETIMING_ROUNDS):
         for candidate, library, found in zip(candidates, libraries, samples, strict=True):
@@ -102,6 +109,7 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord]) -> list[flo
     for library in libraries:
         if library is not None:
             Path(library).unlink(missing_ok=True)
+    shelf.clear()
     return [statistics.median(found) if found else None for found in samples]
 
 
@@ -143,6 +151,8 @@ class _Watch:
         options = self._options
         return Timing(options.number, options.repeat, options.min_repeat_ms, self._best * WORTH_REPEATING)
 
-    def see(self, candidate: Any, timed: Timed) -> None:
+    def see(self, candidate: Any, timed: Timed, library: str | None) -> None:
         self._best = min(self._best, timed.seconds)
         self._listener.journal(self._search, candidate, timed)
+        if library is not None:
+            self._search.shelve(candidate, timed, library)
