@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.profile import OperatorRow
 from tvmbuild.processes import neutral_folder
 
 LOAD_LIMIT_S = 600.0
@@ -68,6 +69,13 @@ class Worker:
         if not isinstance(samples, list):
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
+
+    def profile(self, repeat: int = 20) -> tuple[OperatorRow, ...]:
+        """Return the time of each operator over ``repeat`` calls, the longest first; packages only."""
+        rows = self._ask({"do": "profile", "repeat": repeat})["rows"]
+        if not isinstance(rows, list):
+            raise TypeError(f"a worker answered {rows!r}")
+        return tuple(OperatorRow.from_json(row) for row in rows)
 
     def peak_memory_mb(self) -> float | None:
         """Return the high-water mark of the process's resident memory; None where the system does not tell."""

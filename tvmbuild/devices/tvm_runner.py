@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.runtime.profiler import profile_operators
 from tvmbuild.package.runtime.session import Session, num_threads
 
 
@@ -32,6 +34,10 @@ class TvmRunner:
     def outputs(self) -> Mapping[str, np.ndarray]:
         """Run once and copy the outputs."""
         return self._session.run(self._inputs)
+
+    def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
+        """Return the time of each operator, the longest first."""
+        return profile_operators(self._session, self._inputs, repeat, beat)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

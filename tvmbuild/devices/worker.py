@@ -13,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.profile import OperatorRow
 from tvmbuild.processes import die_with_parent
 
 
@@ -32,6 +33,14 @@ class Runner(Protocol):
 
     def threads(self) -> int:
         """Return how many threads the runtime uses."""
+
+
+@runtime_checkable
+class Profiler(Protocol):
+    """A runner that can tell the time of each operator."""
+
+    def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
+        """Run ``repeat`` times and return the operators, the longest first."""
 
 
 def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
@@ -142,6 +151,10 @@ def _obey(runner: Runner, command: Mapping[str, object], beat: Callable[[], None
         return {"ms": warm_up(runner.call, float(str(command["seconds"])), beat)}
     if kind == "time":
         return {"ms": time_calls(runner.call, int(str(command["number"])), int(str(command["repeat"])), beat)}
+    if kind == "profile":
+        if not isinstance(runner, Profiler):
+            raise TvmbuildError("only packages can be profiled by operator, not the models of other runtimes")
+        return {"rows": [row.to_json() for row in runner.profile(int(str(command["repeat"])), beat)]}
     if kind == "memory":
         return {"peak_mb": peak_memory_mb()}
     raise ValueError(f"unknown command {kind}")

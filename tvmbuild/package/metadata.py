@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tvmbuild.errors import TvmbuildError
@@ -42,6 +42,24 @@ class PackageCoverage:
 
 
 @dataclass(frozen=True)
+class OperatorInfo:
+    """One function of the library that ``main`` calls; ``flops`` and ``bytes`` are one call's."""
+
+    function: str
+    """Its name in the library."""
+    name: str
+    """For people."""
+    key: str
+    """Of its Task."""
+    flops: int | None
+    """Additions, multiplications and the like; None where they cannot be counted."""
+    bytes: int | None
+    """What is read and written at the least."""
+    covered: bool
+    """Whether the Task has a record."""
+
+
+@dataclass(frozen=True)
 class FileEntry:
     """One file of the archive."""
 
@@ -70,6 +88,8 @@ class PackageInfo:
     tools: tuple[tuple[str, str], ...] = ()
     """(tool, version)."""
     notes: tuple[str, ...] = ()
+    operators: tuple[OperatorInfo, ...] | None = None
+    """None: a package that was built before this was written."""
     files: tuple[FileEntry, ...] = field(default=())
     entry: str = "main"
 
@@ -117,6 +137,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         digests=_pairs(value["digests"]),
         tools=_pairs(value["tools"]),
         notes=tuple(value["notes"]),
+        operators=_operators(value.get("operators")),
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
         entry=str(value["entry"]),
     )
@@ -124,6 +145,11 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
 
 def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(v["name"], tuple(int(dim) for dim in v["shape"]), v["dtype"]) for v in values)
+
+
+def _operators(values: list[dict[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:
+    names = [each.name for each in fields(OperatorInfo)]
+    return None if values is None else tuple(OperatorInfo(**{name: v[name] for name in names}) for v in values)
 
 
 def _pairs(value: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -44,9 +44,8 @@ class Session:
         with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
             library = Path(folder, "mod.so")
             library.write_bytes(package.library)
-            module = runtime.load_module(str(library))  # mapped: the file may go
-        self._vm = module["vm_load_executable"]()
-        self._vm["vm_initialization"](*self._describe_devices())
+            self._library = runtime.load_module(str(library))  # mapped: the file may go
+        self._vm = self._make_machine()
         self._params = self._load_params(package.params)
 
     @property
@@ -78,6 +77,29 @@ class Session:
             return result
 
         return call
+
+    def bind_instrumented(
+        self, inputs: Mapping[str, np.ndarray], instrument: Callable[..., None]
+    ) -> Callable[[], object]:
+        """Return what ``bind`` does, on a virtual machine of its own that tells ``instrument`` of its calls.
+
+        Before and after each it calls ``instrument(function, name, before, result, *arguments)``. The machine that
+        ``run`` and ``bind`` use stays as fast as it is: an instrument cannot be removed again.
+        """
+        machine = self._make_machine()
+        machine["set_instrument"](instrument)
+        machine["save_function"](self.info.entry, "tvmbuild_instrumented", 1, *self._arguments(inputs))
+        return machine["tvmbuild_instrumented"]  # type: ignore[no-any-return]  # tvm is not typed
+
+    def wait(self) -> None:
+        """Return when the device has done all that it was given; at once on a CPU."""
+        if self.info.target.kind != "llvm":
+            self._device.sync()
+
+    def _make_machine(self) -> Any:
+        machine = self._library["vm_load_executable"]()
+        machine["vm_initialization"](*self._describe_devices())
+        return machine
 
     def _arguments(self, inputs: Mapping[str, np.ndarray]) -> list[Any]:
         unknown = sorted(set(inputs) - {info.name for info in self.inputs})

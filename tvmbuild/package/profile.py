@@ -1,0 +1,133 @@
+"""How long each operator of a package takes, and what of the machine's limits that is: values, free of TVM."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from tvmbuild.package.metadata import OperatorInfo
+
+VM_PREFIX = "vm."
+VM_FUNCTION = "vm.builtin"
+VM_NAME = "virtual machine"
+
+Event = tuple[str, int]
+"""A call that the virtual machine made: the function's name, and nanoseconds without those of calls inside it."""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One function in one run of the model, all its calls together."""
+
+    function: str
+    """Its name in the package; `vm.builtin` for all that the virtual machine does itself (allocation, reshapes)."""
+    name: str
+    """For people."""
+    key: str | None
+    """Task key; None for the virtual machine, and where the package does not say."""
+    calls: int
+    us: float
+    """Microseconds: the sum over the call sites of the median over the runs."""
+    share: float
+    """Of the sum of all rows."""
+    flops: int | None
+    bytes: int | None
+    """What is read and written at the least."""
+    covered: bool | None
+    """Whether it has a record; None where the package does not say."""
+
+    @property
+    def gflops(self) -> float | None:
+        """Return GFLOP/s; None where the operations are not known."""
+        return None if self.flops is None or self.us <= 0 else self.flops / self.us / 1e3
+
+    @property
+    def gb_s(self) -> float | None:
+        """Return GB/s that are moved at the least."""
+        return None if self.bytes is None or self.us <= 0 else self.bytes / self.us / 1e3
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; ``from_json`` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> OperatorRow:
+        """Read what ``to_json`` returned; keys of a later version are ignored."""
+        return cls(**{each.name: value[each.name] for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What the machine can do at the most with so many threads, as measured."""
+
+    gflops: float
+    """Of fp32 multiplications and additions, two a fused one."""
+    gb_s: float
+    """To and from memory, beyond the caches."""
+    threads: int
+    compute: str
+    """How ``gflops`` was measured, one phrase."""
+    memory: str
+    """How ``gb_s`` was measured."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; ``from_json`` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Peak:
+        """Read what ``to_json`` returned; keys of a later version are ignored."""
+        return cls(**{each.name: value[each.name] for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The limit that an operator meets first, and how much of it is used; above 1 of `memory`: caches served it."""
+
+    by: Literal["compute", "memory"]
+    share: float
+
+
+def share_of_peak(row: OperatorRow, peak: Peak) -> Bound | None:
+    """Return the limit by the roofline model: memory for fewer operations a byte than the machine's peaks allow."""
+    if row.gb_s is None or row.bytes is None:
+        return None
+    if row.flops is None or row.gflops is None or row.flops * peak.gb_s < row.bytes * peak.gflops:
+        return Bound("memory", row.gb_s / peak.gb_s)
+    return Bound("compute", row.gflops / peak.gflops)
+
+
+def summarize_runs(runs: Sequence[Sequence[Event]], operators: Sequence[OperatorInfo]) -> tuple[OperatorRow, ...]:
+    """Return one row a function, the longest first, from the events of several runs of the same model.
+
+    A call site is the n-th call of a function in a run; the median is taken for each of them, so that what disturbed
+    one call of one run is in no row.
+    """
+    sites: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for run in runs:
+        seen: Counter[str] = Counter()
+        for function, nanoseconds in run:
+            row = VM_FUNCTION if function.startswith(VM_PREFIX) else function
+            sites[row, seen[row]].append(nanoseconds)
+            seen[row] += 1
+    times: dict[str, list[float]] = defaultdict(list)
+    for (function, _), samples in sites.items():
+        times[function].append(statistics.median(samples) / 1e3)
+    total = sum(sum(each) for each in times.values())
+    known = {info.function: info for info in operators}
+    rows = [_make_row(function, each, total, known.get(function)) for function, each in times.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.us, row.function)))
+
+
+def _make_row(function: str, times: Sequence[float], total: float, info: OperatorInfo | None) -> OperatorRow:
+    us, calls = sum(times), len(times)
+    share = us / total if total else 0.0
+    if info is None:
+        name = VM_NAME if function == VM_FUNCTION else function
+        return OperatorRow(function, name, None, calls, us, share, None, None, None)
+    flops = None if info.flops is None else info.flops * calls
+    moved = None if info.bytes is None else info.bytes * calls
+    return OperatorRow(function, info.name, info.key, calls, us, share, flops, moved, info.covered)
