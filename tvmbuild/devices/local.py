@@ -31,7 +31,7 @@ CALL_LIMIT_S = 120.0
 
 @dataclass(frozen=True)
 class Load:
-    """What a worker loads: ``runtime`` is `tvm` (a package) or `onnxruntime` (an ONNX file)."""
+    """What a worker loads: ``runtime`` is `tvm` (a package), `onnxruntime` or `openvino` (an ONNX file)."""
 
     runtime: str
     model: Path

@@ -57,9 +57,17 @@ def load_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int
     return OnnxRuntimeRunner(model, inputs, threads)
 
 
+def load_openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load an ONNX file with OpenVINO for low latency, in fp32 and with that many threads."""
+    from tvmbuild.devices.openvino_runner import OpenVinoRunner  # noqa: PLC0415
+
+    return OpenVinoRunner(model, inputs, threads)
+
+
 RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
     "tvm": load_tvm,
     "onnxruntime": load_onnxruntime,
+    "openvino": load_openvino,
 }
 
 
