@@ -8,6 +8,8 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler.fallback import schedule_uncovered
+from tvmbuild.compiler.fast_math import use_fast_math
 from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
@@ -39,12 +41,15 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
 
     ``database`` is a MetaSchedule Database. GPU functions without a record get DLight's default schedule, without
-    which they could not run; CPU functions without one stay as they are: right, and far slower.
+    which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
     """
     with target, database:
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
         coverage = _coverage(lowered.mod, mod)
-        mod = _schedule_rest(mod) if is_gpu(target) else relax.transform.SplitLayoutRewritePreproc()(mod)
+        if is_gpu(target):
+            mod = _schedule_rest(mod)
+        else:
+            mod = relax.transform.SplitLayoutRewritePreproc()(schedule_uncovered(mod, target))
         mod = relax.transform.FoldConstant()(mod)
         # Repacked weights come back as tuples of constants; make them arguments again.
         mod = relax.transform.CanonicalizeBindings()(mod)
@@ -62,6 +67,7 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         raise TvmbuildError(
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
+    use_fast_math()
     with target, tvm.transform.PassContext(opt_level=3):
         return relax.build(mod, target=target, relax_pipeline=tvm.transform.Sequential(_vm_passes()))
 

@@ -60,6 +60,9 @@ def build_candidate(mod: Any, target: Any, library: str) -> str:
     import tvm  # noqa: PLC0415  (after start_worker)
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415
 
+    from tvmbuild.compiler.fast_math import use_fast_math  # noqa: PLC0415
+
+    use_fast_math()
     mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     tvm.driver.build(mod, target=target).export_library(library, fcompile=_link)
     return library

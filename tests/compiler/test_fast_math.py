@@ -1,0 +1,95 @@
+"""The polynomials, compiled and compared with float64 references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.compiler
+
+ULP = 2.0**-23
+
+
+def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
+    """Compile a vectorised elementwise kernel for this machine's level and run it on ``values``."""
+    import tvm
+    from tvm import te, tirx
+
+    from tvmbuild.compiler.fast_math import use_fast_math
+
+    use_fast_math()
+    count = len(values)
+    x = te.placeholder((count,), str(values.dtype), name="x")
+    y = te.compute((count,), lambda i: getattr(tirx, function)(x[i]), name="y")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    (loop,) = schedule.get_loops(schedule.get_sblock("y"))
+    if lanes > 1:
+        _, inner = schedule.split(loop, [None, lanes])
+        schedule.vectorize(inner)
+    built: Any = tvm.compile(schedule.mod, target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
+    result = tvm.runtime.empty((count,), str(values.dtype))
+    built["main"](tvm.runtime.tensor(values), result)
+    array: np.ndarray = result.numpy()
+    return array
+
+
+SCALES = [1e-30, 1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 80.0]
+
+
+def samples() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([rng.uniform(-scale, scale, 4096) for scale in SCALES]).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("function", "reference", "ulps"),
+    [("exp", np.exp, 3), ("tanh", np.tanh, 8), ("erf", np.vectorize(math.erf), 12)],
+)
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_a_polynomial_is_as_good_as_the_c_library(
+    function: str, reference: Callable[[np.ndarray], np.ndarray], ulps: int, lanes: int
+) -> None:
+    values = samples()
+    want = reference(values.astype("float64"))
+    error = np.abs(run(function, values, lanes) - want) / np.maximum(np.abs(want), 1e-37)
+    assert error.max() < ulps * ULP
+
+
+def test_the_ends_of_the_range_infinities_and_nan() -> None:
+    values = np.array([np.inf, -np.inf, np.nan, 0.0, 88.7, 89.0, -87.3, -104.0] * 2, "float32")
+    want = {
+        "exp": [np.inf, 0, np.nan, 1, math.exp(88.7), np.inf, math.exp(-87.3), 0],
+        "tanh": [1, -1, np.nan, 0, 1, 1, -1, -1],
+        "erf": [1, -1, np.nan, 0, 1, 1, -1, -1],
+    }
+    for function, expected in want.items():
+        np.testing.assert_allclose(run(function, values, 8), expected * 2, rtol=1e-5, atol=0, err_msg=function)
+
+
+@pytest.mark.parametrize("function", ["exp", "tanh", "erf"])
+def test_other_floats_stay_right(function: str) -> None:
+    values = np.linspace(-5, 5, 64)
+    want = {"exp": np.exp, "tanh": np.tanh, "erf": np.vectorize(math.erf)}[function](values)
+    np.testing.assert_allclose(run(function, values, lanes=1), want, rtol=1e-12)
+
+
+def test_a_built_kernel_calls_no_libm(tmp_path: Path) -> None:
+    import tvm
+    from tvm import te, topi
+
+    from tvmbuild.compiler.fast_math import use_fast_math
+
+    use_fast_math()
+    x = te.placeholder((4, 64), "float32", name="x")
+    outputs = [topi.sigmoid(x), topi.tanh(x), topi.nn.softmax(x)]
+    built: Any = tvm.compile(
+        tvm.IRModule({"main": te.create_prim_func([x, *outputs])}), target=tvm.target.Target({"kind": "llvm"})
+    )
+    text = built.mod.inspect_source("ll") if hasattr(built, "mod") else built.inspect_source("ll")
+    assert "llvm.exp" not in text
+    assert "expf" not in text
