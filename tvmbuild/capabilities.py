@@ -32,6 +32,7 @@ TOOLS = (
     "onnx",
     "onnxsim",
     "onnxruntime",
+    "openvino",
     "ziglang",
     "xgboost",
     "xgboost-cpu",

@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "schema": "tvmbuild.commands.schema",
     "target": "tvmbuild.commands.target",
     "records": "tvmbuild.commands.records",
+    "bench": "tvmbuild.commands.bench",
 }
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 

@@ -60,6 +60,11 @@ class Layout:
         """Return the matrix, self-contained, with the chart."""
         return self.build / "report.html"
 
+    @property
+    def history(self) -> Path:
+        """Return the file with one line for each benchmark, the newest last."""
+        return self.build / "history.jsonl"
+
     def records(self, target: str) -> Path:
         """Return the folder of the target's records: one JSON file a Task."""
         return self.root / "records" / target

@@ -193,7 +193,10 @@ _PYTHON_TOOLS = {
 def _tools(stage: str, target: TargetSpec | None, capabilities: Capabilities) -> tuple[tuple[str, str], ...]:
     names = _PYTHON_TOOLS[stage]
     tools = {name: capabilities.version(name) or "absent" for name in names}
-    if stage in {"tune", "compile"}:
+    baselines = target.benchmark.baselines if stage == "benchmark" and target is not None else ()
+    if "openvino" in baselines:
+        tools["openvino"] = capabilities.version("openvino") or "absent"
+    if stage in {"tune", "compile"} or "tvm-untuned" in baselines:
         tools["llvm"] = capabilities.llvm or "absent"
     if stage == "compile" and target is not None:
         if target.link == "auto":

@@ -137,6 +137,8 @@ class BenchmarkOptions:
     repeat: int = 50
     threads: int | None = None
     """None: the target's num-cores."""
+    baselines: tuple[str, ...] = ("onnxruntime",)
+    """What the package is timed in turns with: onnxruntime, openvino, tvm-untuned."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="benchmark",
-        version=1,
+        version=2,
         scope="cell",
         inputs=("package", "model", "reference"),
         outputs=(("result", "result.json"),),

@@ -112,6 +112,14 @@ CASES: dict[str, tuple[str, str]] = {
         PC + ", benchmark: {repeat: 0}}\n",
         "targets.yaml:2:98: targets.pc.benchmark.repeat: 0 is too small; expected at least 1",
     ),
+    "unknown baseline": (
+        PC + ", benchmark: {baselines: [onnxruntime, openvinno]}}\n",
+        'targets.yaml:2:115: targets.pc.benchmark.baselines[1]: "openvinno" is not valid; expected onnxruntime, openvino or tvm-untuned; did you mean "openvino"?',
+    ),
+    "a baseline twice": (
+        PC + ", benchmark: {baselines: [openvino, openvino]}}\n",
+        'targets.yaml:2:112: targets.pc.benchmark.baselines[1]: "openvino" is repeated; expected each item once',
+    ),
     "glibc of nonsense": (
         PC + ", glibc: 3.1}\n",
         'targets.yaml:2:85: targets.pc.glibc: 3.1 is not valid; expected a glibc version such as "2.28"',

@@ -69,7 +69,7 @@ targets:
     link: gcc
     glibc: "2.28"
     measured_on: board
-    benchmark: {number: 2, repeat: 3, threads: 4}
+    benchmark: {number: 2, repeat: 3, threads: 4, baselines: [openvino, tvm-untuned]}
   b2: {kind: llvm, mtriple: a-b-c, num-cores: 1, device: none, tune: {ops: [conv*], cost_model: random, seed: 1, trials: null}}
 """
 
@@ -134,7 +134,7 @@ def test_every_key_becomes_a_value(load: Load) -> None:
             measured_on="board",
             device=DeviceSpec("qemu", arch="aarch64"),
             tune=TuneOptions(trials_per_task=8, repeat=1),
-            benchmark=BenchmarkOptions(2, 3, 4),
+            benchmark=BenchmarkOptions(2, 3, 4, ("openvino", "tvm-untuned")),
         ),
         TargetSpec(
             name="b2",

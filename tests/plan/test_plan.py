@@ -196,3 +196,15 @@ def test_a_source_that_is_an_output_is_refused() -> None:
 
 def test_a_step_that_is_not_there_is_none() -> None:
     assert _plan(V3).find("compile:net@pi4") is None
+
+
+def test_a_benchmark_depends_on_the_baselines_that_it_asks_for() -> None:
+    def tools(*baselines: str) -> set[str]:
+        step = _plan(replace(V3, benchmark=BenchmarkOptions(baselines=baselines))).find("benchmark:net@v3")
+        assert step is not None
+        return set(dict(step.tools))
+
+    plain = {"apache-tvm", "apache-tvm-ffi", "onnxruntime"}
+    assert tools("onnxruntime") == plain
+    assert tools("openvino") == {*plain, "openvino"}
+    assert tools("onnxruntime", "tvm-untuned") == {*plain, "llvm"}

@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from benchmark_results import make_entry, make_result, rival
 from rich.console import Console
 
+from tvmbuild.benchmarking.history import append_entry
+from tvmbuild.benchmarking.results import Absent
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, write_package
@@ -27,7 +32,8 @@ from tvmbuild.specs import (
 )
 from tvmbuild.stages.report import render_table, write_report
 from tvmbuild.stages.report_data import CellReport, collect_cells
-from tvmbuild.stages.report_text import format_bytes, format_ms
+from tvmbuild.stages.report_latency import format_ms
+from tvmbuild.stages.report_text import format_bytes
 
 EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
@@ -60,18 +66,8 @@ def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, .
 
 
 def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, onnxruntime_ms: float = 4.0) -> None:
-    times = {"p95": 9.0, "min": 0.5, "repeat": 50, "number": 1}
-    value = {
-        "format": 1,
-        "max_abs_error": 1.5e-6,
-        "latency_ms": {"median": tvm_ms, **times},
-        "onnxruntime_ms": {"median": onnxruntime_ms, **times},
-        "ratio": tvm_ms / onnxruntime_ms,
-        "threads": 2,
-        "machine": "A CPU",
-        "peak_memory_mb": 90.0,
-    }
-    write_json(layout.cell_file(model, target, "result.json"), value)
+    result = make_result(f"{model}@{target}", tvm_ms, onnxruntime_ms)
+    write_json(layout.cell_file(model, target, "result.json"), result.to_json())
 
 
 def only(root: Path, steps: list[Step]) -> CellReport:
@@ -106,8 +102,8 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     write_json(layout.model_file("net", "simplify.json"), {"notes": ["not simplified: onnxsim crashed"]})
     cell = only(tmp_path, steps)
     assert cell.status == "ok"
-    assert cell.speed is not None
-    assert cell.speed.ratio == 0.5
+    assert cell.rival is not None
+    assert cell.rival.ratio.value == 0.5
     write_report(tmp_path, steps)
     text = layout.report_markdown.read_text()
     size = format_bytes(layout.package("net", "cpu").stat().st_size)
@@ -117,8 +113,15 @@ def test_a_measured_cell(tmp_path: Path) -> None:
     assert "- net@cpu: not simplified: onnxsim crashed" in text
     assert "- net@cpu: layout NCHW: ConvertLayout failed" in text
     assert "- cpu: A CPU, 2 threads" in text
+    assert "| net@cpu | ONNX Runtime | 2.000 \\[1.960, 2.040\\] | 4.000 \\[3.920, 4.080\\] |" in text
+    assert "| 0.500 \\[0.490, 0.510\\] | 2.00x faster |" in text
+    assert "- OpenVINO (net@cpu): OpenVINO is not installed; install it" in text
+    assert "| conv2d\\_add | 2 | 1500 | 75% | 7 | yes |" in text
+    assert "- net@cpu: 25% of its time" in text
     terminal = shown(tmp_path, steps, 80)
+    assert "ORT ms" in terminal
     assert "0.50x" in terminal
+    assert "not measured: OpenVINO (net@cpu): OpenVINO is not installed" in terminal
     assert "MiB" not in terminal
     assert "net@cpu: 3 of 10 Tasks have no record" in terminal
 
@@ -126,9 +129,9 @@ def test_a_measured_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"format": 2},
+        {"format": 1},
         {"format": None},
-        {"ratio": None},
+        {"baselines": None},
         {"latency_ms": {"median": 1.0}},
         {"latency_ms": 3},
         {"threads": "x"},
@@ -142,7 +145,7 @@ def test_a_result_that_cannot_be_read_is_not_benchmarked(tmp_path: Path, damage:
     assert only(tmp_path, steps).status == "ok"
     write_json(path, json.loads(path.read_text()) | damage)
     cell = only(tmp_path, steps)
-    assert (cell.status, cell.reason, cell.speed) == ("built", "not benchmarked yet", None)
+    assert (cell.status, cell.reason, cell.result) == ("built", "not benchmarked yet", None)
     write_report(tmp_path, steps)
     assert "| net | cpu | built |" in layout.report_markdown.read_text()
 
@@ -154,7 +157,7 @@ def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> Non
     write_json(layout.failure("benchmark:net@cpu"), {"message": "off by 3", "hint": "raise it.", "log": "build/logs/b"})
     cell = only(tmp_path, steps)
     assert (cell.status, cell.reason) == ("failed", "benchmark:net@cpu: off by 3")
-    assert cell.speed is None
+    assert cell.result is None
     assert cell.package_bytes is not None
     write_json(layout.failure("compile:net@cpu"), {"message": "no such operator", "hint": None, "log": None})
     cell = only(tmp_path, steps)
@@ -236,26 +239,76 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
         assert not {"src", "href", "onclick"} & {name for name, _ in attrs}
-        if tag not in ("meta", "rect"):
+        if tag != "meta":
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag == "rect"
+        assert tag == "path"
         assert attrs
 
     def handle_endtag(self, tag: str) -> None:
-        if tag != "rect":
-            assert self.open.pop() == tag
+        assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+def test_a_doubtful_measurement_is_warned_of_everywhere(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    result = replace(make_result(), warnings=("the machine was busy",))
+    write_json(layout.cell_file("net", "cpu", "result.json"), result.to_json())
+    assert "net@cpu: the machine was busy" in shown(tmp_path, steps, 80)
+    write_report(tmp_path, steps)
+    for path in (layout.report_markdown, layout.report_html):
+        assert "net@cpu: the machine was busy" in path.read_text(), path
+
+
+def test_the_history_of_this_machine_is_shown(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    write_result(layout, "net", "cpu")
+    result = make_result()
+    other = replace(result, machine=replace(result.machine, cpu="Another CPU"))
+    for day, each in enumerate([make_result(ms=9.0), other, make_result(ms=3.0), result]):
+        append_entry(layout.history, make_entry(86_400 * day, each))
+    (cell,) = collect_cells(tmp_path, steps)
+    assert [entry.result.latency.median.value for entry in cell.history] == [9.0, 3.0, 2.0]
+    write_report(tmp_path, steps)
+    for path in (layout.report_markdown, layout.report_html):
+        assert "net@cpu: 3 benchmarks, 1970-01-01 to 1970-01-04: 2.00 to 9.00 ms" in path.read_text(), path
+    assert 'class="trend"' in layout.report_html.read_text()
+    layout.history.unlink()
+    layout.history.mkdir()
+    assert only(tmp_path, steps).history == ()
+
+
+def test_cells_with_other_baselines_share_a_table(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu") + cell_steps("big", "cpu") + cell_steps("own", "cpu")
+    for model in ("net", "big", "own"):
+        write_built(layout, model, "cpu")
+    write_result(layout, "net", "cpu")
+    value = replace(make_result("big@cpu"), rivals=(rival("openvino", 2.0, 1.0),))
+    write_json(layout.cell_file("big", "cpu", "result.json"), value.to_json())
+    write_json(layout.cell_file("own", "cpu", "result.json"), replace(value, cell="own@cpu", rivals=()).to_json())
+    write_report(tmp_path, steps)
+    text = layout.report_markdown.read_text()
+    assert "| TVM ms | baseline ms | ratio |" in text
+    assert "| big@cpu | OpenVINO |" in text
+    assert "| own | cpu | ok | 10/10 | 2.00 | - | - | 1.5e-06 |" in text
+    assert " base ms" in shown(tmp_path, steps, 80)
+    assert max(len(line) for line in shown(tmp_path, steps, 80).splitlines()) <= 80
 
 
 def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     steps = cell_steps("net", "cpu") + cell_steps("bad", "cpu") + cell_steps("off", "gpu", EVIL)
     write_built(layout, "net", "cpu", (EVIL,), note=EVIL)
-    write_result(layout, "net", "cpu", 0.25, 0.5)
+    plain = make_result()
+    operators = tuple(replace(row, name=EVIL) for row in plain.operators)
+    evil = replace(plain, absent=(Absent("x", EVIL),), warnings=(EVIL,), operators=operators)
+    evil = replace(evil, machine=replace(evil.machine, cpu=EVIL), rivals=(rival(EVIL, 2.0, 4.0),))
+    write_json(layout.cell_file("net", "cpu", "result.json"), evil.to_json())
     write_json(layout.failure("tune:bad@cpu"), {"message": EVIL, "hint": EVIL, "log": EVIL})
     write_report(tmp_path, steps)
     tags = Tags()
@@ -264,10 +317,10 @@ def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
     assert tags.open == []
     assert {"svg", "rect", "table"} <= tags.seen
     assert "script" not in tags.seen
-    assert tags.text.count(EVIL) >= 5
+    assert tags.text.count(EVIL) >= 10
     assert "<script" not in layout.report_markdown.read_text()
     rows = [line for line in layout.report_markdown.read_text().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in rows} == {11}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {7, 11}
     assert "[bold]y[/bold]" in shown(tmp_path, steps)
 
 

@@ -109,7 +109,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         measured_on=data.get("measured_on"),
         device=_make_device(data.get("device", "local")),
         tune=_make_tune(data.get("tune", {})),
-        benchmark=BenchmarkOptions(**_integers(data.get("benchmark", {}))),
+        benchmark=_make_benchmark(data.get("benchmark", {})),
         unresolved=unresolved,
     )
 
@@ -146,6 +146,13 @@ def _make_tune(data: dict[str, Any]) -> TuneOptions:
     plain = dict(data)
     plain["ops"] = tuple(data.get("ops", ("*",)))
     return TuneOptions(**_integers(plain))
+
+
+def _make_benchmark(data: dict[str, Any]) -> BenchmarkOptions:
+    plain = dict(data)
+    if "baselines" in data:
+        plain["baselines"] = tuple(data["baselines"])
+    return BenchmarkOptions(**_integers(plain))
 
 
 def _integers(data: dict[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from tvmbuild.layout import Layout
 from tvmbuild.specs import Step
 from tvmbuild.stages.report_data import collect_cells
 from tvmbuild.stages.report_html import write_html
+from tvmbuild.stages.report_latency import list_absent, list_doubts, name_baseline
 from tvmbuild.stages.report_text import cell_values, summarize_cells, unavailable, write_markdown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-# The first of report_text.COLUMNS: the rest would not fit 80 columns.
-_HEADS = ("model", "target", "status", "tasks", "TVM ms", "ORT ms", "ratio", "error", "size")
+_SHORT = {"ONNX Runtime": "ORT", "OpenVINO": "OV", "TVM untuned": "untuned", "baseline": "base"}
 _STYLES = {"ok": "green", "failed": "red", "unavailable": "yellow", "built": "cyan", "not built": "dim"}
 
 
@@ -36,18 +36,22 @@ def render_table(root: Path, steps: Sequence[Step]) -> Table:
     from rich.text import Text  # noqa: PLC0415
 
     cells = collect_cells(root, steps)
+    # The first of report_text's columns: the rest would not fit 80 columns.
+    baseline = f"{_SHORT[name_baseline(cells)]} ms"
+    heads = ("model", "target", "status", "tasks", "TVM ms", baseline, "ratio", "error", "size")
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, caption_justify="left")
-    for index, name in enumerate(_HEADS):
+    for index, name in enumerate(heads):
         longest = max((len(cell_values(cell)[index]) for cell in cells), default=0) if index < 2 else None
         table.add_column(name, justify="right" if index > 2 else "left", no_wrap=True, min_width=longest)
     for cell in cells:
-        texts = [Text(value) for value in cell_values(cell)[: len(_HEADS)]]
+        texts = [Text(value) for value in cell_values(cell)[: len(heads)]]
         texts[2].stylize(_STYLES[cell.status])
         if cell.uncovered:
             texts[3].stylize("yellow")
         table.add_row(*texts)
     reasons = [f"{c.failure.step} failed: {c.failure.message}" for c in cells if c.failure]
     reasons += [f"{subject}: {reason}" for subject, reason in unavailable(cells)]
+    reasons += [*list_doubts(cells), *(f"not measured: {each}" for each in list_absent(cells))]
     reasons += [f"{c.name}: {len(c.uncovered)} of {c.tasks} Tasks have no record" for c in cells if c.uncovered]
     reasons += [f"{c.name}: records in quarantine: {len(c.quarantined)}" for c in cells if c.quarantined]
     table.caption = Text("\n".join([summarize_cells(cells), *dict.fromkeys(reasons)]), style="default not italic")

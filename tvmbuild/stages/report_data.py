@@ -5,40 +5,22 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmbuild.benchmarking.history import Entry, read_history
+from tvmbuild.benchmarking.regressions import explain_difference
+from tvmbuild.benchmarking.results import Result, Rival, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.specs import Step
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
-RESULT_FORMAT = 1
-"""Version of result.json, which the benchmark stage writes; another one counts as not benchmarked."""
+HISTORY_LENGTH = 60
+"""Benchmarks of a cell that the report shows."""
 _STAGES = ("simplify", "tune", "compile", "benchmark")
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Medians in ms, measured side by side."""
-
-    tvm_ms: float
-    p95_ms: float
-    onnxruntime_ms: float
-    ratio: float
-    threads: int
-    machine: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """What the benchmark stage found."""
-
-    speed: Speed
-    max_abs_error: float
-    peak_memory_mb: float | None
 
 
 @dataclass(frozen=True)
@@ -63,9 +45,10 @@ class CellReport:
     tasks: int | None = None
     covered: int | None = None
     uncovered: tuple[str, ...] = ()
-    speed: Speed | None = None
-    max_abs_error: float | None = None
-    peak_memory_mb: float | None = None
+    result: Result | None = None
+    """The last benchmark's that is still good."""
+    history: tuple[Entry, ...] = ()
+    """Benchmarks on the same machine as the last one, the newest last."""
     package_bytes: int | None = None
     notes: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
@@ -76,13 +59,36 @@ class CellReport:
         """``model@target``."""
         return f"{self.model}@{self.target}"
 
+    @property
+    def rival(self) -> Rival | None:
+        """Return the first baseline that was measured."""
+        return self.result.rivals[0] if self.result and self.result.rivals else None
+
 
 def collect_cells(root: Path, steps: Sequence[Step]) -> list[CellReport]:
     """Return one row a cell of ``steps``, in their order; files that are missing or unreadable count as not built."""
     layout = Layout(root)
     by_id = {step.id: step for step in steps}
     names = dict.fromkeys(step.subject for step in steps if "@" in step.subject)
-    return [_collect_cell(layout, by_id, *name.split("@", 1)) for name in names]
+    entries = _read_entries(layout)
+    cells = [_collect_cell(layout, by_id, *name.split("@", 1)) for name in names]
+    return [replace(cell, history=_list_comparable(entries.get(cell.name, ()))) for cell in cells]
+
+
+def _read_entries(layout: Layout) -> dict[str, list[Entry]]:
+    """Return the history by cell; what cannot be read is as if it were not there."""
+    try:
+        entries = read_history(layout.history).entries
+    except OSError:
+        return {}
+    by_cell: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_cell.setdefault(entry.result.cell, []).append(entry)
+    return by_cell
+
+
+def _list_comparable(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    return tuple(entry for entry in entries if explain_difference(entry, entries[-1]) is None)[-HISTORY_LENGTH:]
 
 
 def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target: str) -> CellReport:
@@ -93,7 +99,8 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # What a failed step left from an earlier run belongs to other inputs.
     info = _read_info(package) if failure is None or failure.step == ids["benchmark"] else None
-    result = _read_result(layout.cell_file(model, target, "result.json")) if info and failure is None else None
+    path = layout.cell_file(model, target, "result.json")
+    result = read_result(_read_json(path)) if info and failure is None else None
     status, reason = _judge(steps, ids, failure, built=info is not None, measured=result is not None)
     simplify = _read_json(layout.model_file(model, "simplify.json"))
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
@@ -106,9 +113,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         tasks=info.coverage.tasks if info else tune.get("tasks"),
         covered=info.coverage.covered if info else tune.get("covered"),
         uncovered=info.coverage.uncovered if info else uncovered,
-        speed=result.speed if result else None,
-        max_abs_error=result.max_abs_error if result else None,
-        peak_memory_mb=result.peak_memory_mb if result else None,
+        result=result,
         package_bytes=package.stat().st_size if info else None,
         notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
@@ -131,26 +136,6 @@ def _judge(
     if "benchmark" not in reasons:
         return "built", "not run: it has no device here"
     return "built", reasons["benchmark"] or "not benchmarked yet"
-
-
-def _read_result(path: Path) -> Result | None:
-    """Return the result; None when there is none, or one that is damaged or of another version."""
-    value = _read_json(path)
-    if value.get("format") != RESULT_FORMAT:
-        return None
-    try:
-        ours, theirs, memory = value["latency_ms"], value["onnxruntime_ms"], value["peak_memory_mb"]
-        speed = Speed(
-            tvm_ms=float(ours["median"]),
-            p95_ms=float(ours["p95"]),
-            onnxruntime_ms=float(theirs["median"]),
-            ratio=float(value["ratio"]),
-            threads=int(value["threads"]),
-            machine=str(value["machine"]),
-        )
-        return Result(speed, float(value["max_abs_error"]), None if memory is None else float(memory))
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _read_failure(layout: Layout, step_id: str) -> Failure | None:

@@ -6,27 +6,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tvmbuild.stages.report_data import CellReport
-
-COLUMNS = (
-    "model",
-    "target",
-    "status",
-    "tasks covered",
-    "TVM ms",
-    "ONNX Runtime ms",
-    "ratio",
-    "max error",
-    "package",
-    "memory",
+from tvmbuild.stages.report_latency import COLUMNS as LATENCY_COLUMNS
+from tvmbuild.stages.report_latency import (
+    INTERVALS,
+    OPERATOR_COLUMNS,
+    describe_history,
+    format_ms,
+    list_absent,
+    list_doubts,
+    list_latencies,
+    list_machines,
+    list_operators,
+    list_uncovered_share,
+    name_baseline,
+    with_history,
 )
+
 UNKNOWN = "-"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
-
-
-def format_ms(value: float) -> str:
-    """Return milliseconds with about three digits."""
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
-    return f"{value:.{digits}f}"
 
 
 def format_bytes(value: int) -> str:
@@ -34,20 +31,26 @@ def format_bytes(value: int) -> str:
     return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
 
 
+def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
+    """Return the table's heads; what TVM's time is compared with stands there by name."""
+    first = ("model", "target", "status", "tasks covered", "TVM ms", f"{name_baseline(cells)} ms")
+    return (*first, "ratio", "max error", "package", "memory")
+
+
 def cell_values(cell: CellReport) -> tuple[str, ...]:
-    """Return the texts of COLUMNS."""
-    speed = cell.speed
+    """Return the texts of the columns."""
+    result, rival = cell.result, cell.rival
     return (
         cell.model,
         cell.target,
         cell.status,
         UNKNOWN if cell.tasks is None else f"{cell.covered}/{cell.tasks}",
-        UNKNOWN if speed is None else format_ms(speed.tvm_ms),
-        UNKNOWN if speed is None else format_ms(speed.onnxruntime_ms),
-        UNKNOWN if speed is None else f"{speed.ratio:.2f}x",
-        UNKNOWN if cell.max_abs_error is None else f"{cell.max_abs_error:.1e}",
+        UNKNOWN if result is None else format_ms(result.latency.median.value),
+        UNKNOWN if rival is None else format_ms(rival.latency.median.value),
+        UNKNOWN if rival is None else f"{rival.ratio.value:.2f}x",
+        UNKNOWN if result is None else f"{result.max_abs_error:.1e}",
         UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
-        UNKNOWN if cell.peak_memory_mb is None else f"{cell.peak_memory_mb:.0f} MiB",
+        UNKNOWN if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
     )
 
 
@@ -57,12 +60,6 @@ def summarize_cells(cells: Sequence[CellReport]) -> str:
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     noun = "cell" if len(cells) == 1 else "cells"
     return f"{len(cells)} {noun}: {listed}" if cells else "no cells"
-
-
-def machines(cells: Sequence[CellReport]) -> list[str]:
-    """Return where the latencies come from, one line a target."""
-    lines = (f"{c.target}: {c.speed.machine}, {c.speed.threads} threads" for c in cells if c.speed)
-    return list(dict.fromkeys(lines))
 
 
 def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
@@ -100,19 +97,36 @@ def list_uncovered(cell: CellReport) -> str:
 def write_markdown(cells: Sequence[CellReport]) -> str:
     """Return the whole report as Markdown."""
     lines = ["# tvmbuild report", "", f"{summarize_cells(cells)}.", ""]
-    lines += ["| " + " | ".join(COLUMNS) + " |", "|---|---|---|" + "---:|" * (len(COLUMNS) - 3)]
-    lines += ["| " + " | ".join(_escape(value) for value in cell_values(cell)) + " |" for cell in cells]
-    lines += ["", "The ratio is TVM's median over ONNX Runtime's, measured in turns in one run: below 1 TVM is faster."]
-    lines += [MEMORY]
-    lines += _section("Measured on", [_escape(line) for line in machines(cells)])
+    heads = columns(cells)
+    lines += _table(heads, [cell_values(cell) for cell in cells], left=3)
+    lines += ["", MEMORY]
+    latencies = list_latencies(cells)
+    if latencies:
+        lines += ["", "## Latency", "", *_table(LATENCY_COLUMNS, latencies, left=2), "", INTERVALS]
+    for cell in cells:
+        operators = list_operators(cell)
+        if operators:
+            lines += ["", f"## Where the time goes: {_escape(cell.name)}", ""]
+            lines += _table(OPERATOR_COLUMNS, operators, left=1)
+    lines += _section("Measured on", [_escape(line) for line in list_machines(cells)])
+    lines += _section("Warnings: doubtful latencies", [_escape(line) for line in list_doubts(cells)])
+    lines += _section("Baselines not measured", [_escape(line) for line in list_absent(cells)])
+    lines += _section("History", [_escape(f"{c.name}: {describe_history(c.history)}") for c in with_history(cells)])
     lines += _section("Failed", [_escape(line) for line in failures(cells)])
     lines += _section("Not built or not run here", [f"{_escape(c)}: {_escape(r)}" for c, r in unavailable(cells)])
     lines += _section("Warnings: Tasks without a record", [_uncovered(cell) for cell in cells if cell.uncovered])
+    lines += _section("Time in operators without a record", map(_escape, list_uncovered_share(cells)))
     quarantined = [f"{_escape(cell.name)}: {_escape(reason)}" for cell in cells for reason in cell.quarantined]
     lines += _section("Warnings: records in quarantine", quarantined)
     notes = dict.fromkeys(f"{_escape(cell.name)}: {_escape(note)}" for cell in cells for note in cell.notes)
     lines += _section("Notes", notes)
     return "\n".join(lines) + "\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
+    """Return the lines of a table whose first ``left`` columns are words."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * left + "---:|" * (len(heads) - left)]
+    return lines + ["| " + " | ".join(_escape(value) for value in row) + " |" for row in rows]
 
 
 def _section(title: str, entries: Iterable[str]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Timing programs against each other: samples, statistics, the machine's state, history."""

@@ -1,0 +1,110 @@
+"""A cell's latency then and now: whether they differ, and which Tasks' schedules changed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tvmbuild.benchmarking.estimates import Estimate, divide, judge
+from tvmbuild.benchmarking.history import Entry
+from tvmbuild.benchmarking.results import Result
+
+INDEPENDENT = ("onnxruntime", "openvino")
+"""Baselines that nothing in the project changes: what they take tells how quick the machine was at the time."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two comparable benchmarks of one cell."""
+
+    before: Entry
+    after: Entry
+    ratio: Estimate
+    """The time now over the time then."""
+    against: str | None
+    """The baseline that both times were divided by; None: the times themselves were compared."""
+    blamed: tuple[str, ...] | None
+    """Keys of the Tasks whose schedule changed; None: not known."""
+
+    @property
+    def is_regression(self) -> bool:
+        """Say whether it is slower now, and by more than the measurements' uncertainty."""
+        return judge(self.ratio) == "slower"
+
+
+@dataclass(frozen=True)
+class Incomparable:
+    """A cell of which there are no two comparable benchmarks."""
+
+    cell: str
+    reason: str
+
+
+def compare_cell(cell: str, earlier: Sequence[Entry], history: Sequence[Entry], since: str) -> Change | Incomparable:
+    """Compare the newest entry of the history with the newest comparable one of ``earlier``.
+
+    ``since`` says in words what ``earlier`` is.
+    """
+    after = _find_newest(history, cell)
+    if after is None:
+        return Incomparable(cell, "it was never benchmarked here")
+    candidates = [entry for entry in earlier if entry.result.cell == cell]
+    if not candidates:
+        return Incomparable(cell, f"there is no benchmark of it {since}")
+    comparable = [entry for entry in candidates if explain_difference(entry, after) is None]
+    if not comparable:
+        return Incomparable(cell, f"the one {since} was measured {explain_difference(candidates[-1], after)}")
+    if comparable[-1] == after:
+        return Incomparable(cell, f"nothing was measured after the one {since}")
+    return compare_entries(comparable[-1], after)
+
+
+def _find_newest(entries: Iterable[Entry], cell: str) -> Entry | None:
+    found = [entry for entry in entries if entry.result.cell == cell]
+    return found[-1] if found else None
+
+
+def explain_difference(before: Entry, after: Entry) -> str | None:
+    """Return why their times cannot be compared, as the end of a sentence; None: they can."""
+    then, now = before.result, after.result
+    if then.machine.name != now.machine.name:
+        return f"on another machine ({then.machine.name}; now {now.machine.name})"
+    if then.threads != now.threads:
+        return f"with {_count_threads(then)}, now with {_count_threads(now)}"
+    if then.product.target_digest != now.product.target_digest:
+        return "for a target with other attributes"
+    return None
+
+
+def _count_threads(result: Result) -> str:
+    return "1 thread" if result.threads == 1 else f"{result.threads} threads"
+
+
+def compare_entries(before: Entry, after: Entry) -> Change:
+    """Compare two benchmarks of the same cell, machine, threads and target.
+
+    Where both were timed in turns with the same version of an independent baseline, the ratios to it are compared: the
+    machine's mood of the day is in both times and cancels out.
+    """
+    then = {(rival.name, rival.version): rival.ratio for rival in before.result.rivals if rival.name in INDEPENDENT}
+    shared = [rival for rival in after.result.rivals if (rival.name, rival.version) in then]
+    if shared:
+        ratio = divide(shared[0].ratio, then[shared[0].name, shared[0].version])
+    else:
+        ratio = divide(after.result.latency.median, before.result.latency.median)
+    return Change(before, after, ratio, shared[0].name if shared else None, _list_changed(before, after))
+
+
+def _list_changed(before: Entry, after: Entry) -> tuple[str, ...] | None:
+    if before.schedules is None or after.schedules is None:
+        return None
+    then, now = dict(before.schedules), dict(after.schedules)
+    return tuple(key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key))
+
+
+def describe_schedule(change: Change, key: str) -> Literal["gained a record", "lost its record", "another record"]:
+    """Say how a blamed Task's schedule changed."""
+    if key not in dict(change.before.schedules or ()):
+        return "gained a record"
+    return "another record" if key in dict(change.after.schedules or ()) else "lost its record"

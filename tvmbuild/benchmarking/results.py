@@ -1,0 +1,166 @@
+"""What a benchmark found, as values; result.json and the history hold them. Imports nothing slow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
+from tvmbuild.package.profile import OperatorRow
+
+RESULT_FORMAT = 2
+"""Version of result.json and of the history's lines; another one counts as not benchmarked."""
+BUSY_SHARE = 0.05
+"""Other programs that take more than this share of the cores' time make a measurement doubtful."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a latency depends on besides the program. None: the system does not tell."""
+
+    cpu: str
+    cores: int
+    """Cores that the measuring process could use."""
+    governor: str | None = None
+    load: float | None = None
+    """Load average of the last minute when the timing began."""
+    others: float | None = None
+    """Share of those cores' time that other programs, and other machines of the same host, took during the timing."""
+    temperature_c: float | None = None
+    """Of the hottest core when it ended."""
+
+    @property
+    def busy(self) -> str | None:
+        """Return the warning that the machine was not quiet; None: it was, or it is not known."""
+        if self.others is None or self.others <= BUSY_SHARE:
+            return None
+        return f"the machine was busy: other programs took {self.others:.0%} of the cores' time during the timing"
+
+    @property
+    def name(self) -> str:
+        """Return what must be equal for two latencies to be compared."""
+        return f"{self.cpu}, {self.cores} cores"
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A baseline that was timed in turns with the package."""
+
+    name: str
+    version: str
+    latency: Latency
+    ratio: Estimate
+    """The package's time over the baseline's."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A baseline that was asked for and could not be timed."""
+
+    name: str
+    reason: str
+    """With the remedy."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """The package that was timed."""
+
+    target: str
+    """The target's name."""
+    target_digest: str
+    """Of what code generation saw of the target."""
+    sha256: str
+    size: int
+    tasks: int
+    covered: int
+    """Tasks, and those with a record."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One benchmark of one cell, or of a package that belongs to none."""
+
+    cell: str
+    product: Product
+    threads: int
+    latency: Latency
+    rivals: tuple[Rival, ...]
+    absent: tuple[Absent, ...]
+    machine: Machine
+    max_abs_error: float
+    max_rel_error: float
+    peak_memory_mb: float | None = None
+    warnings: tuple[str, ...] = ()
+    operators: tuple[OperatorRow, ...] = ()
+    """Of one run, the longest first; empty where they were not asked for."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; `read_result` is the inverse."""
+        measured = [
+            {
+                "name": rival.name,
+                "version": rival.version,
+                "latency_ms": rival.latency.to_json(),
+                "ratio": rival.ratio.to_json("value"),
+            }
+            for rival in self.rivals
+        ]
+        return {
+            "format": RESULT_FORMAT,
+            "cell": self.cell,
+            "package": asdict(self.product),
+            "threads": self.threads,
+            "latency_ms": self.latency.to_json(),
+            "baselines": [*measured, *({"name": each.name, "missing": each.reason} for each in self.absent)],
+            "machine": asdict(self.machine),
+            "max_abs_error": self.max_abs_error,
+            "max_rel_error": self.max_rel_error,
+            "peak_memory_mb": self.peak_memory_mb,
+            "warnings": list(self.warnings),
+            "operators": [row.to_json() for row in self.operators],
+        }
+
+
+def read_result(data: Mapping[str, Any]) -> Result | None:
+    """Return what `to_json` wrote; None when it is damaged or of another version."""
+    try:
+        return _read(data) if data.get("format") == RESULT_FORMAT else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _read(data: Mapping[str, Any]) -> Result:
+    memory = data["peak_memory_mb"]
+    return Result(
+        cell=str(data["cell"]),
+        product=_read_fields(Product, data["package"]),
+        threads=int(data["threads"]),
+        latency=read_latency(data["latency_ms"]),
+        rivals=tuple(_read_rival(each) for each in data["baselines"] if "missing" not in each),
+        absent=tuple(
+            Absent(str(each["name"]), str(each["missing"])) for each in data["baselines"] if "missing" in each
+        ),
+        machine=_read_fields(Machine, data["machine"]),
+        max_abs_error=float(data["max_abs_error"]),
+        max_rel_error=float(data["max_rel_error"]),
+        peak_memory_mb=None if memory is None else float(memory),
+        warnings=tuple(str(warning) for warning in data["warnings"]),
+        operators=tuple(_read_fields(OperatorRow, row) for row in data["operators"]),
+    )
+
+
+def _read_rival(data: Mapping[str, Any]) -> Rival:
+    latency, ratio = read_latency(data["latency_ms"]), read_estimate(data["ratio"], "value")
+    return Rival(str(data["name"]), str(data["version"]), latency, ratio)
+
+
+def _read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
+    """Return the dataclass of plain values; each must be there, and of the type that the field says."""
+    names = [field.name for field in fields(kind)]
+    for field in fields(kind):
+        allowed = {"str": (str,), "int": (int,)}.get(str(field.type), (str, int, float, type(None)))
+        if not isinstance(data[field.name], allowed):
+            raise TypeError(f"{field.name} is {data[field.name]!r}")
+    return kind(**{name: data[name] for name in names})

@@ -1,0 +1,74 @@
+"""Samples taken in rounds → medians and ratios with bootstrap intervals.
+
+Calls of one round are alike: they share the clock, the caches' state and what else the machine did. So rounds are drawn
+again, not calls; and of two contenders the same rounds, for what disturbed one side of a round disturbed the other. The
+draw is seeded: the same samples give the same intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvmbuild.benchmarking.estimates import Estimate, Latency
+
+RESAMPLES = 2000
+SEED = 0
+TAILS = (2.5, 97.5)
+"""Percentiles that bound the 95 % interval."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Times of one contender in ms a call; every round that it took part in has equally many."""
+
+    rounds: tuple[int, ...]
+    """Which rounds, ascending."""
+    ms: tuple[tuple[float, ...], ...]
+    """One entry a round."""
+    number: int
+    """Calls in one sample."""
+
+
+def summarize(samples: Samples) -> Latency:
+    """Return the median with its interval, 95th percentile (nearest rank) and minimum."""
+    table = np.array(samples.ms)
+    medians = _medians(table, _draw_rounds(len(table)))
+    ordered = np.sort(table, axis=None)
+    p95 = float(ordered[max(0, math.ceil(0.95 * ordered.size) - 1)])
+    median = _estimate(float(np.median(ordered)), medians)
+    return Latency(median, p95, float(ordered[0]), int(ordered.size), samples.number)
+
+
+def estimate_ratio(first: Samples, second: Samples) -> Estimate:
+    """Return the first's median over the second's, from the rounds that both took part in; ValueError without any."""
+    shared = sorted(set(first.rounds) & set(second.rounds))
+    if not shared:
+        raise ValueError("the contenders took part in no common round")
+    tables = [np.array(_pick(samples, shared)) for samples in (first, second)]
+    draws = _draw_rounds(len(shared))
+    ratios = _medians(tables[0], draws) / _medians(tables[1], draws)
+    return _estimate(float(np.median(tables[0]) / np.median(tables[1])), ratios)
+
+
+def _pick(samples: Samples, rounds: Sequence[int]) -> list[tuple[float, ...]]:
+    by_round = dict(zip(samples.rounds, samples.ms, strict=True))
+    return [by_round[index] for index in rounds]
+
+
+def _draw_rounds(count: int) -> np.ndarray:
+    """Return RESAMPLES rows of ``count`` rounds, drawn with replacement."""
+    return np.random.RandomState(SEED).randint(0, count, (RESAMPLES, count))
+
+
+def _medians(table: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    medians: np.ndarray = np.median(table[draws].reshape(len(draws), -1), axis=1)
+    return medians
+
+
+def _estimate(value: float, resampled: np.ndarray) -> Estimate:
+    low, high = np.percentile(resampled, TAILS)
+    return Estimate(value, min(float(low), value), max(float(high), value))

@@ -1,0 +1,194 @@
+"""One package timed in turns with others: what the benchmark stage and `tvmbuild bench` have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tvmbuild.benchmarking.measure import Measured, measure_in_turns
+from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
+from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
+from tvmbuild.devices.local import Load, Worker, start_worker
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.package.archive import read_package
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.profile import OperatorRow
+from tvmbuild.progress import report_progress
+from tvmbuild.specs import BenchmarkOptions, Tolerance
+from tvmbuild.stages.baselines import Contender, Contest, prepare_baseline, prepare_package
+from tvmbuild.stages.compare import Comparison, compare
+from tvmbuild.stages.reference import Reference, make_inputs, read_reference, write_reference
+
+OURS = "tvm"
+"""How the package itself is called among the contenders."""
+PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
+"""Runs in which operators are timed: so many, or those that fit the time, but no fewer than the least."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to time: a package, with the inputs and outputs that it must reproduce, against whom."""
+
+    subject: str
+    """The cell's name, or the package's."""
+    package: Path
+    model: Path | None
+    reference: Path
+    threads: int
+    tolerance: Tolerance
+    options: BenchmarkOptions
+    packages: tuple[Path, ...] = ()
+    """Other packages of the same model."""
+
+
+@dataclass
+class _Field:
+    """The contenders whose processes run, paused; and what there is to say of the others."""
+
+    contenders: dict[str, Contender]
+    workers: dict[str, Worker]
+    absent: list[Absent]
+    warnings: list[str]
+
+
+def run_contest(trial: Trial) -> Result:
+    """Check the package's numbers and time it; TvmbuildError when they are wrong, or the package cannot run.
+
+    A baseline that cannot be measured is no error: the result says why. Another package that cannot is one.
+    """
+    report_progress("loading the package")
+    info = read_package(trial.package).info
+    contest = Contest(info, Load("tvm", trial.package, trial.reference, trial.threads), trial.model)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tvmbuild-benchmark-")))
+        field = _Field({}, {}, [], [])
+        for name in trial.options.baselines if trial.model is not None else ():
+            _prepare(field, name, contest, folder)
+        field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
+        with device_lock("local", exclusive=False):
+            ours = stack.enter_context(start_worker(contest.load))
+            comparison = _check_numbers(trial, ours.outputs())
+            ours.pause()  # it may wait long, and must not disturb what is being timed
+            _start_others(trial, field, stack)
+        with device_lock("local", exclusive=True):
+            options = trial.options
+            measured = measure_in_turns({OURS: ours, **field.workers}, options.number, options.repeat)
+            latency = summarize(measured.samples[OURS])
+            ours.resume()
+            memory = ours.peak_memory_mb()
+            operators = _profile(ours, latency.median.value)
+    return Result(
+        cell=trial.subject,
+        product=_describe_product(trial.package, info),
+        threads=ours.threads,
+        latency=latency,
+        rivals=_list_rivals(field, measured),
+        absent=tuple(field.absent),
+        machine=measured.machine,
+        max_abs_error=comparison.max_abs_error,
+        max_rel_error=comparison.max_rel_error,
+        peak_memory_mb=None if memory is None else round(memory, 1),
+        warnings=_list_warnings(field, measured),
+        operators=operators,
+    )
+
+
+def _profile(ours: Worker, call_ms: float) -> tuple[OperatorRow, ...]:
+    """Return the time of each operator, over fewer runs of a slow model."""
+    report_progress("timing the operators")
+    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
+
+
+def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
+    try:
+        field.contenders[name] = prepare_baseline(name, contest, folder)
+    except TvmbuildError as error:
+        field.absent.append(Absent(name, _reason(error)))
+
+
+def _check_numbers(trial: Trial, got: Mapping[str, np.ndarray]) -> Comparison:
+    report_progress("comparing the outputs with the reference")
+    comparison = compare(got, read_reference(trial.reference).outputs, trial.tolerance)
+    if comparison.problem is not None:
+        raise TvmbuildError(
+            f"benchmark:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
+            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative; if that "
+            "is good enough for this model, raise its `tolerance:` in models.yaml",
+        )
+    return comparison
+
+
+def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
+    """Start the contenders, check their numbers too, and leave them paused."""
+    want = read_reference(trial.reference).outputs
+    for name, contender in tuple(field.contenders.items()):
+        report_progress(f"loading {name}")
+        try:
+            worker = stack.enter_context(start_worker(contender.load))
+            got = worker.outputs()
+        except TvmbuildError as error:
+            if contender.load.model in trial.packages:
+                raise
+            del field.contenders[name]
+            field.absent.append(Absent(name, _reason(error)))
+            continue
+        worker.pause()
+        field.workers[name] = worker
+        problem = compare({key: got[key] for key in want if key in got}, want, trial.tolerance).problem
+        if problem is not None:
+            field.warnings.append(f"{name} computes other numbers: {problem}")
+
+
+def _list_rivals(field: _Field, measured: Measured) -> tuple[Rival, ...]:
+    ours = measured.samples[OURS]
+    return tuple(
+        Rival(name, contender.version, summarize(theirs), estimate_ratio(ours, theirs))
+        for name, contender in field.contenders.items()
+        for theirs in (measured.samples[name],)
+    )
+
+
+def _list_warnings(field: _Field, measured: Measured) -> tuple[str, ...]:
+    unsteady = (f"the calls of {name} did not become steady" for name in measured.unsteady)
+    busy = (measured.machine.busy,) if measured.machine.busy else ()
+    return (*busy, *unsteady, *field.warnings)
+
+
+def _describe_product(package: Path, info: PackageInfo) -> Product:
+    target = info.target
+    seen = canonical_json([target.kind, dict(target.attributes), dict(target.host)])
+    return Product(
+        target=target.name,
+        target_digest=hashlib.sha256(seen.encode()).hexdigest()[:16],
+        sha256=sha256_file(package),
+        size=package.stat().st_size,
+        tasks=info.coverage.tasks,
+        covered=info.coverage.covered,
+    )
+
+
+def _reason(error: TvmbuildError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path) -> Trial:
+    """Return the trial of a package without a project; ``folder`` gets the inputs that are drawn for it.
+
+    What is right is what the package itself computes: the others must compute the same.
+    """
+    info = read_package(package).info
+    threads = dict(info.target.attributes if info.target.kind == "llvm" else info.target.host).get("num-cores", 1)
+    threads = threads if isinstance(threads, int) else 1
+    inputs, path = make_inputs(info.inputs, (), 0), folder / "reference.npz"
+    write_reference(path, Reference(inputs, {}))
+    with device_lock("local", exclusive=False), start_worker(Load("tvm", package, path, threads)) as worker:
+        write_reference(path, Reference(inputs, worker.outputs()))
+    return Trial(package.name, package, None, path, threads, Tolerance(), BenchmarkOptions(), others)
