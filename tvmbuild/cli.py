@@ -13,6 +13,7 @@ from tvmbuild.errors import TvmbuildError
 COMMANDS: dict[str, str] = {
     "plan": "tvmbuild.commands.plan",
     "explain": "tvmbuild.commands.explain",
+    "run": "tvmbuild.commands.run",
     "doctor": "tvmbuild.commands.doctor",
     "init": "tvmbuild.commands.init",
     "schema": "tvmbuild.commands.schema",
@@ -72,7 +73,7 @@ commands of tvmbuild (`tvmbuild COMMAND --help`):
 {own}
 
 commands of doit (`tvmbuild help COMMAND`):
-  run      the default: run the named steps, or all (-n 2: two at once)
+  (none)   run the named steps, or all (-n 2: two at once)
   list     --all -s: every step and whether it is up to date
   info     why a step would run
   clean    remove outputs; records stay

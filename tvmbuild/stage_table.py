@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=1,
+        version=2,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=(("package", "*.tar"),),

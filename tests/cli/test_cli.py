@@ -152,10 +152,10 @@ def test_unavailable_steps_say_so_and_strict_makes_them_errors(project: DoitProj
     (project.root / "targets.yaml").write_text(TARGETS.replace("device: local", "device: none"))
     listed = project.tvmbuild("list", "--all", "-s", "benchmark").output
     assert "U benchmark:digits@v2   unavailable: the target has no device" in listed
-    ran = project.tvmbuild("run", "-s", "benchmark:digits@v2")
+    ran = project.tvmbuild("-s", "benchmark:digits@v2")
     assert ran.code == 0, ran.output
     assert "0 done, 0 up to date, 1 unavailable here" in ran.output
-    strict = project.tvmbuild("run", "-s", "benchmark:digits@v2", "strict=1")
+    strict = project.tvmbuild("-s", "benchmark:digits@v2", "strict=1")
     assert strict.code != 0
     assert "!! benchmark:digits@v2" in strict.output
     assert "unavailable: the target has no device" in strict.output

@@ -126,3 +126,8 @@ def test_no_file_of_the_project_shadows_a_module(load: Load, tmp_path: Path, mon
     relative = Load(load.runtime, Path("m.onnx"), Path("r.npz"), 1)
     with start_worker(relative) as worker:
         assert worker.warm_up(0.0) > 0
+
+
+def test_only_packages_are_profiled(load: Load) -> None:
+    with start_worker(load) as worker, pytest.raises(TvmbuildError, match="only packages can be profiled by operator"):
+        worker.profile()

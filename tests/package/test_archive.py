@@ -132,3 +132,8 @@ def test_a_truncated_archive_is_damaged(path: Path, size: int) -> None:
 def test_a_package_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TvmbuildError, match=r"net\.tar: no such package"):
         read_package(tmp_path / "net.tar")
+
+
+def test_a_folder_is_no_package(tmp_path: Path) -> None:
+    with pytest.raises(TvmbuildError, match=rf"{tmp_path.name} cannot be read: Is a directory"):
+        read_package(tmp_path)

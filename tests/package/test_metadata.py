@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import pretty_json
-from tvmbuild.package.metadata import FileEntry, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.metadata import FileEntry, OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.specs import Preprocess
 
 INFO = PackageInfo(
@@ -23,6 +24,10 @@ INFO = PackageInfo(
     digests=(("model", "ab" * 32), ("schedule", "cd" * 32)),
     tools=(("tvm", "0.27.0.post1"),),
     notes=("layout NCHW: because",),
+    operators=(
+        OperatorInfo("conv2d", "conv2d", "0123456789abcdef", 10, 20, covered=True),
+        OperatorInfo("sort", "sort", "fedcba9876543210", None, None, covered=False),
+    ),
     files=(FileEntry("mod.params", "12" * 32, 5), FileEntry("mod.so", "34" * 32, 7)),
 )
 
@@ -42,6 +47,12 @@ def test_absent_parts_stay_absent() -> None:
     value = value_of(info)
     assert (value["labels"], value["preprocess"], value["entry"]) == (None, None, "main")
     assert PackageInfo.from_json(value) == info
+
+
+def test_a_package_from_before_operators_were_written_is_read() -> None:
+    value = value_of(INFO)
+    del value["operators"]
+    assert PackageInfo.from_json(value) == replace(INFO, operators=None)
 
 
 def test_the_json_is_readable_by_others() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from mnist_package import build_package
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
 from tvmbuild.package.runtime.session import Session
 
 pytestmark = pytest.mark.compiler
@@ -23,22 +23,7 @@ def model(shared_models: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """Compile mnist in a process of its own, so that this one may hold the runtime alone."""
-    folder = tmp_path_factory.mktemp("session")
-    folder.chmod(0o700)
-    write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
-    program = f"""
-from pathlib import Path
-from tvmbuild.specs import CompileStep, Step
-from tvmbuild.stages import compile
-folder = Path({str(folder)!r})
-options = CompileStep("net", "here", "llvm", (("mcpu", "x86-64"), ("num-cores", 2)), (), "auto", None, None)
-inputs = (("model", Path({str(model)!r})), ("schedule", folder / "schedule.json"))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net.tar"),)))
-"""
-    environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
-    return folder / "net.tar"
+    return build_package(model, tmp_path_factory.mktemp("session"))
 
 
 def test_a_session_computes_what_onnx_runtime_does(package: Path, model: Path) -> None:

@@ -86,6 +86,9 @@ def test_the_package_says_what_it_is_and_computes_the_model(make_step: MakeStep,
     assert len(info.coverage.uncovered) == info.coverage.tasks > 0
     assert dict(info.digests) == {role: sha256_file(path) for role, path in step.inputs}
     assert info.tools == (("tvm", "0.27.0.post1"),)
+    (operator,) = info.operators or ()
+    assert (operator.name, operator.covered) == (info.coverage.uncovered[0], False)
+    assert (operator.flops, operator.bytes) == (2 * 4 * 3 + 3, 4 * (4 + 4 * 3 + 3))
     feed = {"x": np.array([[1, -2, 3, 4]], "float32")}
     want = onnxruntime.InferenceSession(str(step.input("model"))).run(None, feed)
     np.testing.assert_allclose(run_package(step.output("package"), tmp_path / "p", feed)[0], want[0], rtol=1e-5)

@@ -97,6 +97,8 @@ def _members(path: Path) -> dict[str, bytes]:
                 contents[member.name] = data
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
+    except OSError as error:
+        raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
     except (tarfile.TarError, EOFError) as error:
         raise _damaged(path, f"no readable archive: {error}") from error
     missing = sorted(_NAMES - set(contents))

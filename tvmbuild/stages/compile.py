@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from tvmbuild.compiler.build import Coverage, apply_records, build_executable
+from tvmbuild.compiler.build import Applied, Coverage, apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.lift import Lifted, lift_constants, params_bytes
+from tvmbuild.compiler.lift import lift_constants, params_bytes
 from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.operators import describe_operators
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
@@ -50,7 +51,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     executable = build_executable(lifted.mod, target)
     report_progress("linking")
     library = export_library(executable, target, LinkOptions(options.link, options.glibc))
-    info = _info(step, lowered, applied.coverage, lifted)
+    info = _info(step, lowered, applied, "embedded" if lifted.embedded else "lifted")
     write_package(step.output("package"), Package(info, library, params_bytes(lifted.params)))
     _report(info.coverage)
 
@@ -77,16 +78,17 @@ def _read_schedule(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", schedule)
 
 
-def _info(step: Step, lowered: Lowered, coverage: Coverage, lifted: Lifted) -> PackageInfo:
+def _info(step: Step, lowered: Lowered, applied: Applied, params: Literal["lifted", "embedded"]) -> PackageInfo:
     options = cast("CompileStep", step.options)
     inputs = dict(step.inputs)
+    coverage = applied.coverage
     uncovered = tuple(name for _, name in coverage.uncovered)
     return PackageInfo(
         model=options.model,
         target=PackageTarget(options.target, options.kind, options.attributes, options.host, options.glibc),
         inputs=lowered.inputs,
         outputs=lowered.outputs,
-        params="embedded" if lifted.embedded else "lifted",
+        params=params,
         coverage=PackageCoverage(coverage.tasks, len(coverage.covered), uncovered),
         layout=lowered.layout,
         preprocess=options.preprocess,
@@ -94,6 +96,7 @@ def _info(step: Step, lowered: Lowered, coverage: Coverage, lifted: Lifted) -> P
         digests=tuple((role, sha256_file(path)) for role, path in sorted(inputs.items())),
         tools=tuple(sorted(step.tools)),
         notes=lowered.notes,
+        operators=describe_operators(lowered.mod, applied.mod, coverage),
     )
 
 

@@ -13,6 +13,7 @@ from tvm import runtime
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
+from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.runtime.host import check_cpu, load_backend
 
@@ -102,21 +103,12 @@ class Session:
         return machine
 
     def _arguments(self, inputs: Mapping[str, np.ndarray]) -> list[Any]:
-        unknown = sorted(set(inputs) - {info.name for info in self.inputs})
-        if unknown:
-            names = ", ".join(info.name for info in self.inputs)
-            raise TvmbuildError(f"{self.info.model} has no input {', '.join(unknown)}; its inputs are {names}")
-        arguments = []
-        for info in self.inputs:
-            if info.name not in inputs:
-                raise TvmbuildError(f"{self.info.model} needs the input {info.name}")
-            value = np.asarray(inputs[info.name])
-            if value.shape != info.shape or str(value.dtype) != info.dtype:
-                raise TvmbuildError(
-                    f"the input {info.name} of {self.info.model} is {info.dtype} {list(info.shape)}, "
-                    f"got {value.dtype} {list(value.shape)}"
-                )
-            arguments.append(runtime.tensor(np.ascontiguousarray(value).reshape(info.shape), device=self._device))
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+        check_inputs(self.info, arrays)
+        arguments = [
+            runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape), device=self._device)
+            for info in self.inputs
+        ]
         return arguments + self._params
 
     def _describe_devices(self) -> list[int]:

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from mnist_package import build_package
+
+from tvmbuild.cli import main
+from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.package.archive import read_metadata, read_package, write_package
+from tvmbuild.package.inputs import make_inputs
+from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
+
+pytestmark = pytest.mark.compiler
+
+SHAPE = (1, 1, 28, 28)
+
+
+@pytest.fixture(scope="module")
+def model(shared_models: Path) -> Path:
+    return shared_models / "mnist.onnx"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    return build_package(model, tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "locks").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    monkeypatch.chdir(tmp_path)
+
+
+def change_package(package: Path, path: Path, **changes: Any) -> Path:
+    """Write the package with another mod.json."""
+    old = read_package(package)
+    write_package(path, replace(old, info=replace(old.info, **changes)))
+    return path
+
+
+def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["run", *map(str, arguments)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert "Traceback" not in error
+    return error
+
+
+def test_outputs_are_those_of_onnx_runtime(package: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    value = np.random.default_rng(1).uniform(0, 255, SHAPE).astype(np.float32)
+    np.savez("in.npz", Input3=value)
+    assert main(["run", str(package), "--inputs", "in.npz", "--output", "out.npz"]) == 0
+    (want,) = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
+    with np.load("out.npz") as arrays:
+        assert arrays.files == ["Plus214_Output_0"]
+        np.testing.assert_allclose(arrays["Plus214_Output_0"], want, rtol=1e-3, atol=1e-2)
+    printed = capsys.readouterr().out
+    assert "net for here" in printed
+    assert "Plus214_Output_0" in printed
+    assert "[1, 10]" in printed
+    (line,) = (line for line in printed.splitlines() if line.startswith("Plus214_Output_0"))
+    figures = [float(word) for word in line.split()[-3:]]
+    np.testing.assert_allclose(figures, [want.min(), want.mean(), want.max()], rtol=1e-3)
+    assert "latency" not in printed
+
+
+def test_made_up_inputs_are_what_the_seed_says(package: Path) -> None:
+    made = make_inputs(read_metadata(package).inputs, "random", 7)["Input3"]
+    arrays: dict[str, Any] = {"input:Input3": made, "output:other": made}
+    np.savez("in.npz", **arrays)
+    assert main(["run", str(package), "--seed", "7", "--output", "a.npz"]) == 0
+    assert main(["run", str(package), "--inputs", "in.npz", "--output", "b.npz"]) == 0
+    assert main(["run", str(package), "--fill", "zeros", "--output", "c.npz"]) == 0
+    a, b, c = (np.load(name)["Plus214_Output_0"] for name in ("a.npz", "b.npz", "c.npz"))
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+def test_the_latency_is_printed(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(package), "--print-time", "--repeat", "3", "--number", "2", "--threads", "1"]) == 0
+    printed = capsys.readouterr().out
+    (line,) = (line for line in printed.splitlines() if line.startswith("latency in ms: median "))
+    assert line.endswith("(3 samples of 2 calls, 1 thread)")
+    figures = [float(word.strip(",")) for word in line.split() if word.strip(",").replace(".", "").isdigit()][:5]
+    median, mean, least, most, spread = figures
+    assert 0 < least <= median <= most
+    assert least <= mean <= most
+    assert spread <= most - least
+
+
+def test_the_profile_says_what_each_operator_does(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(package), "--profile", "--profile-json", "p.json", "--repeat", "5"]) == 0
+    profile = json.loads(Path("p.json").read_text())
+    assert (profile["format"], profile["model"], profile["target"], profile["threads"]) == (1, "net", "here", 2)
+    assert profile["latency_ms"]["repeat"] == 5
+    operators = {row["function"]: row for row in profile["operators"]}
+    written = {info.function: info for info in read_metadata(package).operators or ()}
+    assert written
+    assert set(operators) == {*written, "vm.builtin"}
+    for function, info in written.items():
+        row = operators[function]
+        assert (row["name"], row["key"], row["covered"]) == (info.name, info.key, False)
+        assert row["flops"] == (info.flops or 0) * row["calls"]
+        assert row["bytes"] == (info.bytes or 0) * row["calls"]
+        assert row["us"] > 0
+        assert row["bound"] in {"compute", "memory"}
+        assert 0 < row["of_peak"] < 5
+    assert sum(row["share"] for row in operators.values()) == pytest.approx(1)
+    assert sum(row["us"] for row in operators.values()) == pytest.approx(profile["sum_us"])
+    assert profile["peak"]["threads"] == 2
+    assert operators["vm.builtin"]["of_peak"] is None
+    printed = capsys.readouterr().out
+    assert "latency without profiler" in printed
+    assert "virtual machine" in printed
+    assert max(written.values(), key=lambda info: info.flops or 0).key[:8] in printed
+
+
+def test_a_package_without_operators_is_profiled_with_what_is_known(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = change_package(package, tmp_path / "old.tar", operators=None)
+    names = Counter(info.function for info in read_metadata(package).operators or ())
+    with start_worker(Load("tvm", old, reference_file(package, tmp_path), 1)) as worker:
+        rows = worker.profile(2)
+    assert {row.function for row in rows} == {*names, "vm.builtin"}
+    assert {(row.key, row.flops, row.bytes, row.covered) for row in rows} == {(None, None, None, None)}
+    assert main(["run", str(old), "--profile", "--repeat", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if "virtual machine" in line)
+    assert line.split()[-5:] == ["-"] * 5
+
+
+def reference_file(package: Path, folder: Path) -> Path:
+    made = make_inputs(read_metadata(package).inputs, "ones")
+    arrays: dict[str, Any] = {f"input:{name}": value for name, value in made.items()}
+    np.savez(folder / "reference.npz", **arrays)
+    return folder / "reference.npz"
+
+
+def test_a_profile_leaves_results_and_speed_alone(package: Path, tmp_path: Path) -> None:
+    with start_worker(Load("tvm", package, reference_file(package, tmp_path), 1)) as worker:
+        before = worker.outputs()["Plus214_Output_0"]
+        (first,) = {len(worker.profile(2)), len(worker.profile(2))}
+        assert first > 3
+        assert np.array_equal(worker.outputs()["Plus214_Output_0"], before)
+        assert worker.time(1, 1)[0] > 0
+
+
+def test_a_package_runs_without_the_compiler(package: Path, tmp_path: Path) -> None:
+    with start_worker(Load("tvm", package, reference_file(package, tmp_path), 1)) as worker:
+        maps = Path(f"/proc/{worker.pid}/maps").read_text()
+    assert "libtvm_runtime" in maps
+    assert "libtvm_compiler" not in maps
+
+
+def test_mistakes_in_the_package_are_named(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "absent.tar: no such package" in expect_error(capsys, "absent.tar")
+    error = expect_error(capsys, "compile:net@here")
+    assert "compile:net@here: no such package" in error
+    assert "leave `run` out: `tvmbuild compile:net@here`" in error
+    assert "cannot be read: Is a directory" in expect_error(capsys, tmp_path)
+    damaged = tmp_path / "damaged.tar"
+    damaged.write_bytes(package.read_bytes()[:-20_000])
+    assert "damaged.tar is damaged: " in expect_error(capsys, damaged)
+    damaged.write_text("no archive")
+    assert "damaged.tar is damaged: no readable archive" in expect_error(capsys, damaged)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ((("mtriple", "riscv64-linux-gnu"),), "the package is built for riscv64 (far)"),
+        ((("mattr", ("+amx-fp16",)), ("mcpu", "x86-64")), "this CPU has no amx_fp16"),
+    ],
+)
+def test_a_package_for_another_cpu_is_refused(
+    package: Path, tmp_path: Path, attributes: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = change_package(package, tmp_path / "far.tar", target=PackageTarget("far", "llvm", attributes))
+    assert message in expect_error(capsys, other)
+
+
+def test_mistakes_in_the_inputs_are_named(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no.npz cannot be read as .npz: No such file" in expect_error(capsys, package, "--inputs", "no.npz")
+    np.savez("in.npz", Input3=np.ones((1, 28, 28), np.float32))
+    error = expect_error(capsys, package, "--inputs", "in.npz")
+    assert "the input Input3 of net is float32 [1, 1, 28, 28], got float32 [1, 28, 28]" in error
+    np.savez("in.npz", Image=np.ones(SHAPE, np.float32))
+    error = expect_error(capsys, package, "--inputs", "in.npz")
+    assert "net has no input Image; its inputs are Input3" in error
+
+
+def test_arguments_that_make_no_sense_are_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["--threads", "0"],
+        ["--repeat", "x"],
+        ["--inputs", "a.npz", "--fill", "ones"],
+        ["--fill", "two"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", str(package), *arguments])
+        assert ended.value.code == 2
+        assert arguments[0] in capsys.readouterr().err
+
+
+def test_the_threads_are_the_targets_cores() -> None:
+    from tvmbuild.commands.run import default_threads
+    from tvmbuild.package.metadata import PackageCoverage
+
+    def make(target: PackageTarget) -> PackageInfo:
+        tensors = (TensorInfo("x", (1,), "float32"),)
+        return PackageInfo("net", target, tensors, tensors, "lifted", PackageCoverage(0, 0), "NHWC")
+
+    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 3),)))) == 3
+    assert default_threads(make(PackageTarget("a", "cuda", (), (("num-cores", 5),)))) == 5
+    assert default_threads(make(PackageTarget("a", "llvm"))) == 1

@@ -1,0 +1,28 @@
+"""A small package, compiled in a process of its own, so that the test's own may hold TVM's runtime alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tvmbuild.files import write_json
+
+
+def build_package(model: Path, folder: Path) -> Path:
+    """Compile the ONNX file for any x86-64 CPU without records; return the package, `net.tar` in ``folder``."""
+    folder.chmod(0o700)
+    write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
+    program = f"""
+from pathlib import Path
+from tvmbuild.specs import CompileStep, Step
+from tvmbuild.stages import compile
+folder = Path({str(folder)!r})
+options = CompileStep("net", "here", "llvm", (("mcpu", "x86-64"), ("num-cores", 2)), (), "auto", None, None)
+inputs = (("model", Path({str(model)!r})), ("schedule", folder / "schedule.json"))
+compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net.tar"),)))
+"""
+    environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
+    return folder / "net.tar"

@@ -1,0 +1,105 @@
+"""`tvmbuild run`: run a package, wherever it came from; its outputs, latency, and the time of each operator."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tvmbuild.commands.run_measure import Measurement, add_profile, measure_latency
+from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, profile_json
+from tvmbuild.console import make_console
+from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import make_inputs, read_inputs, write_arrays
+from tvmbuild.package.metadata import PackageInfo
+
+HELP = "run a package: outputs, latency, time of each operator"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("package", metavar="PACKAGE.tar", help="no project and no YAML file is needed")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name, or a reference.npz")
+    inputs.add_argument(
+        "--fill",
+        choices=("random", "ones", "zeros"),
+        default="random",
+        help="made-up inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
+    parser.add_argument("--print-time", action="store_true", help="measure the latency")
+    parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
+    parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
+    parser.add_argument("--threads", type=positive, metavar="N", help="default: num-cores of the package's target")
+    parser.add_argument("--profile", action="store_true", help="show the time of each operator")
+    parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
+
+
+def positive(text: str) -> int:
+    """Return a number over 0."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not over 0")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run once; then measure what was asked for."""
+    info = _read_info(args.package)
+    inputs = read_inputs(args.inputs, info) if args.inputs else make_inputs(info.inputs, args.fill, args.seed)
+    outputs, measurement = _run(args, info, inputs)
+    console = make_console()
+    print_outputs(console, info, outputs)
+    if args.output:
+        write_arrays(args.output, outputs)
+    if measurement is not None:
+        print_latency(console, measurement)
+        if args.profile:
+            print_profile(console, measurement)
+        if args.profile_json:
+            write_json(args.profile_json, profile_json(info, measurement))
+    return 0
+
+
+def default_threads(info: PackageInfo) -> int:
+    """Return the cores that the package was tuned for."""
+    cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
+    value = dict(cpu).get("num-cores", 1)
+    return value if isinstance(value, int) else 1
+
+
+def _read_info(package: str) -> PackageInfo:
+    try:
+        return read_metadata(Path(package))
+    except TvmbuildError as error:
+        if Path(package).exists() or package.endswith(".tar"):
+            raise
+        raise TvmbuildError(
+            f"{package}: no such package", f"to build it, leave `run` out: `tvmbuild {package}`"
+        ) from error
+
+
+def _run(
+    args: argparse.Namespace, info: PackageInfo, inputs: dict[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], Measurement | None]:
+    profile = bool(args.profile or args.profile_json)
+    with TemporaryDirectory(prefix="tvmbuild-run-") as folder:
+        reference = Path(folder, "inputs.npz")
+        write_arrays(reference, {f"input:{name}": value for name, value in inputs.items()})
+        with start_worker(Load("tvm", Path(args.package), reference, args.threads or default_threads(info))) as worker:
+            outputs = worker.outputs()
+            if not (args.print_time or profile):
+                return outputs, None
+            with device_lock("local", exclusive=True):
+                measurement = measure_latency(worker, args.number, args.repeat)
+                if profile:
+                    measurement = add_profile(worker, measurement, peak=info.target.kind == "llvm")
+            return outputs, measurement

@@ -1,0 +1,117 @@
+"""What `tvmbuild run` shows: outputs, latency, and the table of operators; and the profile as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tvmbuild.commands.run_measure import Measurement
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.profile import OperatorRow, Peak, share_of_peak
+
+PROFILE_FORMAT = 1
+UNKNOWN = "-"
+_KEY_DIGITS = 8
+
+
+def print_outputs(console: Console, info: PackageInfo, outputs: Mapping[str, np.ndarray]) -> None:
+    """Print name, type, shape and range of each output."""
+    table = Table(box=None, pad_edge=False, title=f"{info.model} for {info.target.name}", title_justify="left")
+    for heading in ("output", "dtype", "shape"):
+        table.add_column(heading)
+    for heading in ("min", "mean", "max"):
+        table.add_column(heading, justify="right")
+    for name, value in outputs.items():
+        numbers = value.astype(np.float64) if value.size else np.full(1, np.nan)
+        figures = (f"{figure:.6g}" for figure in (numbers.min(), numbers.mean(), numbers.max()))
+        table.add_row(escape(name), str(value.dtype), escape(str(list(value.shape))), *figures)
+    console.print(table)
+
+
+def print_latency(console: Console, measurement: Measurement) -> None:
+    """Print the statistics in one line."""
+    each = measurement.latency
+    figures = ", ".join(f"{name} {getattr(each, name):.3f}" for name in ("median", "mean", "min", "max", "std"))
+    samples = f"{each.repeat} samples of {count(each.number, 'call')}, {count(measurement.threads, 'thread')}"
+    console.print(f"latency in ms: {figures} ({samples})", highlight=False)
+
+
+def print_profile(console: Console, measurement: Measurement) -> None:
+    """Print one line an operator, the longest first, their sum, and the latency without the profiler."""
+    peak = measurement.peak
+    table = Table(box=None, pad_edge=False, show_footer=True)
+    total = sum(row.us for row in measurement.rows)
+    unprofiled = measurement.latency.median * 1e3
+    table.add_column("operator", footer="sum\nlatency without profiler", overflow="fold")
+    table.add_column("task", footer="\n")
+    table.add_column("calls", justify="right", footer=f"{sum(row.calls for row in measurement.rows)}\n")
+    table.add_column("µs", justify="right", footer=f"{total:.1f}\n{unprofiled:.1f}")
+    table.add_column("share", justify="right", footer=f"100.0%\n{unprofiled / total:.1%}" if total else "")
+    for heading in ("GFLOP/s", "of peak", "GB/s", "of memory"):
+        table.add_column(heading, justify="right", footer="\n")
+    table.add_column("record", footer="\n")
+    for row in measurement.rows:
+        table.add_row(*_cells(row, peak))
+    console.print(table)
+    if peak is not None:
+        console.print(describe_peak(peak), highlight=False, markup=False)
+
+
+def describe_peak(peak: Peak) -> str:
+    """Return what the shares are of, and how that was measured."""
+    return (
+        f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
+        f"({peak.memory}). An operator is held against the limit that it meets first. A share of memory over 100%: "
+        "a cache served it."
+    )
+
+
+def count(number: int, what: str) -> str:
+    """Return `1 thread` or `2 threads`."""
+    return f"{number} {what}" + "s" * (number != 1)
+
+
+def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:
+    """Return the JSON value of a profile, format 1."""
+    peak = measurement.peak
+    return {
+        "format": PROFILE_FORMAT,
+        "model": info.model,
+        "target": info.target.name,
+        "machine": measurement.machine,
+        "threads": measurement.threads,
+        "latency_ms": asdict(measurement.latency),
+        "sum_us": sum(row.us for row in measurement.rows),
+        "peak": None if peak is None else peak.to_json(),
+        "operators": [_row_json(row, peak) for row in measurement.rows],
+    }
+
+
+def _row_json(row: OperatorRow, peak: Peak | None) -> dict[str, object]:
+    bound = None if peak is None else share_of_peak(row, peak)
+    limits = {"bound": None, "of_peak": None} if bound is None else {"bound": bound.by, "of_peak": bound.share}
+    return {**row.to_json(), "gflops": row.gflops, "gb_s": row.gb_s, **limits}
+
+
+def _cells(row: OperatorRow, peak: Peak | None) -> list[str]:
+    bound = None if peak is None else share_of_peak(row, peak)
+    share = UNKNOWN if bound is None else f"{bound.share:.0%}"
+    limited = bound is not None and bound.by == "memory"
+    records = {True: "yes", False: "[yellow]no[/]", None: UNKNOWN}
+    return [
+        escape(row.name),
+        row.key[:_KEY_DIGITS] if row.key else UNKNOWN,
+        str(row.calls),
+        f"{row.us:.1f}",
+        f"{row.share:.1%}",
+        UNKNOWN if row.gflops is None else f"{row.gflops:.1f}",
+        UNKNOWN if limited else share,
+        UNKNOWN if row.gb_s is None or not limited else f"{row.gb_s:.1f}",
+        share if limited else UNKNOWN,
+        records[row.covered],
+    ]

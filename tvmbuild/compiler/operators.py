@@ -1,0 +1,88 @@
+"""What each function that ``main`` calls has to do at the least: for profiles, written into the package."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import tvm
+import tvm_ffi
+from tvm.s_tir.analysis import estimate_tir_flops
+
+from tvmbuild.compiler.build import Coverage
+from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
+from tvmbuild.package.metadata import OperatorInfo
+
+_REPACKED = re.compile(r"(.+)_prepacked\d*")
+"""SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
+
+
+def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage: Coverage) -> tuple[OperatorInfo, ...]:
+    """Return the operators of ``after``, in which records were applied to ``before``, sorted by function.
+
+    Operations and bytes are counted in ``before``: a schedule adds work, but does not change what the operator is.
+    """
+    covered = dict(coverage.covered)
+    origins = {variable.name_hint: before[variable] for variable in called_functions(before)}
+    found: dict[str, OperatorInfo] = {}
+    for function in sorted({variable.name_hint for variable in called_functions(after)}):
+        repacked = _REPACKED.fullmatch(function)
+        name = function if function in origins or repacked is None else repacked[1]
+        if name not in origins:
+            continue
+        key = task_key(normalised(origins[name]))
+        flops, moved = count_flops(origins[name]), count_bytes(origins[name])
+        found[function] = OperatorInfo(function, display_name(name), key, flops, moved, key in covered)
+    return tuple(found.values())
+
+
+def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
+    """Return the additions, multiplications, divisions, minima and maxima of one call, of whatever type.
+
+    Those of indices do not count, nor do functions such as exp. None where loops depend on the data.
+    """
+    unknown: list[object] = []
+
+    def note_loop(loop: tvm.tirx.For | tvm.tirx.While) -> None:
+        if isinstance(loop, tvm.tirx.While) or not isinstance(loop.extent, tvm.tirx.IntImm):
+            unknown.append(loop)
+
+    tvm_ffi.structural_walk(function.body, ((tvm.tirx.For, tvm.tirx.While), note_loop))
+    return None if unknown else round(estimate_tir_flops(tvm.ir.IRModule({"main": function})))
+
+
+def count_bytes(function: tvm.tirx.PrimFunc) -> int | None:
+    """Return the bytes of the arguments that one call reads or writes, each counted once; None for dynamic shapes.
+
+    A block that runs less often than its buffer has elements (a slice, a gather) touches only as many.
+    """
+    touched: dict[tvm.tirx.Var, int] = {}
+
+    def note_block(block: tvm.s_tir.SBlock) -> None:
+        runs = _product([each.dom.extent for each in block.iter_vars])
+        for region in (*block.reads, *block.writes):
+            elements = _product([each.extent for each in region.region])
+            if runs is not None and elements is not None:
+                touched[region.source] = max(touched.get(region.source, 0), runs * elements)
+
+    tvm_ffi.structural_walk(function.body, (tvm.s_tir.SBlock, note_block))
+    total = 0
+    for parameter in function.params:
+        if not tvm.tirx.is_buffer_var(parameter):
+            continue
+        elements = _product(parameter.ty.shape)
+        if elements is None:
+            return None
+        total += min(elements, touched.get(parameter, elements)) * _item_bytes(str(parameter.ty.dtype))
+    return total
+
+
+def _product(extents: list[tvm.ir.Expr]) -> int | None:
+    if not all(isinstance(extent, tvm.tirx.IntImm) for extent in extents):
+        return None
+    return math.prod(int(extent) for extent in extents)
+
+
+def _item_bytes(dtype: str) -> int:
+    kind = tvm.DataType(dtype)
+    return max(1, int(kind.bits) * int(kind.lanes) // 8)

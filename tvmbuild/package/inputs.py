@@ -1,0 +1,84 @@
+"""Inputs and outputs of a package as arrays: read, made up, checked, written."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import publish
+from tvmbuild.package.metadata import PackageInfo, TensorInfo
+
+Fill = Literal["random", "ones", "zeros"]
+_REFERENCE = "input:"
+"""What the names of inputs begin with in a reference.npz, which holds outputs as well."""
+
+
+def check_inputs(info: PackageInfo, inputs: Mapping[str, np.ndarray]) -> None:
+    """Raise TvmbuildError when an input is missing, unknown, or of another shape or dtype."""
+    unknown = sorted(set(inputs) - {tensor.name for tensor in info.inputs})
+    if unknown:
+        names = ", ".join(tensor.name for tensor in info.inputs)
+        raise TvmbuildError(f"{info.model} has no input {', '.join(unknown)}; its inputs are {names}")
+    for tensor in info.inputs:
+        if tensor.name not in inputs:
+            raise TvmbuildError(f"{info.model} needs the input {tensor.name}: {tensor.dtype} {list(tensor.shape)}")
+        value = inputs[tensor.name]
+        if value.shape != tensor.shape or str(value.dtype) != tensor.dtype:
+            raise TvmbuildError(
+                f"the input {tensor.name} of {info.model} is {tensor.dtype} {list(tensor.shape)}, "
+                f"got {value.dtype} {list(value.shape)}"
+            )
+
+
+def make_inputs(tensors: Sequence[TensorInfo], fill: Fill, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return made-up inputs, the same for the same seed: `random` is [-1, 1) for floats and 0 for all else.
+
+    An integer may be an index, which a random one would send out of bounds.
+    """
+    generator = np.random.default_rng(seed)
+    made: dict[str, np.ndarray] = {}
+    for tensor in tensors:
+        dtype = np.dtype(tensor.dtype)
+        if fill == "random" and dtype.kind == "f":
+            made[tensor.name] = generator.uniform(-1, 1, tensor.shape).astype(dtype)
+        else:
+            made[tensor.name] = np.full(tensor.shape, fill == "ones", dtype)
+    return made
+
+
+def read_inputs(path: Path, info: PackageInfo) -> dict[str, np.ndarray]:
+    """Return the inputs that an .npz holds under their names, or under `input:<name>` beside other arrays.
+
+    TvmbuildError when it is not such a file, or when its arrays are not what the package takes.
+    """
+    try:
+        with path.open("rb") as stream, ExitStack() as stack:
+            arrays = np.load(stream, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise TvmbuildError(f"{path} holds one array without a name", "write it by numpy.savez(…, NAME=array)")
+            stack.enter_context(arrays)
+            names = [name for name in arrays.files if name.startswith(_REFERENCE)]
+            inputs = {name.removeprefix(_REFERENCE): arrays[name] for name in names or arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0]
+        raise TvmbuildError(f"{path} cannot be read as .npz: {reason}", "numpy.savez writes such a file") from error
+    check_inputs(info, inputs)
+    return inputs
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Publish an .npz with the arrays under their names, whatever they are: numpy.savez refuses one called `file`."""
+    try:
+        with publish(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            for name, value in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.asanyarray(value), allow_pickle=False)
+    except OSError as error:
+        raise TvmbuildError(f"{path} cannot be written: {error.strerror or error}") from error
