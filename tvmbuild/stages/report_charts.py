@@ -16,10 +16,12 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 svg text { fill: currentColor; } svg .dim { fill: var(--dim); }
 .tvm { fill: var(--tvm); } .other { fill: var(--other); }
 .whisker { stroke: currentColor; stroke-width: 1.5; fill: none; }
+.cut { stroke: Canvas; stroke-width: 2.5; fill: none; }
 .trend { width: 180px; height: 30px; vertical-align: middle; margin-right: .6rem; }
 .trend path { stroke: var(--tvm); stroke-width: 1.5; fill: none; }
 .trend .band { fill: var(--tvm); stroke: none; opacity: .2; }
 """
+UNTUNED = "tvm-untuned"
 LABEL, BAR, VALUE = 190, 420, 290
 ROW, GAP, HEAD = 18, 10, 26
 TREND_WIDTH, TREND_HEIGHT, TREND_EDGE = 180, 30, 3
@@ -37,7 +39,7 @@ def draw_latencies(cells: Sequence[CellReport]) -> str:
         parts.append(f'<text x="0" y="{y + 17}" font-weight="600">{escape(model)}</text>')
         y += HEAD
         results = [cell.result for cell in members if cell.result]
-        longest = max(bar.high for result in results for bar in _list_medians(result))
+        longest = max(bar.high for result in results for bar in _list_scaled(result))
         for cell, result in zip(members, results, strict=True):
             parts.append(_draw_cell(cell, result, y, longest))
             y += ROW * (1 + len(result.rivals)) + GAP
@@ -45,7 +47,7 @@ def draw_latencies(cells: Sequence[CellReport]) -> str:
         return ""
     width = LABEL + BAR + VALUE
     return (
-        "<h2>Latency, ms (shorter is faster; each model has its own scale)</h2>\n"
+        "<h2>Latency, ms (shorter is faster; each model has its own scale, bars beyond it are cut)</h2>\n"
         f'<svg viewBox="0 0 {width} {y}" role="img" aria-label="Latency of each cell beside its baselines">\n'
         + "\n".join(parts)
         + "\n</svg>"
@@ -54,6 +56,11 @@ def draw_latencies(cells: Sequence[CellReport]) -> str:
 
 def _list_medians(result: Result) -> list[Estimate]:
     return [result.latency.median, *(rival.latency.median for rival in result.rivals)]
+
+
+def _list_scaled(result: Result) -> list[Estimate]:
+    """Return the medians that the scale must hold: untuned code can be so slow that nothing else would be seen."""
+    return [result.latency.median, *(rival.latency.median for rival in result.rivals if rival.name != UNTUNED)]
 
 
 def _draw_cell(cell: CellReport, result: Result, y: int, longest: float) -> str:
@@ -69,13 +76,17 @@ def _draw_cell(cell: CellReport, result: Result, y: int, longest: float) -> str:
 def _draw_bar(name: str, median: Estimate, said: str, y: int, longest: float) -> str:
     width, low, high = (max(1.0, BAR * value / longest) for value in (median.value, median.low, median.high))
     kind = "tvm" if name == "TVM" else "other"
-    middle = y + 7
-    whisker = f"M{LABEL + low:.1f} {middle}H{LABEL + high:.1f}M{LABEL + low:.1f} {y + 3}v8M{LABEL + high:.1f} {y + 3}v8"
+    if high > BAR * 1.001:
+        width = high = BAR
+        mark = f'<path class="cut" d="M{LABEL + BAR - 16} {y + 16}l6 -18m4 0l-6 18"/>'
+    else:
+        ends = f"M{LABEL + low:.1f} {y + 3}v8M{LABEL + high:.1f} {y + 3}v8"
+        mark = f'<path class="whisker" d="M{LABEL + low:.1f} {y + 7}H{LABEL + high:.1f}{ends}"/>'
     return (
         f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end">{escape(_shorten(name))}</text>'
         f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{width:.1f}" height="14" rx="2">'
         f"<title>{escape(f'{name}: {format_spread(median)} ms')}</title></rect>"
-        f'<path class="whisker" d="{whisker}"/>'
+        f"{mark}"
         f'<text x="{LABEL + high + 8:.1f}" y="{y + 12}">{format_ms(median.value)}'
         f'<tspan class="dim" dx="8">{escape(said)}</tspan></text>'
     )

@@ -34,6 +34,7 @@ from tvmbuild.stages.report_text import (
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --tvm: #2f6fde; --other: #9aa3ad; --ok: #1a7f37; --bad: #cf222e;
   --dim: #808890; }
+@media (prefers-color-scheme: dark) { :root { --tvm: #5b93f5; --other: #767f8a; --ok: #3fb950; --bad: #f4605a; } }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
