@@ -66,8 +66,7 @@ def describe_peak(peak: Peak) -> str:
     """Return what the shares are of, and how that was measured."""
     return (
         f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
-        f"({peak.memory}). An operator is held against the limit that it meets first. A share of memory over 100%: "
-        "a cache served it."
+        f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
     )
 
 
@@ -100,8 +99,7 @@ def _row_json(row: OperatorRow, peak: Peak | None) -> dict[str, object]:
 
 def _cells(row: OperatorRow, peak: Peak | None) -> list[str]:
     bound = None if peak is None else share_of_peak(row, peak)
-    share = UNKNOWN if bound is None else f"{bound.share:.0%}"
-    limited = bound is not None and bound.by == "memory"
+    memory = None if bound is None or bound.by == "compute" else bound.share
     records = {True: "yes", False: "[yellow]no[/]", None: UNKNOWN}
     return [
         escape(row.name),
@@ -110,8 +108,8 @@ def _cells(row: OperatorRow, peak: Peak | None) -> list[str]:
         f"{row.us:.1f}",
         f"{row.share:.1%}",
         UNKNOWN if row.gflops is None else f"{row.gflops:.1f}",
-        UNKNOWN if limited else share,
-        UNKNOWN if row.gb_s is None or not limited else f"{row.gb_s:.1f}",
-        share if limited else UNKNOWN,
+        UNKNOWN if row.gflops is None or peak is None else f"{row.gflops / peak.gflops:.0%}",
+        UNKNOWN if row.gb_s is None or memory is None else f"{row.gb_s:.1f}",
+        UNKNOWN if memory is None else f"{memory:.0%}",
         records[row.covered],
     ]
