@@ -1,0 +1,165 @@
+"""Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
+
+python benchmarks/vs_peers.py [MODEL.onnx …] [--threads 2 1] [--cpu x86-64-v4] [--records records/x86-64-v4] [--out DIR]
+
+Without models: the float models of ../shared/models. Each is simplified and compiled with whatever records cover it,
+nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be built
+is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from check_models import SHAPES
+from peers_table import PEERS, Row, make_table, to_json
+
+from tvmbuild.benchmarking.results import Result
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.peak import measure_peak
+from tvmbuild.doit_adapter.process import run_process
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json, write_text
+from tvmbuild.layout import Layout, layout_of_records
+from tvmbuild.package.profile import Peak, share_of_peak
+from tvmbuild.progress import progress_shown_by
+from tvmbuild.specs import (
+    Attributes,
+    BenchmarkOptions,
+    CompileStep,
+    DeviceSpec,
+    Settings,
+    SimplifyOptions,
+    SimplifyStep,
+    Source,
+    Step,
+    Tolerance,
+    TuneOptions,
+    TuneStep,
+)
+from tvmbuild.stages.contest import Trial, run_contest
+
+MODELS = Path(__file__).resolve().parent.parent.parent / "shared" / "models"
+TOLERANCE = Tolerance(2e-3, 2e-3)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all models share. ``root`` is a project of the benchmark's own, with a copy of the records."""
+
+    root: Path
+    target: str
+    attributes: Attributes
+    repeat: int
+
+
+def main() -> int:
+    """Run all, print the table, write both files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--threads", nargs="+", type=int, default=[2])
+    parser.add_argument("--cpu", default="x86-64-v4")
+    parser.add_argument("--records", type=Path, help="default: records/CPU")
+    parser.add_argument("--repeat", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("build/vs_peers"))
+    args = parser.parse_args()
+    models = args.models or sorted(path for path in MODELS.glob("*.onnx") if "int8" not in path.name)
+    if not models:
+        sys.exit(f"there are no models in {MODELS}; name some")
+    with tempfile.TemporaryDirectory(prefix="vs-peers-") as name:
+        setting = prepare(Path(name), args.cpu, args.records or Path("records", args.cpu), args)
+        peaks = {threads: _measure_peak(threads) for threads in args.threads}
+        rows = [row for model in models for row in compare_model(model.resolve(), setting, peaks)]
+    table = make_table(rows, peaks)
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_json(args.out / "vs_peers.json", to_json(rows, peaks))
+    write_text(args.out / "vs_peers.md", table)
+    print(table)
+    return 0
+
+
+def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Setting:
+    """Copy the records, and take the target from them: they apply to no other."""
+    files = sorted(records.glob("????????????????.json"))
+    attributes: Attributes = (("mcpu", cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", max(args.threads)))
+    if files:
+        source, copy = layout_of_records(records.resolve()), Layout(root)
+        shutil.copytree(records, copy.records(cpu))
+        if source.verified(records.name).is_dir():  # saves replaying each record
+            shutil.copytree(source.verified(records.name), copy.verified(cpu))
+        stated = json.loads(files[0].read_text())["target"]["attributes"]
+        attributes = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in stated.items()))
+        if dict(attributes)["mcpu"] != cpu:
+            sys.exit(f"the records of {records} are for {dict(attributes)['mcpu']}, not for {cpu}")
+    return Setting(root, cpu, attributes, args.repeat)
+
+
+def _measure_peak(threads: int) -> Peak:
+    with device_lock("local", exclusive=True):
+        return measure_peak(threads)
+
+
+# ------------------------------------------------------------------------------------------------- one model
+
+
+def compare_model(model: Path, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
+    """Build the model once and time it with each number of threads."""
+    print(f"{model.stem}: building", file=sys.stderr, flush=True)
+    try:
+        files = build_model(model, setting)
+    except TvmbuildError as error:
+        return [Row(model.stem, threads, problem=" ".join(error.message.split())) for threads in peaks]
+    return [_time_model(model.stem, files, threads, setting, peak) for threads, peak in peaks.items()]
+
+
+def build_model(model: Path, setting: Setting) -> dict[str, Path]:
+    """Simplify, elect the winners among the records and compile, each in its own process; return the files by role."""
+    folder, name, settings = setting.root / "build" / model.stem, model.stem, Settings(tune="never")
+    roles = ("model", "reference", "simplified", "tasks", "schedule", "tuned")
+    files = {role: folder / f"{role}.json" for role in roles} | {"package": folder / f"{name}.tar"}
+    files |= {"model": folder / "model.onnx", "reference": folder / "reference.npz"}
+    environment = (("TVM_NUM_THREADS", str(dict(setting.attributes)["num-cores"])),)
+
+    def step(stage: str, options: SimplifyStep | TuneStep | CompileStep, reads: str, writes: dict[str, str]) -> Step:
+        subject = name if stage == "simplify" else f"{name}@{setting.target}"
+        inputs = tuple((role, files[role]) for role in reads.split())
+        outputs = tuple((role, files[file]) for role, file in writes.items())
+        return Step(stage, subject, options, inputs, outputs, (), 1, environment, setting.root, settings)
+
+    simplify = SimplifyStep(name, Source("path", str(model)), SHAPES.get(name, ()), SimplifyOptions())
+    tune = TuneStep(setting.target, "llvm", setting.attributes, (), None, DeviceSpec(), TuneOptions())
+    compile_ = CompileStep(name, setting.target, "llvm", setting.attributes, (), "auto", None, None)
+    outputs = {"model": "model", "reference": "reference", "info": "simplified"}
+    run_process(step("simplify", simplify, "", outputs))
+    run_process(step("tune", tune, "model", {"tasks": "tasks", "schedule": "schedule", "info": "tuned"}))
+    run_process(step("compile", compile_, "model schedule", {"package": "package"}))
+    return files
+
+
+def _time_model(name: str, files: dict[str, Path], threads: int, setting: Setting, peak: Peak) -> Row:
+    print(f"{name}: timing with {threads} threads", file=sys.stderr, flush=True)
+    options = BenchmarkOptions(repeat=setting.repeat, baselines=PEERS)
+    trial = Trial(name, files["package"], files["model"], files["reference"], threads, TOLERANCE, options)
+    try:
+        with progress_shown_by(lambda _: None):
+            result = run_contest(trial)
+    except TvmbuildError as error:
+        return Row(name, threads, problem=" ".join(error.message.split()))
+    return Row(name, threads, result, share_of_limits(result, peak))
+
+
+def share_of_limits(result: Result, peak: Peak) -> float | None:
+    """Return how much of each operator's limit (roofline) is reached, weighted by time; None where it is not known."""
+    bounds = [(row.us, bound.share) for row in result.operators if (bound := share_of_peak(row, peak)) is not None]
+    total = sum(row.us for row in result.operators)
+    return sum(us * min(1.0, share) for us, share in bounds) / total if bounds and total else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
