@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from onnx import helper
+from tvm import relax, te, tirx, topi
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler import build
+from tvmbuild.compiler.build import Applied, apply_records, build_executable
+from tvmbuild.compiler.fallback import schedule_function, schedule_uncovered
+from tvmbuild.compiler.fallback_nest import Machine, describe_machine, power_of_two_divisor
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+
+SaveModel = Callable[..., Path]
+Sample = Callable[..., ms.database.MemoryDatabase]
+Graph = tuple[Sequence[onnx.NodeProto], dict[str, np.ndarray], tuple[int, ...]]
+
+RANDOM = np.random.RandomState(3)
+AVX512 = Machine(64, 32, 2)
+
+
+def draw(*shape: int) -> np.ndarray:
+    return RANDOM.uniform(-1, 1, shape).astype("float32")
+
+
+def node(kind: str, *inputs: str, out: str = "y", **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, list(inputs), [out], **attributes)
+
+
+def conv(channels: int, out: int, kernel: int, size: tuple[int, int], **attributes: Any) -> Graph:
+    groups = attributes.get("group", 1)
+    weights = {"w": draw(out, channels // groups, kernel, kernel), "b": draw(out)}
+    nodes = [node("Conv", "x", "w", "b", out="a", **attributes), node("Relu", "a")]
+    return nodes, weights, (1, channels, *size)
+
+
+CONVOLUTIONS: dict[str, Graph] = {
+    "pointwise": conv(16, 64, 1, (14, 14)),
+    "first": conv(3, 32, 3, (30, 30), strides=[2, 2], pads=[1, 1, 1, 1]),
+    "padded": conv(24, 40, 3, (13, 13), pads=[1, 1, 1, 1]),
+    "primes": conv(7, 13, 3, (11, 17), pads=[0, 1, 2, 1]),
+    "strided-and-dilated": conv(8, 16, 3, (23, 19), strides=[2, 1], dilations=[2, 2]),
+    "depthwise": conv(32, 32, 3, (15, 15), group=32, pads=[1, 1, 1, 1]),
+    "depthwise-5x5-stride-2": conv(48, 48, 5, (20, 20), group=48, strides=[2, 2], pads=[2, 2, 2, 2]),
+    "depthwise-odd": conv(29, 29, 3, (9, 9), group=29),
+    "depthwise-twice-the-channels": conv(8, 16, 3, (9, 9), group=8),
+    "groups": conv(16, 32, 3, (8, 8), group=4, pads=[1, 1, 1, 1]),
+    "one-channel-out": conv(16, 1, 1, (13, 13)),
+    "one-channel-in": conv(1, 8, 5, (12, 12)),
+    "channels-of-a-detector": conv(32, 255, 1, (13, 13)),
+    "no-more-than-a-pixel": conv(32, 1000, 1, (1, 1)),
+    "many-channels": conv(128, 256, 1, (7, 7)),
+}
+
+
+def graph(shape: tuple[int, ...], *nodes: onnx.NodeProto, **weights: np.ndarray) -> Graph:
+    return nodes, weights, shape
+
+
+OTHERS: dict[str, Graph] = {
+    "matmul": graph((33, 64), node("MatMul", "x", "w"), w=draw(64, 96)),
+    "matmul-of-primes": graph((17, 31), node("MatMul", "x", "w"), w=draw(31, 13)),
+    "row-times-matrix": graph((1, 128), node("Gemm", "x", "w", "b"), w=draw(128, 500), b=draw(500)),
+    "transposed-weights": graph((1, 128), node("Gemm", "x", "w", transB=1), w=draw(70, 128)),
+    "batches": graph(
+        (3, 8, 16, 24), node("Transpose", "x", out="t", perm=[0, 1, 3, 2]), node("MatMul", "x", "t")
+    ),
+    "softmax": graph((4, 37), node("Softmax", "x", axis=-1)),
+    "softmax-of-many": graph((12, 128, 128), node("Softmax", "x", axis=-1)),
+    "softmax-along-channels": graph((1, 21, 9, 9), node("Softmax", "x", axis=1)),
+    "layer-norm": graph((5, 384), node("LayerNormalization", "x", "s", "b"), s=draw(384), b=draw(384)),
+    "mean-of-pixels": graph((1, 64, 7, 7), node("GlobalAveragePool", "x")),
+    "mean-of-rows": graph((3, 50, 65), node("ReduceMean", "x", axes=[1], keepdims=0)),
+    "sum-of-all": graph((6, 7, 11), node("ReduceSum", "x", out="y", keepdims=1)),
+    "norm": graph((9, 48), node("ReduceL2", "x", axes=[1])),
+    "maxima": graph((7, 100), node("ReduceMax", "x", axes=[1], keepdims=0)),
+    "argmax": graph((7, 33), node("ArgMax", "x", out="i", axis=1, keepdims=0), node("Cast", "i", to=1)),
+    "max-pool": graph((1, 32, 16, 16), node("MaxPool", "x", kernel_shape=[2, 2], strides=[2, 2])),
+    "max-pool-padded": graph(
+        (1, 19, 13, 13), node("MaxPool", "x", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1])
+    ),
+    "average-pool": graph(
+        (1, 24, 15, 15), node("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    ),
+    "concat": graph((1, 24, 9, 9), node("Tanh", "x", out="t"), node("Concat", "x", "t", "x", axis=1)),
+    "concat-last": graph((5, 7), node("Tanh", "x", out="t"), node("Concat", "x", "t", axis=1)),
+    "transpose": graph((1, 48, 20, 20), node("Transpose", "x", perm=[0, 2, 3, 1])),
+    "transpose-odd": graph((3, 37, 41), node("Transpose", "x", perm=[2, 0, 1])),
+    "resize-nearest": graph(
+        (1, 16, 13, 13),
+        node("Resize", "x", "", "scales", mode="nearest", coordinate_transformation_mode="asymmetric"),
+        scales=np.array([1, 1, 2, 2], "float32"),
+    ),
+    "resize-linear": graph(
+        (1, 8, 7, 7), node("Resize", "x", "", "scales", mode="linear"), scales=np.array([1, 1, 2, 2], "float32")
+    ),
+    "pad": graph((1, 5, 11, 11), node("Pad", "x", "pads"), pads=np.array([0, 0, 1, 2, 0, 0, 0, 3])),
+    "slice": graph(
+        (1, 16, 12, 12), node("Slice", "x", "from", "to", "axes", "steps"),
+        **{"from": np.array([1, 0]), "to": np.array([12, 12]), "axes": np.array([2, 3]), "steps": np.array([2, 3])},
+    ),
+    "gelu": graph(
+        (17, 53), node("Erf", "x", out="e"), node("Mul", "x", "e", out="m"), node("Sigmoid", "m")
+    ),
+    "broadcast": graph((31, 1, 45), node("Add", "x", "w"), w=draw(1, 21, 45)),
+    "scalar": graph((1,), node("Exp", "x")),
+    "large": graph((3, 101, 211), node("Sigmoid", "x", out="s"), node("Mul", "x", "s")),
+    "transposed-convolution": graph(
+        (1, 6, 7, 7), node("ConvTranspose", "x", "w", strides=[2, 2], pads=[1, 1, 1, 1]), w=draw(6, 9, 4, 4)
+    ),
+    "upsampled-cell": graph(
+        (1, 20, 6, 6), node("Relu", "x", out="r"), node("DepthToSpace", "r", blocksize=2)
+    ),
+}  # fmt: skip
+
+
+def run(applied: Applied, data: np.ndarray, target: tvm.target.Target) -> np.ndarray:
+    machine = relax.VirtualMachine(build_executable(applied.mod, target), tvm.cpu())
+    result: np.ndarray = machine["main"](tvm.runtime.tensor(data)).numpy()
+    return result
+
+
+def functions(mod: tvm.ir.IRModule) -> list[tirx.PrimFunc]:
+    return [function for function in mod.functions.values() if isinstance(function, tirx.PrimFunc)]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", [*CONVOLUTIONS, *OTHERS])
+def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes, weights, shape = {**CONVOLUTIONS, **OTHERS}[name]
+    path = save_model(nodes, weights, shape)
+    applied = apply_records(lower(import_onnx(path), cpu), cpu, ms.database.MemoryDatabase())
+    assert applied.coverage.covered == ()
+    data = draw(*shape)
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
+    if name in CONVOLUTIONS:
+        main = [function for function in functions(applied.mod) if "conv2d" in function.script()]
+        assert main
+        assert all("T.vectorized" in function.script() or "T.unroll" in function.script() for function in main)
+
+
+def te_function(make: Callable[..., te.Tensor], *inputs: te.Tensor) -> tirx.PrimFunc:
+    return te.create_prim_func([*inputs, make(*inputs)])
+
+
+def reduce_axis(x: te.Tensor, combine: Callable[..., Any], dtype: str) -> te.Tensor:
+    k = te.reduce_axis((0, x.shape[1]), "k")
+    return te.compute((x.shape[0],), lambda i: combine(x[i, k].astype(dtype), axis=k))
+
+
+TYPED: dict[str, Callable[[], tirx.PrimFunc]] = {
+    "uint8-max-pool": lambda: te_function(
+        lambda x: topi.nn.pool2d(x, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max", layout="NHWC"),
+        te.placeholder((1, 15, 15, 24), "uint8", "x"),
+    ),
+    "int8-matmul": lambda: te_function(
+        lambda a, b: topi.nn.matmul(a, b, out_dtype="int32"),
+        te.placeholder((13, 64), "int8", "a"),
+        te.placeholder((64, 48), "int8", "b"),
+    ),
+    "uint8-sum": lambda: te_function(lambda x: reduce_axis(x, te.sum, "int32"), te.placeholder((5, 129), "uint8", "x")),
+    "int32-add": lambda: te_function(lambda x: topi.add(x, x), te.placeholder((7, 11), "int32", "x")),
+    "int64-compare": lambda: te_function(
+        lambda x: topi.greater(x, tirx.const(3, "int64")), te.placeholder((4, 33), "int64", "x")
+    ),
+    "bool-any": lambda: te_function(lambda x: topi.any(x, axis=1), te.placeholder((9, 65), "bool", "x")),
+    "float64-row-maxima": lambda: te_function(
+        lambda x: reduce_axis(x, te.max, "float64"), te.placeholder((3, 64), "float64", "x")
+    ),
+    "float16-softmax": lambda: te_function(
+        lambda x: topi.nn.softmax(x, axis=1), te.placeholder((3, 40), "float16", "x")
+    ),
+    "sizes-of-one": lambda: te_function(
+        topi.nn.matmul,
+        te.placeholder((1, 1), "float32", "a"),
+        te.placeholder((1, 1), "float32", "b"),
+    ),
+    "cumulated": lambda: te_function(lambda x: topi.cumsum(x, axis=1), te.placeholder((3, 17), "float32", "x")),
+}
+
+
+def fill(buffer: Any, random: np.random.RandomState) -> np.ndarray:
+    shape, dtype = tuple(int(extent) for extent in buffer.shape), np.dtype(str(buffer.dtype))
+    if dtype.kind == "f":
+        return random.uniform(-1, 1, shape).astype(dtype)
+    return random.randint(0, 2 if dtype.kind == "b" else 100, shape).astype(dtype)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3"])
+def test_every_dtype_gives_what_the_unscheduled_function_gives(name: str, mcpu: str) -> None:
+    target = tvm_target("llvm", (("mcpu", mcpu), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2)), ())
+    function = TYPED[name]()
+    results = []
+    for each in (function, schedule_function(function, describe_machine(target))):
+        random = np.random.RandomState(1)
+        arrays = [fill(parameter, random) for parameter in function.params]
+        arguments = [tvm.runtime.tensor(array) for array in arrays]
+        tvm.compile(each.with_attr("global_symbol", "main"), target)["main"](*arguments)
+        results.append(arguments[-1].numpy())
+    tolerance = 1e-2 if results[0].dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(results[1], results[0], rtol=tolerance, atol=tolerance)
+
+
+def test_a_function_that_is_no_loop_nest_stays_as_it_is() -> None:
+    function = te_function(lambda x: topi.cumsum(x, axis=1), te.placeholder((3, 17), "float32", "x"))
+    assert schedule_function(function, AVX512).same_as(function)
+
+
+def test_what_takes_microseconds_starts_no_threads() -> None:
+    x = te.placeholder((8, 16), "float32", "x")
+    assert "T.parallel" not in schedule_function(te_function(topi.exp, x), AVX512).script()
+    x = te.placeholder((512, 512), "float32", "x")
+    assert "T.parallel" in schedule_function(te_function(topi.exp, x), AVX512).script()
+
+
+def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
+    function = te_function(topi.exp, te.placeholder((512, 512), "float32", "x"))
+    for vector_bytes, lanes in ((64, 16), (32, 8), (16, 4)):
+        assert f"T.vectorized({lanes})" in schedule_function(function, Machine(vector_bytes, 32, 2)).script()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "machine"),
+    [
+        ((("mcpu", "x86-64-v4"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)), Machine(64, 32, 2)),
+        ((("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 6)), Machine(32, 16, 6)),
+        ((("mcpu", "x86-64"), ("mtriple", "x86_64-linux-gnu")), Machine(16, 16, 4)),
+        ((("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu"), ("mattr", ("+neon",))), Machine(16, 32, 4)),
+    ],
+)
+def test_the_machine_is_what_the_target_says(attributes: Any, machine: Machine) -> None:
+    assert describe_machine(tvm_target("llvm", attributes, ())) == machine
+
+
+def test_power_of_two_divisors() -> None:
+    assert [power_of_two_divisor(number, 16) for number in (1, 7, 24, 40, 64, 1000)] == [1, 1, 8, 8, 16, 8]
+    assert power_of_two_divisor(64, 24) == 16
+
+
+@pytest.mark.compiler
+def test_functions_with_a_record_keep_its_schedule(
+    save_convnet: SaveModel, cpu: tvm.target.Target, sample_schedules: Sample
+) -> None:
+    lowered = lower(import_onnx(save_convnet()), cpu)
+    database = sample_schedules(extract_tasks(lowered)[1:2])
+    with cpu, database:
+        mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
+    scheduled = schedule_uncovered(mod, cpu)
+    kept = [variable for variable, function in mod.functions.items() if scheduled[variable].same_as(function)]
+    assert [variable.name_hint for variable in kept if variable.name_hint != "main"] == [
+        variable.name_hint
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc) and function.attrs.get("tirx.is_scheduled", False)
+    ]
+    assert "conv2d_maximum_minimum" in " ".join(variable.name_hint for variable in kept)
+
+
+@pytest.mark.compiler
+def test_constant_weights_are_packed_when_the_package_is_built(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes, weights, shape = CONVOLUTIONS["many-channels"]
+    path = save_model(nodes, weights, shape)
+    applied = apply_records(lower(import_onnx(path), cpu), cpu, ms.database.MemoryDatabase())
+    text = applied.mod["main"].script()
+    assert "_prepacked" in text
+
+
+PRINT_DIGEST = """
+import hashlib, sys, pathlib
+from tvm.s_tir import meta_schedule as ms
+from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
+target = tvm_target("llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2)), ())
+mod = apply_records(lower(import_onnx(pathlib.Path(sys.argv[1])), target), target, ms.database.MemoryDatabase()).mod
+print(hashlib.sha256(mod.script().encode()).hexdigest())
+"""
+
+
+@pytest.mark.compiler
+def test_two_processes_make_the_same_schedules(save_convnet: SaveModel) -> None:
+    path = save_convnet()
+    digests = set()
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", PRINT_DIGEST, str(path)]
+        environment = {"PYTHONHASHSEED": seed, "PATH": "/usr/bin:/bin", "TVM_NUM_THREADS": "2"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        digests.add(done.stdout.strip().splitlines()[-1])
+    assert len(digests) == 1
+    assert len(digests.pop()) == len(hashlib.sha256().hexdigest())
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["mnist", "silero_vad_16k_static", "yunet_n_320"])
+@pytest.mark.parametrize("naive", [False, True])
+def test_real_models_without_records(
+    name: str, naive: bool, shared_models: Path, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With and without the fallback: the one shows that it is right, the other that it is at fault when it is not."""
+    if naive:
+        monkeypatch.setattr(build, "schedule_uncovered", lambda mod, _target: mod)
+    path = shared_models / f"{name}.onnx"
+    session = onnxruntime.InferenceSession(str(path))
+    random = np.random.RandomState(0)
+    inputs = {
+        value.name: random.uniform(0, 1, value.shape).astype("int64" if "int64" in value.type else "float32")
+        for value in session.get_inputs()
+    }
+    lowered = lower(import_onnx(path), cpu)
+    applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    outputs = machine["main"](*(tvm.runtime.tensor(inputs[info.name]) for info in lowered.inputs))
+    got = [outputs] if hasattr(outputs, "numpy") else list(outputs)
+    for one, want in zip(got, session.run(None, inputs), strict=True):
+        np.testing.assert_allclose(one.numpy(), want, rtol=1e-3, atol=1e-3)

@@ -1,0 +1,80 @@
+"""A schedule by rule for CPU functions without a record: no search, the same in every process, never a naive nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import normalize_prim_func
+
+from tvmbuild.compiler.fallback_dot import schedule_dot
+from tvmbuild.compiler.fallback_injective import inline_blocks, schedule_injective
+from tvmbuild.compiler.fallback_nest import Machine, describe_machine, run_parallel, view_nest
+from tvmbuild.compiler.fallback_tile import schedule_tiled
+
+
+def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Schedule every function that no record has scheduled; one that no rule can handle stays as it is."""
+    machine = describe_machine(target)
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function):
+            result.update_func(result.get_global_var(variable.name_hint), schedule_function(function, machine))
+    return result
+
+
+def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
+    """Apply to each block the first rule that can handle it."""
+    try:
+        sch = s_tir.Schedule(function, error_render_level="none")
+        inline_blocks(sch)
+    except s_tir.ScheduleError:
+        return function
+    infos = normalize_prim_func(sch)
+    if infos is None:
+        return function
+    # Reductions first: they take what comes before and after them into their loops.
+    for info in sorted(infos, key=lambda info: not info.is_reduction()):
+        sch = _schedule_block(sch, str(info.name), machine)
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def _schedule_block(sch: s_tir.Schedule, name: str, machine: Machine) -> s_tir.Schedule:
+    if _is_placed(sch, name):
+        return sch
+    for rule in RULES:
+        attempt = sch.copy()
+        try:
+            if rule(attempt, attempt.get_sblock(name), machine):
+                return attempt
+        except s_tir.ScheduleError:  # a form that the rule did not foresee: the next one is simpler
+            continue
+    return sch
+
+
+def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
+    """Say whether a rule has moved the block into the loops of the one before it."""
+    loops = sch.get_loops(sch.get_sblock(name))
+    return bool(loops) and len(sch.get_child_blocks(loops[0])) > 1
+
+
+def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+    """Divide the output among the threads and leave the rest to LLVM."""
+    nest = view_nest(sch, block)
+    if nest is None or not nest.spatial:
+        return False
+    outer = [axis.loop for axis in nest.spatial]
+    sch.reorder(*outer, *(axis.loop for axis in nest.reduced))
+    run_parallel(sch, outer, nest.work, machine)
+    return True
+
+
+Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
+RULES: tuple[Rule, ...] = (schedule_injective, schedule_tiled, schedule_dot, _schedule_outer_loops)
+"""The first that can handle a block schedules it."""
+
+
+def _is_scheduled(function: tirx.PrimFunc) -> bool:
+    return bool(function.attrs is not None and function.attrs.get("tirx.is_scheduled", False))
