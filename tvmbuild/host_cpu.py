@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -19,6 +20,13 @@ def cpu_name() -> str:
     """Return the CPU's model name, or at least its architecture."""
     name = next((value for key, value in _entries() if key in _NAMES), "")
     return " ".join(name.split()) or platform.processor() or platform.machine()
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_identity() -> str:

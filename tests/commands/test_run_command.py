@@ -13,6 +13,7 @@ from mnist_package import build_package
 
 from tvmbuild.cli import main
 from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata, read_package, write_package
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
@@ -177,7 +178,7 @@ def test_mistakes_in_the_package_are_named(package: Path, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ((("mtriple", "riscv64-linux-gnu"),), "the package is built for riscv64 (far)"),
+        ((("mtriple", "riscv64-linux-gnu"), ("num-cores", 64)), "the package is built for riscv64 (far)"),
         ((("mattr", ("+amx-fp16",)), ("mcpu", "x86-64")), "this CPU has no amx_fp16"),
     ],
 )
@@ -198,6 +199,11 @@ def test_mistakes_in_the_inputs_are_named(package: Path, capsys: pytest.CaptureF
     assert "net has no input Image; its inputs are Input3" in error
 
 
+def test_more_threads_than_cores_are_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = expect_error(capsys, package, "--threads", available_cores() + 1)
+    assert f"{available_cores() + 1} were asked for" in error
+
+
 def test_arguments_that_make_no_sense_are_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         ["--threads", "0"],
@@ -211,7 +217,7 @@ def test_arguments_that_make_no_sense_are_refused(package: Path, capsys: pytest.
         assert arguments[0] in capsys.readouterr().err
 
 
-def test_the_threads_are_the_targets_cores() -> None:
+def test_the_threads_are_the_targets_cores_or_those_that_there_are() -> None:
     from tvmbuild.commands.run import default_threads
     from tvmbuild.package.metadata import PackageCoverage
 
@@ -219,6 +225,7 @@ def test_the_threads_are_the_targets_cores() -> None:
         tensors = (TensorInfo("x", (1,), "float32"),)
         return PackageInfo("net", target, tensors, tensors, "lifted", PackageCoverage(0, 0), "NHWC")
 
-    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 3),)))) == 3
-    assert default_threads(make(PackageTarget("a", "cuda", (), (("num-cores", 5),)))) == 5
-    assert default_threads(make(PackageTarget("a", "llvm"))) == 1
+    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 3),))), 8) == 3
+    assert default_threads(make(PackageTarget("a", "cuda", (), (("num-cores", 5),))), 8) == 5
+    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 16),))), 8) == 8
+    assert default_threads(make(PackageTarget("a", "llvm")), 8) == 1

@@ -15,6 +15,7 @@ from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs, read_inputs, write_arrays
 from tvmbuild.package.metadata import PackageInfo
@@ -24,6 +25,7 @@ HELP = "run a package: outputs, latency, time of each operator"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.epilog = "To build, leave `run` out: `tvmbuild STEP`."
     parser.add_argument("package", metavar="PACKAGE.tar", help="no project and no YAML file is needed")
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name, or a reference.npz")
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-time", action="store_true", help="measure the latency")
     parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
-    parser.add_argument("--threads", type=positive, metavar="N", help="default: num-cores of the package's target")
+    parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
     parser.add_argument("--profile", action="store_true", help="show the time of each operator")
     parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
 
@@ -69,11 +71,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def default_threads(info: PackageInfo) -> int:
-    """Return the cores that the package was tuned for."""
+def default_threads(info: PackageInfo, cores: int) -> int:
+    """Return the cores that the package was tuned for, as far as there are so many."""
     cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
     value = dict(cpu).get("num-cores", 1)
-    return value if isinstance(value, int) else 1
+    return min(value, cores) if isinstance(value, int) else 1
 
 
 def _read_info(package: str) -> PackageInfo:
@@ -94,7 +96,8 @@ def _run(
     with TemporaryDirectory(prefix="tvmbuild-run-") as folder:
         reference = Path(folder, "inputs.npz")
         write_arrays(reference, {f"input:{name}": value for name, value in inputs.items()})
-        with start_worker(Load("tvm", Path(args.package), reference, args.threads or default_threads(info))) as worker:
+        threads = args.threads or default_threads(info, available_cores())
+        with start_worker(Load("tvm", Path(args.package), reference, threads)) as worker:
             outputs = worker.outputs()
             if not (args.print_time or profile):
                 return outputs, None

@@ -17,12 +17,12 @@ class TvmRunner:
     """Calls take no copies of the inputs; refuses to run with another number of threads than asked for."""
 
     def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
+        self._session = Session(package)
         if num_threads() != threads:
             raise TvmbuildError(
                 f"TVM's runtime uses {num_threads()} threads, {threads} were asked for",
                 f"the process needs TVM_NUM_THREADS={threads}, and its CPU affinity as many cores",
             )
-        self._session = Session(package)
         self._inputs = inputs
         self._call = self._session.bind(inputs)
 
