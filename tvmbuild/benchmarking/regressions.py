@@ -8,7 +8,7 @@ from typing import Literal
 
 from tvmbuild.benchmarking.estimates import Estimate, divide, judge
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.benchmarking.results import Result
+from tvmbuild.benchmarking.results import count_threads
 
 INDEPENDENT = ("onnxruntime", "openvino")
 """Baselines that nothing in the project changes: what they take tells how quick the machine was at the time."""
@@ -71,14 +71,10 @@ def explain_difference(before: Entry, after: Entry) -> str | None:
     if then.machine.name != now.machine.name:
         return f"on another machine ({then.machine.name}; now {now.machine.name})"
     if then.threads != now.threads:
-        return f"with {_count_threads(then)}, now with {_count_threads(now)}"
+        return f"with {count_threads(then.threads)}, now with {count_threads(now.threads)}"
     if then.product.target_digest != now.product.target_digest:
         return "for a target with other attributes"
     return None
-
-
-def _count_threads(result: Result) -> str:
-    return "1 thread" if result.threads == 1 else f"{result.threads} threads"
 
 
 def compare_entries(before: Entry, after: Entry) -> Change:

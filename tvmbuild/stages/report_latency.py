@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.benchmarking.results import Machine
+from tvmbuild.benchmarking.results import Machine, count_threads
 from tvmbuild.stages.report_data import CellReport
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
@@ -81,7 +81,7 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:
     """Return where the latencies come from, one line a target."""
-    lines = (f"{c.target}: {c.result.machine.cpu}, {c.result.threads} threads" for c in cells if c.result)
+    lines = (f"{c.target}: {c.result.machine.cpu}, {count_threads(c.result.threads)}" for c in cells if c.result)
     return list(dict.fromkeys(lines))
 
 
