@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -105,3 +109,14 @@ def test_a_cell_that_fails_stops_no_other_and_is_no_success(project: DoitProject
     assert done.code == 1
     assert f"error: {CELL}: digits-v3.tar is damaged" in done.output
     assert read_history(Layout(project.root).history).entries == ()
+
+
+def test_strict_refuses_a_busy_machine(project: DoitProject) -> None:
+    spin = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    with ExitStack() as stack:
+        for _ in range(len(os.sched_getaffinity(0))):
+            stack.callback(stack.enter_context(subprocess.Popen([sys.executable, "-c", spin])).kill)
+        done = bench(project, CELL, "--strict")
+    assert done.code == 1
+    assert f"error: {CELL}: the machine is busy: other programs take " in done.output
+    assert not Layout(project.root).history.exists()

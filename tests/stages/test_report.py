@@ -264,6 +264,17 @@ def test_a_doubtful_measurement_is_warned_of_everywhere(tmp_path: Path) -> None:
         assert "net@cpu: the machine was busy" in path.read_text(), path
 
 
+def test_no_difference_is_marked(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
+    write_built(layout, "net", "cpu")
+    write_result(layout, "net", "cpu", 4.04, 4.0)
+    assert " ~1.01x " in shown(tmp_path, steps, 80)
+    write_report(tmp_path, steps)
+    assert "| ~1.01x |" in layout.report_markdown.read_text()
+    assert "\\] | no difference |" in layout.report_markdown.read_text()
+    assert ">no difference<" in layout.report_html.read_text()
+
+
 def test_the_history_of_this_machine_is_shown(tmp_path: Path) -> None:
     layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
     write_built(layout, "net", "cpu")

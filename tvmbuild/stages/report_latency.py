@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
+from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Machine, count_threads
 from tvmbuild.stages.report_data import CellReport
@@ -17,7 +17,7 @@ TOP_OPERATORS = 5
 COLUMNS = ("cell", "against", "TVM ms", "its ms", "ratio", "TVM is")
 INTERVALS = (
     "In brackets: 95 % intervals, from rounds drawn again (bootstrap). The ratio is TVM's time over the other's, "
-    "measured in turns in one run: below 1 TVM is faster. No difference: the interval holds 1."
+    "measured in turns in one run: below 1 TVM is faster. No difference (~): the interval holds 1."
 )
 
 
@@ -39,6 +39,11 @@ def format_interval(estimate: Estimate) -> str:
 def format_ratio(estimate: Estimate) -> str:
     """Return a ratio and its interval: ``0.812 [0.790, 0.830]``."""
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def shorten_ratio(estimate: Estimate) -> str:
+    """Return the ratio alone: ``0.81x``, or ``~1.02x`` where there is no difference."""
+    return f"{'~' if judge(estimate) == 'no difference' else ''}{estimate.value:.2f}x"
 
 
 def _with_digits(value: float, digits: int) -> str:

@@ -19,6 +19,7 @@ from tvmbuild.stages.report_latency import (
     list_operators,
     list_uncovered_share,
     name_baseline,
+    shorten_ratio,
     with_history,
 )
 
@@ -47,7 +48,7 @@ def cell_values(cell: CellReport) -> tuple[str, ...]:
         UNKNOWN if cell.tasks is None else f"{cell.covered}/{cell.tasks}",
         UNKNOWN if result is None else format_ms(result.latency.median.value),
         UNKNOWN if rival is None else format_ms(rival.latency.median.value),
-        UNKNOWN if rival is None else f"{rival.ratio.value:.2f}x",
+        UNKNOWN if rival is None else shorten_ratio(rival.ratio),
         UNKNOWN if result is None else f"{result.max_abs_error:.1e}",
         UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
         UNKNOWN if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
