@@ -127,7 +127,9 @@ def _pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile) -> None:
         return
     for load in nest.loads:
         dimension = _packed_dimension(nest, load, tile)
-        if dimension is not None and any(load.buffer.same_as(buffer) for buffer in free):
+        # What is loaded twice would have to be packed for both loads.
+        is_only = sum(load.buffer.same_as(other.buffer) for other in nest.loads) == 1
+        if dimension is not None and is_only and any(load.buffer.same_as(buffer) for buffer in free):
             _pack(sch, nest, load, (dimension, tile.width))
 
 
@@ -144,7 +146,9 @@ def _packed_dimension(nest: Nest, load: Access, tile: Tile) -> int | None:
 def _pack(sch: s_tir.Schedule, nest: Nest, load: Access, packing: tuple[int, int]) -> None:
     dimension, width = packing
     reads = [region.source for region in sch.get(nest.block).reads]
-    position = next(i for i, buffer in enumerate(reads) if buffer.same_as(load.buffer))
+    position = next((i for i, buffer in enumerate(reads) if buffer.same_as(load.buffer)), None)
+    if position is None:
+        return
     copy = sch.cache_read(nest.block, position, "global")
 
     def index_map(*indices: Any) -> list[Any]:
