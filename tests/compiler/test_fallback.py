@@ -282,10 +282,10 @@ def test_constant_weights_are_packed_when_the_package_is_built(save_model: SaveM
 
 
 def test_weights_that_are_read_twice_are_not_packed() -> None:
-    x, w = te.placeholder((16, 32), "float32", "x"), te.placeholder((32, 64), "float32", "w")
+    x, w = te.placeholder((16, 32), "float32", "x"), te.placeholder((32, 640), "float32", "w")
     k = te.reduce_axis((0, 32), "k")
-    squares = te.compute((16, 64), lambda i, j: te.sum((x[i, k] - w[k, j]) * (x[i, k] - w[k, j]), axis=k))
-    once = te.compute((16, 64), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
+    squares = te.compute((16, 640), lambda i, j: te.sum((x[i, k] - w[k, j]) * (x[i, k] - w[k, j]), axis=k))
+    once = te.compute((16, 640), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
     for output, packed in ((squares, False), (once, True)):
         function = te.create_prim_func([x, w, output]).with_attr("layout_free_buffers", [1])
         text = schedule_function(function, AVX512).script()
