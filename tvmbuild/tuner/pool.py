@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import statistics
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any
 
 from tvm.support.popen_pool import PopenPoolExecutor
 
+from tvmbuild.compiler.link import compile_pool
 from tvmbuild.tuner.cores import Cores
 from tvmbuild.tuner.worker import Argument, Timing, build_candidate, start_worker, time_candidate
 
@@ -70,6 +72,7 @@ class CandidatePool:
         self._turn = ThreadPoolExecutor(1)
         self._builds: list[Future[str]] = []
         self._made = 0
+        self._threads = str(compile_pool(folder / "pool.o", platform.machine()))
         self._closed = False
 
     def close(self) -> None:
@@ -84,7 +87,7 @@ class CandidatePool:
     def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
         """Start to compile MeasureCandidates; each future answers with a library, or raises why there is none."""
         started = [
-            self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library())
+            self._builders.submit(build_candidate, candidate.sch.mod, self._target, self._next_library(), self._threads)
             for candidate in candidates
         ]
         self._builds = [*(future for future in self._builds if not future.done()), *started]

@@ -55,8 +55,11 @@ def start_worker(cores: Sequence[int]) -> None:
     skip_tensor_intrinsics()
 
 
-def build_candidate(mod: Any, target: Any, library: str) -> str:
-    """Compile one scheduled module into the shared library at that path; return the path."""
+def build_candidate(mod: Any, target: Any, library: str, threads: str) -> str:
+    """Compile one scheduled module into the shared library at that path; return the path.
+
+    ``threads`` is the object file of the thread pool that packages have.
+    """
     import tvm  # noqa: PLC0415  (after start_worker)
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415
 
@@ -64,16 +67,16 @@ def build_candidate(mod: Any, target: Any, library: str) -> str:
 
     use_fast_math()
     mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-    tvm.driver.build(mod, target=target).export_library(library, fcompile=_link)
+
+    def link(output: str, objects: list[str], **_options: Any) -> None:
+        zig = Path(ziglang.__file__).parent / "zig"
+        subprocess.run(
+            [str(zig), "ld.lld", "-shared", "-o", output, *objects, threads], check=True, capture_output=True
+        )
+
+    link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
+    tvm.driver.build(mod, target=target).export_library(library, fcompile=link)
     return library
-
-
-def _link(output: str, objects: list[str], **_options: Any) -> None:
-    zig = Path(ziglang.__file__).parent / "zig"
-    subprocess.run([str(zig), "ld.lld", "-shared", "-o", output, *objects], check=True, capture_output=True)
-
-
-_link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
 
 
 Argument = tuple[str, tuple[int, ...]]
@@ -87,7 +90,12 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     """
     import tvm  # noqa: PLC0415
 
-    module, device, tensors = tvm.runtime.load_module(library), tvm.cpu(0), _make_tensors(arguments)
+    from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
+    from tvmbuild.package.runtime.session import num_threads  # noqa: PLC0415
+
+    tensors = _make_tensors(arguments)
+    module, device = tvm.runtime.load_module(library), tvm.cpu(0)
+    use_own_pool(Path(library), num_threads())
 
     def sample(number: int, repeat: int) -> list[float]:
         # Not min_repeat_ms: TVM finds the number by trying, for each sample again.

@@ -16,6 +16,7 @@ from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.runtime.host import check_cpu, load_backend
+from tvmbuild.package.runtime.pool import use_own_pool
 
 _POOLED_ALLOCATOR = 2
 
@@ -46,6 +47,7 @@ class Session:
             library = Path(folder, "mod.so")
             library.write_bytes(package.library)
             self._library = runtime.load_module(str(library))  # mapped: the file may go
+            use_own_pool(library, num_threads())
         self._vm = self._make_machine()
         self._params = self._load_params(package.params)
 

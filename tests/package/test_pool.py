@@ -1,0 +1,151 @@
+"""The thread pool of packages, compiled and driven from Python."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.compiler, pytest.mark.skipif(sys.platform != "linux", reason="packages are for Linux")]
+
+LOOP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tvmbuild.compiler.link import compile_pool
+
+    folder = tmp_path_factory.mktemp("pool")
+    compile_pool(folder / "pool.o", platform.machine())
+    command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "-o", "pool.so", "pool.o"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "pool.so"
+
+
+@pytest.fixture
+def pool(library: Path, tmp_path: Path) -> Iterator[Any]:
+    """A copy of the library: each has threads of its own; they end with it."""
+    copy = tmp_path / "own.so"
+    copy.write_bytes(library.read_bytes())
+    loaded = ctypes.CDLL(str(copy))
+    before = count_threads()
+    yield loaded
+    _ctypes.dlclose(loaded._handle)
+    end = time.monotonic() + 10
+    while count_threads() > before:  # a thread that has ended is counted a moment longer
+        assert time.monotonic() < end
+
+
+def count_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def note(seen: list[int]) -> Callable[[int], int]:
+    """A loop body that writes down which shares it got."""
+
+    def body(task: int) -> int:
+        seen.append(task)
+        return 0
+
+    return body
+
+
+def launch(pool: Any, body: Callable[[int], int], tasks: int) -> int:
+    function = LOOP(lambda task, _group, _data: body(task))
+    return int(pool.tvmbuild_pool_launch(function, None, tasks))
+
+
+def test_every_share_is_run_once_whatever_their_number(pool: Any) -> None:
+    assert pool.tvmbuild_pool_start(3) == 0
+    assert count_threads() >= 3
+    for tasks in (1, 2, 3, 7, 100):
+        for _ in range(50):
+            seen: list[int] = []
+            assert launch(pool, note(seen), tasks) == 0
+            assert sorted(seen) == list(range(tasks))
+
+
+def test_no_number_means_one_for_each_thread(pool: Any) -> None:
+    pool.tvmbuild_pool_start(3)
+    seen: list[int] = []
+    assert launch(pool, note(seen), 0) == 0
+    assert sorted(seen) == [0, 1, 2]
+
+
+def test_the_workers_take_part_and_a_slow_share_is_waited_for(pool: Any) -> None:
+    pool.tvmbuild_pool_start(2)
+    meeting = threading.Barrier(2, timeout=20)  # passes only when two threads are in it at once
+    threads: set[int] = set()
+
+    def meet(_task: int) -> int:
+        meeting.wait()
+        threads.add(threading.get_ident())
+        return 0
+
+    for _ in range(20):
+        assert launch(pool, meet, 2) == 0
+    assert len(threads) == 2
+
+
+def test_a_share_that_fails_fails_the_loop_and_not_the_next(pool: Any) -> None:
+    pool.tvmbuild_pool_start(2)
+    assert launch(pool, lambda task: -1 if task == 3 else 0, 8) == -1
+    assert launch(pool, lambda _task: 0, 8) == 0
+
+
+def test_a_loop_inside_a_loop_and_one_from_another_thread_run_all_the_same(pool: Any) -> None:
+    pool.tvmbuild_pool_start(2)
+    inner: list[int] = []
+    outer = LOOP(lambda _task, _group, _data: launch(pool, note(inner), 4))
+    assert pool.tvmbuild_pool_launch(outer, None, 2) == 0
+    assert sorted(inner) == [0, 0, 1, 1, 2, 2, 3, 3]
+    counts = [0, 0, 0]
+
+    def many(index: int) -> None:
+        for _ in range(300):
+            seen: list[int] = []
+            assert launch(pool, note(seen), 3) == 0
+            counts[index] += len(seen)
+
+    others = [threading.Thread(target=many, args=(index,)) for index in range(3)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert counts == [900, 900, 900]
+
+
+def test_workers_that_sleep_are_woken(pool: Any) -> None:
+    pool.tvmbuild_pool_start(2)
+    meeting = threading.Barrier(2, timeout=20)
+    for _ in range(5):
+        time.sleep(0.02)  # longer than they look
+        assert launch(pool, lambda _task: meeting.wait() and 0, 2) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_has_no_workers_and_runs_alone(pool: Any) -> None:
+    pool.tvmbuild_pool_start(2)
+    child = os.fork()
+    if child == 0:
+        seen: list[int] = []
+        result = launch(pool, note(seen), 4)
+        os._exit(0 if result == 0 and sorted(seen) == [0, 1, 2, 3] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_it_starts_once_and_for_a_sensible_number(pool: Any) -> None:
+    assert pool.tvmbuild_pool_start(0) == -1
+    assert pool.tvmbuild_pool_start(100000) == -1
+    assert pool.tvmbuild_pool_start(2) == 0
+    assert pool.tvmbuild_pool_start(2) == -1
