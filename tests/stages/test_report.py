@@ -11,75 +11,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from benchmark_results import make_entry, make_result, rival
+from benchmark_results import make_result, rival
+from report_cells import cell_steps, only, shown, write_built, write_result
 from rich.console import Console
 
-from tvmbuild.benchmarking.history import append_entry
 from tvmbuild.benchmarking.results import Absent
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.package.archive import Package, write_package
-from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import (
-    BenchmarkOptions,
-    BenchmarkStep,
-    DeviceSpec,
-    SimplifyOptions,
-    SimplifyStep,
-    Source,
-    Step,
-    Tolerance,
-)
 from tvmbuild.stages.report import render_table, write_report
-from tvmbuild.stages.report_data import CellReport, collect_cells
+from tvmbuild.stages.report_data import collect_cells
 from tvmbuild.stages.report_latency import format_ms
 from tvmbuild.stages.report_text import format_bytes
 
 EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"
-MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
-CELL_OPTIONS = BenchmarkStep("cpu", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
-
-
-def cell_steps(model: str, target: str, unavailable: str | None = None, no_device: str | None = None) -> list[Step]:
-    cell = f"{model}@{target}"
-    return [
-        Step("simplify", model, MODEL_OPTIONS),
-        Step("tune", cell, CELL_OPTIONS, unavailable=unavailable),
-        Step("compile", cell, CELL_OPTIONS, unavailable=unavailable),
-        Step("benchmark", cell, CELL_OPTIONS, unavailable=unavailable or no_device),
-    ]
-
-
-def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, ...] = (), note: str = "") -> None:
-    tensor = TensorInfo("x", (1,), "float32")
-    info = PackageInfo(
-        model=model,
-        target=PackageTarget(target, "llvm"),
-        inputs=(tensor,),
-        outputs=(tensor,),
-        params="lifted",
-        coverage=PackageCoverage(10, 10 - len(uncovered), uncovered),
-        layout="NHWC",
-        notes=(note,) if note else (),
-    )
-    write_package(layout.package(model, target), Package(info, b"library" * 1000, b"weights"))
-
-
-def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, onnxruntime_ms: float = 4.0) -> None:
-    result = make_result(f"{model}@{target}", tvm_ms, onnxruntime_ms)
-    write_json(layout.cell_file(model, target, "result.json"), result.to_json())
-
-
-def only(root: Path, steps: list[Step]) -> CellReport:
-    (cell,) = collect_cells(root, steps)
-    return cell
-
-
-def shown(root: Path, steps: list[Step], width: int = 120) -> str:
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(render_table(root, steps))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def test_nothing_built(tmp_path: Path) -> None:
@@ -251,64 +195,6 @@ class Tags(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
-
-
-def test_a_doubtful_measurement_is_warned_of_everywhere(tmp_path: Path) -> None:
-    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
-    write_built(layout, "net", "cpu")
-    result = replace(make_result(), warnings=("the machine was busy",))
-    write_json(layout.cell_file("net", "cpu", "result.json"), result.to_json())
-    assert "net@cpu: the machine was busy" in shown(tmp_path, steps, 80)
-    write_report(tmp_path, steps)
-    for path in (layout.report_markdown, layout.report_html):
-        assert "net@cpu: the machine was busy" in path.read_text(), path
-
-
-def test_no_difference_is_marked(tmp_path: Path) -> None:
-    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
-    write_built(layout, "net", "cpu")
-    write_result(layout, "net", "cpu", 4.04, 4.0)
-    assert " ~1.01x " in shown(tmp_path, steps, 80)
-    write_report(tmp_path, steps)
-    assert "| ~1.01x |" in layout.report_markdown.read_text()
-    assert "\\] | no difference |" in layout.report_markdown.read_text()
-    assert ">no difference<" in layout.report_html.read_text()
-
-
-def test_the_history_of_this_machine_is_shown(tmp_path: Path) -> None:
-    layout, steps = Layout(tmp_path), cell_steps("net", "cpu")
-    write_built(layout, "net", "cpu")
-    write_result(layout, "net", "cpu")
-    result = make_result()
-    other = replace(result, machine=replace(result.machine, cpu="Another CPU"))
-    for day, each in enumerate([make_result(ms=9.0), other, make_result(ms=3.0), result]):
-        append_entry(layout.history, make_entry(86_400 * day, each))
-    (cell,) = collect_cells(tmp_path, steps)
-    assert [entry.result.latency.median.value for entry in cell.history] == [9.0, 3.0, 2.0]
-    write_report(tmp_path, steps)
-    for path in (layout.report_markdown, layout.report_html):
-        assert "net@cpu: 3 benchmarks, 1970-01-01 to 1970-01-04: 2.00 to 9.00 ms" in path.read_text(), path
-    assert 'class="trend"' in layout.report_html.read_text()
-    layout.history.unlink()
-    layout.history.mkdir()
-    assert only(tmp_path, steps).history == ()
-
-
-def test_cells_with_other_baselines_share_a_table(tmp_path: Path) -> None:
-    layout, steps = Layout(tmp_path), cell_steps("net", "cpu") + cell_steps("big", "cpu") + cell_steps("own", "cpu")
-    for model in ("net", "big", "own"):
-        write_built(layout, model, "cpu")
-    write_result(layout, "net", "cpu")
-    value = replace(make_result("big@cpu"), rivals=(rival("openvino", 2.0, 1.0),))
-    write_json(layout.cell_file("big", "cpu", "result.json"), value.to_json())
-    write_json(layout.cell_file("own", "cpu", "result.json"), replace(value, cell="own@cpu", rivals=()).to_json())
-    write_report(tmp_path, steps)
-    text = layout.report_markdown.read_text()
-    assert "| TVM ms | baseline ms | ratio |" in text
-    assert "| big@cpu | OpenVINO |" in text
-    assert "| own | cpu | ok | 10/10 | 2.00 | - | - | 1.5e-06 |" in text
-    assert " base ms" in shown(tmp_path, steps, 80)
-    assert max(len(line) for line in shown(tmp_path, steps, 80).splitlines()) <= 80
 
 
 def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:

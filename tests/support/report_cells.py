@@ -1,0 +1,71 @@
+"""Cells of a project that were never built, for what reports them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from benchmark_results import make_result
+from rich.console import Console
+
+from tvmbuild.files import write_json
+from tvmbuild.layout import Layout
+from tvmbuild.package.archive import Package, write_package
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.specs import (
+    BenchmarkOptions,
+    BenchmarkStep,
+    DeviceSpec,
+    SimplifyOptions,
+    SimplifyStep,
+    Source,
+    Step,
+    Tolerance,
+)
+from tvmbuild.stages.report import render_table
+from tvmbuild.stages.report_data import CellReport, collect_cells
+
+MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
+CELL_OPTIONS = BenchmarkStep("cpu", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+
+
+def cell_steps(model: str, target: str, unavailable: str | None = None, no_device: str | None = None) -> list[Step]:
+    cell = f"{model}@{target}"
+    return [
+        Step("simplify", model, MODEL_OPTIONS),
+        Step("tune", cell, CELL_OPTIONS, unavailable=unavailable),
+        Step("compile", cell, CELL_OPTIONS, unavailable=unavailable),
+        Step("benchmark", cell, CELL_OPTIONS, unavailable=unavailable or no_device),
+    ]
+
+
+def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, ...] = (), note: str = "") -> None:
+    tensor = TensorInfo("x", (1,), "float32")
+    info = PackageInfo(
+        model=model,
+        target=PackageTarget(target, "llvm"),
+        inputs=(tensor,),
+        outputs=(tensor,),
+        params="lifted",
+        coverage=PackageCoverage(10, 10 - len(uncovered), uncovered),
+        layout="NHWC",
+        notes=(note,) if note else (),
+    )
+    write_package(layout.package(model, target), Package(info, b"library" * 1000, b"weights"))
+
+
+def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, onnxruntime_ms: float = 4.0) -> None:
+    result = make_result(f"{model}@{target}", tvm_ms, onnxruntime_ms)
+    write_json(layout.cell_file(model, target, "result.json"), result.to_json())
+
+
+def only(root: Path, steps: list[Step]) -> CellReport:
+    (cell,) = collect_cells(root, steps)
+    return cell
+
+
+def shown(root: Path, steps: list[Step], width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(render_table(root, steps))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
