@@ -37,6 +37,7 @@ def package(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "locks").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import tvm
@@ -50,15 +51,20 @@ class _Lifter(PyExprMutator):  # type: ignore[misc]
         super().__init__(mod)
         self.variables: list[relax.Var] = []
         self.values: list[tvm.runtime.Tensor] = []
-        self._seen: dict[relax.Expr, relax.Var] = {}
+        self._seen: dict[tuple[str, tuple[int, ...], bytes], relax.Var] = {}
+        """By content: a weight that two calls share is packed for each of them."""
 
     def visit_generic_const_(self, constant: relax.Expr) -> relax.Expr:
         value = getattr(constant, "value", None)
-        if not isinstance(value, tvm.runtime.Tensor) or value.numpy().nbytes <= THRESHOLD:
+        if not isinstance(value, tvm.runtime.Tensor):
             return constant
-        if constant not in self._seen:
+        array = value.numpy()
+        if array.nbytes <= THRESHOLD:
+            return constant
+        key = (str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).digest())
+        if key not in self._seen:
             variable = relax.Var("param", constant.ty)
-            self._seen[constant] = variable
+            self._seen[key] = variable
             self.variables.append(variable)
             self.values.append(value)
-        return self._seen[constant]
+        return self._seen[key]
