@@ -342,3 +342,19 @@ def test_real_models_without_records(
     got = [outputs] if hasattr(outputs, "numpy") else list(outputs)
     for one, want in zip(got, session.run(None, inputs), strict=True):
         np.testing.assert_allclose(one.numpy(), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [x := te.placeholder((0, 8), "float32"), topi.sum(x, axis=1)],
+        lambda: [x := te.placeholder((8, 0), "float32"), topi.add(x, x)],
+        lambda: [x := te.placeholder((16, 64), "bool"), topi.all(x, axis=1)],
+        lambda: [x := te.placeholder((64, 16), "bool"), topi.any(x, axis=0)],
+    ],
+    ids=["sum of nothing", "add of nothing", "all", "any"],
+)
+def test_forms_that_no_rule_foresees_are_built_all_the_same(make: Callable[[], list[Any]]) -> None:
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    function = te.create_prim_func(make())
+    tvm.compile(tvm.IRModule({"main": schedule_function(function, describe_machine(target))}), target=target)

@@ -70,6 +70,12 @@ def test_the_ends_of_the_range_infinities_and_nan() -> None:
         np.testing.assert_allclose(run(function, values, 8), expected * 2, rtol=1e-5, atol=0, err_msg=function)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float64", 1e-12)])
+def test_tanh_of_other_floats_has_its_limits(dtype: str, tolerance: float) -> None:
+    values = np.array([-400, -30, -6, -5.5, -1e-3, 0, 1e-3, 6, 30, 400, np.inf, -np.inf, np.nan, 1, -1, 2], dtype)
+    np.testing.assert_allclose(run("tanh", values, lanes=1), np.tanh(values), rtol=tolerance, atol=1e-4)
+
+
 @pytest.mark.parametrize("function", ["exp", "tanh", "erf"])
 def test_other_floats_stay_right(function: str) -> None:
     values = np.linspace(-5, 5, 64)

@@ -148,4 +148,67 @@ def test_it_starts_once_and_for_a_sensible_number(pool: Any) -> None:
     assert pool.tvmbuild_pool_start(0) == -1
     assert pool.tvmbuild_pool_start(100000) == -1
     assert pool.tvmbuild_pool_start(2) == 0
-    assert pool.tvmbuild_pool_start(2) == -1
+    assert pool.tvmbuild_pool_start(2) == 0  # loaded once more
+    assert pool.tvmbuild_pool_start(3) == -1
+
+
+FAILING = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        B[i] = A[i] + T.float32(1)
+        assert A[i] > T.float32(0), "bad element"
+"""
+
+
+@pytest.fixture
+def failing(library: Path, tmp_path: Path) -> Path:
+    """A library of TVM's with the pool, whose function refuses what is not positive."""
+    import tvm
+    from tvm.script import from_source
+    from tvm.script import tirx as T  # noqa: N812 - TVMScript's name
+
+    def link(output: str, objects: list[str], **_: object) -> None:
+        command = [sys.executable, "-m", "ziglang", "ld.lld", "-shared", "-o", output, *objects]
+        subprocess.run([*command, str(library.with_name("pool.o"))], check=True)
+
+    link.output_format = "so"  # type: ignore[attr-defined]
+    path = tmp_path / "failing.so"
+    mod = tvm.IRModule({"main": from_source(FAILING, {"T": T})})
+    tvm.compile(mod, target=tvm.target.Target({"kind": "llvm"})).export_library(str(path), fcompile=link)
+    return path
+
+
+def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path) -> None:
+    import numpy as np
+    import tvm
+    import tvm_ffi
+
+    from tvmbuild.package.runtime.pool import use_own_pool
+
+    before = count_threads()
+    for _ in range(2):  # a library that is loaded once more gets its pool again
+        module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
+        assert use_own_pool(failing, 2)
+        result = tvm.runtime.tensor(np.zeros(64, "float32"))
+        for first in (5, 60) * 10:  # of either thread's share
+            values = np.ones(64, "float32")
+            module["main"](tvm.runtime.tensor(values), result)
+            values[first] = -1
+            with pytest.raises(RuntimeError, match="bad element"):
+                module["main"](tvm.runtime.tensor(values), result)
+    del module
+    end = time.monotonic() + 10
+    while count_threads() > before:
+        assert time.monotonic() < end, "its threads did not end with the library"
+
+
+def test_a_library_without_a_pool_is_left_alone(failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tvm_ffi
+
+    from tvmbuild.package.runtime.pool import use_own_pool
+
+    module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
+    monkeypatch.setenv("TVMBUILD_THREAD_POOL", "tvm")
+    assert not use_own_pool(failing, 2)
+    del module

@@ -9,7 +9,6 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.fallback import schedule_uncovered
-from tvmbuild.compiler.fast_math import use_fast_math
 from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
@@ -67,7 +66,6 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         raise TvmbuildError(
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
-    use_fast_math()
     with target, tvm.transform.PassContext(opt_level=3):
         return relax.build(mod, target=target, relax_pipeline=tvm.transform.Sequential(_vm_passes()))
 

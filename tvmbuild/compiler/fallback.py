@@ -29,10 +29,10 @@ def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFun
     """Apply to each block the first rule that can handle it."""
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
-        inline_blocks(sch)
-    except s_tir.ScheduleError:
+        sch = _try_to_inline(sch)
+        infos = normalize_prim_func(sch)
+    except REFUSALS:
         return function
-    infos = normalize_prim_func(sch)
     if infos is None:
         return function
     # Reductions first: they take what comes before and after them into their loops.
@@ -49,9 +49,18 @@ def _schedule_block(sch: s_tir.Schedule, name: str, machine: Machine) -> s_tir.S
         try:
             if rule(attempt, attempt.get_sblock(name), machine):
                 return attempt
-        except s_tir.ScheduleError:  # a form that the rule did not foresee: the next one is simpler
+        except REFUSALS:  # a form that the rule did not foresee: the next one is simpler
             continue
     return sch
+
+
+def _try_to_inline(sch: s_tir.Schedule) -> s_tir.Schedule:
+    attempt = sch.copy()
+    try:
+        inline_blocks(attempt)
+    except REFUSALS:  # it may be half changed
+        return sch
+    return attempt
 
 
 def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
@@ -71,6 +80,8 @@ def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> 
     return True
 
 
+REFUSALS = (RuntimeError, TypeError, ValueError, StopIteration, ZeroDivisionError)
+"""What TVM raises on forms that a rule did not foresee: ScheduleError, and its own errors (of empty shapes, bools)."""
 Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
 RULES: tuple[Rule, ...] = (schedule_injective, schedule_tiled, schedule_dot, _schedule_outer_loops)
 """The first that can handle a block schedules it."""

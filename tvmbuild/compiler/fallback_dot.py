@@ -18,6 +18,8 @@ def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
     axis = None if nest is None else _axis_along_memory(nest)
     if nest is None or axis is None or nest.store is None or not nest.spatial:
         return False
+    if any(access.is_bool for access in (nest.store, *nest.loads)):
+        return False
     width = machine.lanes(max(access.bits for access in (nest.store, *nest.loads)))
     lanes = power_of_two_divisor(axis.extent, REGISTERS * width)
     if lanes < 4 or lanes * 4 < width:

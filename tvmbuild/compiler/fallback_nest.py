@@ -60,6 +60,11 @@ class Access:
         return max(8, int(tvm.DataType(str(self.buffer.dtype)).bits))
 
     @property
+    def is_bool(self) -> bool:
+        """Say whether it is of truth values, which TVM does not keep in vectors."""
+        return str(self.buffer.dtype) == "bool"
+
+    @property
     def elements(self) -> int:
         """Return the buffer's size in elements."""
         return math.prod(self.shape)

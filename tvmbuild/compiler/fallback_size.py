@@ -34,7 +34,9 @@ class Tile:
 def choose_tile(nest: Nest, machine: Machine) -> Tile | None:
     """Return the tile with the fewest cycles an element, by a rough model of two loads and two sums a cycle."""
     store = nest.store
-    if store is None or not nest.reduced or any(store.stride(axis.var) is None for axis in nest.spatial):
+    if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
+        return None
+    if any(store.stride(axis.var) is None for axis in nest.spatial):
         return None
     vector = next((a for a in nest.spatial if a.extent > 1 and store.stride(a.var) == 1), None)
     if vector is None or not any(load.stride(vector.var) == 1 for load in nest.loads):

@@ -91,8 +91,10 @@ def _scale(value: Any, power: Any) -> Any:
 def _lower_tanh(call: Any) -> Any:
     (x,) = call.args
     if not _is_float32(x):
-        growth = tirx.exp(x * _constant(-2.0, x))
-        return (_constant(1.0, x) - growth) / (_constant(1.0, x) + growth)
+        one = _constant(1.0, x)
+        growth = tirx.exp(tirx.abs(x) * _constant(-2.0, x))
+        size = (one - growth) / (one + growth)
+        return tirx.Select(x < _constant(0.0, x), _constant(0.0, x) - size, size)
     return _bind(x, _tanh)
 
 

@@ -27,6 +27,8 @@ DEFAULT_GLIBC = "2.28"
 _IN_EVERY_LIBC = frozenset({"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"})
 _OF_THE_RUNTIME = ("TVMFFI", "TVMBackend")
 _FLAGS = ("-shared", "--build-id=none", "-s")
+_LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
+"""For a compiler that is named: against this machine's libc, the pool would need the newest pthread_create."""
 _POOL = "pool.o"
 _POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-fno-sanitize=undefined")
 
@@ -68,7 +70,8 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
     machine, glibc = machines.pop(), options.glibc or DEFAULT_GLIBC
     pool = compile_pool(output.with_name(_POOL), machine, glibc)
     command = _command(options, machine, glibc, _needs_libraries(read))
-    _run([*command, "-o", output.name, *(path.name for path in objects), pool.name], output.parent)
+    libraries = _LIBRARIES if options.command != "auto" else ()
+    _run([*command, "-o", output.name, *(path.name for path in objects), pool.name, *libraries], output.parent)
     _check(read_elf(output), machine, glibc if options.command == "auto" else options.glibc)
 
 
@@ -94,7 +97,7 @@ def _command(options: LinkOptions, machine: str, glibc: str, needs_libraries: bo
                 f"the linker {options.command!r} is not on PATH",
                 "install it, or set link: auto for the bundled ziglang",
             )
-        return [found, "-shared", "-fPIC", *linker_flags, "-lm"]
+        return [found, "-shared", "-fPIC", *linker_flags]
     zig = [sys.executable, "-m", "ziglang"]
     if needs_libraries:
         return [*zig, "cc", "-target", f"{machine}-linux-gnu.{glibc}", "-shared", "-fPIC", *linker_flags, "-lm"]

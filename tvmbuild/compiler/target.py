@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.compiler.fast_math import use_fast_math
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Attributes
@@ -19,6 +20,7 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
 
     TVM 0.27 knows targets as dictionaries only. Attributes that it refuses are a TvmbuildError.
     """
+    use_fast_math()  # before anything is built or folded for it
     fields = _fields(kind, attributes)
     if kind in GPU_KINDS:
         fields["host"] = _fields("llvm", host)

@@ -125,7 +125,9 @@ def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
 
 def _environment(step: Step) -> dict[str, str]:
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith("TVM_") or name in KEPT_TVM_VARIABLES
+        name: value
+        for name, value in os.environ.items()
+        if name in KEPT_TVM_VARIABLES or not name.startswith(("TVM_", "TVMBUILD_THREAD_POOL"))
     }
     # PYTHONSAFEPATH: a file called onnx.py in the project must not shadow a package.
     return kept | {"PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"} | dict(step.environment)

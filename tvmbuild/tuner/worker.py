@@ -89,12 +89,14 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     Samples that disagree are taken once more: something else ran on these cores.
     """
     import tvm  # noqa: PLC0415
+    import tvm_ffi  # noqa: PLC0415
 
     from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
     from tvmbuild.package.runtime.session import num_threads  # noqa: PLC0415
 
     tensors = _make_tensors(arguments)
-    module, device = tvm.runtime.load_module(library), tvm.cpu(0)
+    # Not runtime.load_module: it keeps every library, and its threads, until the process ends.
+    module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.cpu(0)
     use_own_pool(Path(library), num_threads())
 
     def sample(number: int, repeat: int) -> list[float]:

@@ -28,6 +28,12 @@ typedef struct { /* TVMParallelGroupEnv of tvm/runtime/c_backend_api.h */
 } Group;
 typedef int (*Loop)(int task, Group *group, void *data); /* FTVMParallelLambda */
 
+/* Of tvm/ffi/c_api.h: the error of a failed call is its thread's. Weak: a test has no runtime. */
+#define OF_THE_RUNTIME extern __attribute__((weak, visibility("default")))
+OF_THE_RUNTIME void TVMFFIErrorMoveFromRaised(void **error);
+OF_THE_RUNTIME void TVMFFIErrorSetRaised(void *error);
+OF_THE_RUNTIME int TVMFFIObjectDecRef(void *object);
+
 static pthread_t workers[MOST_THREADS];
 static int count;   /* of workers */
 static pid_t owner; /* a forked child has no workers */
@@ -40,6 +46,7 @@ static Group job_group;
 static _Alignas(64) _Atomic uint64_t claims;     /* round in the upper half, shares that nobody has taken in the lower */
 static _Alignas(64) _Atomic uint32_t rounds;     /* what workers wait for */
 static _Alignas(64) _Atomic uint32_t unfinished; /* what the caller waits for */
+static _Atomic(void *) job_error; /* of a share that failed */
 static _Alignas(64) atomic_int failed, sleeping_workers, sleeping_caller;
 
 static void look(void) {
@@ -76,12 +83,29 @@ static int looked_long_enough(_Atomic uint32_t *word, uint32_t value, int equal,
   }
 }
 
+static void keep_error(void) {
+  void *error = NULL;
+  if (TVMFFIErrorMoveFromRaised != NULL) TVMFFIErrorMoveFromRaised(&error);
+  error = atomic_exchange(&job_error, error);
+  if (error != NULL) TVMFFIObjectDecRef(error);
+}
+
+static void raise_error(void) {
+  void *error = atomic_exchange(&job_error, NULL);
+  if (error == NULL) return;
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+}
+
 /* Take shares of that round until none is left. What is taken keeps the job from changing. */
 static void work(uint32_t round) {
   uint64_t seen = atomic_load(&claims);
   while ((uint32_t)(seen >> 32) == round && (uint32_t)seen != 0) {
     if (!atomic_compare_exchange_weak(&claims, &seen, seen - 1)) continue;
-    if (job_loop((int)(uint32_t)seen - 1, &job_group, job_data) != 0) atomic_store(&failed, 1);
+    if (job_loop((int)(uint32_t)seen - 1, &job_group, job_data) != 0) {
+      keep_error();
+      atomic_store(&failed, 1);
+    }
     if (atomic_fetch_sub(&unfinished, 1) == 1 && atomic_load(&sleeping_caller)) wake(&unfinished);
     seen = atomic_load(&claims);
   }
@@ -108,12 +132,16 @@ static int run_alone(Loop loop, void *data, int tasks) {
   return result ? -1 : 0;
 }
 
-/* Start the workers that make `threads` with the caller; 0 when they are there. */
+/* Start the workers that make `threads` with the caller; 0 when they are there. A library that is loaded once more
+ * has them already. */
 __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
-  if (count > 0 || threads < 1 || threads > MOST_THREADS) return -1;
+  if (count > 0) return count == threads - 1 && owner == getpid() ? 0 : -1; /* loaded once more */
+  if (threads < 1 || threads > MOST_THREADS) return -1;
   owner = getpid();
   sigset_t all, before;
-  sigfillset(&all); /* signals are the caller's business */
+  sigfillset(&all); /* signals are the caller's business, but for those of a fault */
+  int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (count < threads - 1 && pthread_create(&workers[count], NULL, serve, (void *)(uintptr_t)atomic_load(&rounds)) == 0)
     count++;
@@ -142,6 +170,7 @@ __attribute__((visibility("default"))) int tvmbuild_pool_launch(Loop loop, void 
     atomic_store(&sleeping_caller, 0);
   }
   int result = atomic_load(&failed) ? -1 : 0;
+  if (result != 0) raise_error();
   atomic_flag_clear(&busy);
   return result;
 }

@@ -46,7 +46,8 @@ class Session:
         with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
             library = Path(folder, "mod.so")
             library.write_bytes(package.library)
-            self._library = runtime.load_module(str(library))  # mapped: the file may go
+            # Not runtime.load_module: it keeps the library, and its threads, until the process ends.
+            self._library = tvm_ffi.load_module(str(library), keep_module_alive=False)  # mapped: the file may go
             use_own_pool(library, num_threads())
         self._vm = self._make_machine()
         self._params = self._load_params(package.params)
