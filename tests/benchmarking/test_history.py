@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmark_results import make_entry, make_result
 
 from tvmbuild.benchmarking.history import (
+    History,
     append_entry,
     digest_schedules,
     read_entry,
@@ -17,6 +20,8 @@ from tvmbuild.benchmarking.history import (
 from tvmbuild.benchmarking.history import make_entry as make_new_entry
 from tvmbuild.benchmarking.results import read_result
 from tvmbuild.files import sha256_file, write_json
+
+RESULT: dict[str, Any] = make_result().to_json()
 
 
 def test_a_result_survives_json() -> None:
@@ -37,6 +42,15 @@ def test_a_result_survives_json() -> None:
         {"machine": {"cpu": 3}},
         {"machine": None},
         {"operators": [{}]},
+        {"threads": math.inf},
+        {"latency_ms": {**RESULT["latency_ms"], "p95": math.inf}},
+        {"latency_ms": {**RESULT["latency_ms"], "repeat": math.inf}},
+        {"machine": {**RESULT["machine"], "others": "x"}},
+        {"machine": {**RESULT["machine"], "others": math.nan}},
+        {"machine": {**RESULT["machine"], "governor": 1}},
+        {"machine": {**RESULT["machine"], "cores": True}},
+        {"operators": [{**RESULT["operators"][0], "share": None}]},
+        {"operators": [{**RESULT["operators"][0], "covered": 1}]},
     ],
 )
 def test_a_damaged_result_is_none(damage: dict[str, object]) -> None:
@@ -76,6 +90,15 @@ def test_damaged_lines_are_counted_and_left_out(tmp_path: Path, line: bytes) -> 
     append_entry(path, entry)
     history = read_history(path)
     assert (history.entries, history.damaged) == ((entry,), 1)
+
+
+@pytest.mark.parametrize("time", [-1, 1 << 40, math.inf, math.nan, None, "x"])
+def test_a_line_of_no_time_is_damaged(tmp_path: Path, time: float | str | None) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps({**RESULT, "time": time, "schedules": None}) + "\n")
+    assert read_history(path) == History((), 1)
+    path.write_text(json.dumps({**RESULT, "time": 7, "schedules": None}) + "\n")
+    assert [entry.time for entry in read_history(path).entries] == [7]
 
 
 def _append_many(path: str, cell: str) -> None:

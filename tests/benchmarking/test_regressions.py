@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from benchmark_results import around, make_entry, make_result, rival
 
+from tvmbuild.benchmarking.estimates import Estimate
 from tvmbuild.benchmarking.regressions import (
+    LEAST_REGRESSION,
     Change,
     Incomparable,
     compare_cell,
@@ -108,6 +110,12 @@ def test_cells_without_two_benchmarks_say_so() -> None:
     assert compare_cell(CELL, [], [entry], "then") == Incomparable(CELL, "there is no benchmark of it then")
     expected = Incomparable(CELL, "nothing was measured after the one then")
     assert compare_cell(CELL, [entry], [entry], "then") == expected
+
+
+def test_a_difference_that_two_processes_of_one_program_have_is_no_regression() -> None:
+    change = compare_entries(make_entry(1, result(2.0)), make_entry(2, result(2.0)))
+    for low, regression in ((1.001, False), (LEAST_REGRESSION, False), (1.02, True)):
+        assert replace(change, ratio=Estimate(1.03, low, 1.04)).is_regression is regression
 
 
 def test_a_wide_interval_hides_a_difference() -> None:

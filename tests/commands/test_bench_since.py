@@ -110,6 +110,20 @@ def test_a_file_of_another_time_or_place(
     assert known in text
 
 
+def test_the_result_of_the_newest_benchmark_is_not_compared_with_itself(
+    project: DoitProject, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    write_json(tmp_path / "result.json", measured(2.0).to_json())  # with its operators, which the history leaves out
+    remember(project, 5, measured(2.0), **{CONV: "1"})
+    code, text = since(capsys, CELL, "--since", str(tmp_path / "result.json"))
+    assert code == 0
+    assert f"{CELL}: not compared: nothing was measured after the one in " in text
+    remember(project, 6, measured(3.0, "cd" * 32), **{CONV: "2"})
+    code, text = since(capsys, CELL, "--since", str(tmp_path / "result.json"))
+    assert code == 1
+    assert f"({CONV}): another record" in text
+
+
 def test_damage_is_said_and_left_out(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     history = Layout(project.root).history
     remember(project, 1, measured(2.0))

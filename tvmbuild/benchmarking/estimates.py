@@ -50,6 +50,8 @@ def read_estimate(data: Mapping[str, Any], value: str) -> Estimate:
 def read_latency(data: Mapping[str, Any]) -> Latency:
     """Return what `to_json` wrote; KeyError, TypeError or ValueError when it is no latency."""
     numbers = float(data["p95"]), float(data["min"]), int(data["repeat"]), int(data["number"])
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"{numbers} are no times")
     return Latency(read_estimate(data, "median"), *numbers)
 
 

@@ -14,6 +14,9 @@ from typing import Any
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.files import canonical_json, sha256_file
 
+_END_OF_TIME = 1 << 40
+"""Seconds that calendars can still show."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -71,8 +74,10 @@ def read_entry(line: bytes, when: int | None = None) -> Entry | None:
         if result is None:
             return None
         seconds = int(value["time"]) if when is None else when
+        if not 0 <= seconds < _END_OF_TIME:
+            return None
         return Entry(seconds, result, _read_schedules(value.get("schedules")))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

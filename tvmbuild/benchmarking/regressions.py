@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tvmbuild.benchmarking.estimates import Estimate, divide, judge
+from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import count_threads
 
+LEAST_REGRESSION = 1.01
+"""The interval must lie above this: two processes of one program differ by as much (page placement), in no interval."""
 INDEPENDENT = ("onnxruntime", "openvino")
 """Baselines that nothing in the project changes: what they take tells how quick the machine was at the time."""
 
@@ -29,8 +31,8 @@ class Change:
 
     @property
     def is_regression(self) -> bool:
-        """Say whether it is slower now, and by more than the measurements' uncertainty."""
-        return judge(self.ratio) == "slower"
+        """Say whether it is slower now, by more than the measurements' uncertainty and LEAST_REGRESSION."""
+        return self.ratio.low > LEAST_REGRESSION
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -123,6 +124,16 @@ class Result:
         }
 
 
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "None": (type(None),),
+}
+"""What JSON may hold where a field's type says so."""
+
+
 def count_threads(threads: int) -> str:
     """Return the number in words that fit it."""
     return "1 thread" if threads == 1 else f"{threads} threads"
@@ -132,7 +143,7 @@ def read_result(data: Mapping[str, Any]) -> Result | None:
     """Return what `to_json` wrote; None when it is damaged or of another version."""
     try:
         return _read(data) if data.get("format") == RESULT_FORMAT else None
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
@@ -165,7 +176,8 @@ def _read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
     """Return the dataclass of plain values; each must be there, and of the type that the field says."""
     names = [field.name for field in fields(kind)]
     for field in fields(kind):
-        allowed = {"str": (str,), "int": (int,)}.get(str(field.type), (str, int, float, type(None)))
-        if not isinstance(data[field.name], allowed):
-            raise TypeError(f"{field.name} is {data[field.name]!r}")
+        value = data[field.name]
+        allowed = {each for name in str(field.type).split(" | ") for each in _PLAIN[name]}
+        if type(value) not in allowed or (isinstance(value, float) and not math.isfinite(value)):
+            raise TypeError(f"{field.name} is {value!r}")
     return kind(**{name: data[name] for name in names})

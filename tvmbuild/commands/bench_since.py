@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmbuild.benchmarking.estimates import describe_ratio
@@ -48,12 +48,13 @@ def find_earlier(root: Path, history: Sequence[Entry], since: str) -> Earlier:
     """Return what ``since`` means: a file's entries, or the history's up to the commit time of a git revision."""
     path = Path(since)
     if path.is_file():
-        return Earlier(_read_file(path), f"in {since}")
+        return Earlier(_read_file(path, history), f"in {since}")
     seconds = _commit_time(root, since)
     return Earlier(tuple(entry for entry in history if entry.time <= seconds), f"before {since} was committed")
 
 
-def _read_file(path: Path) -> tuple[Entry, ...]:
+def _read_file(path: Path, history: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries; that of a result.json is the history's own where it has it, for that one knows more."""
     if path.suffix == ".jsonl":
         return _read_entries(path)
     try:
@@ -64,7 +65,8 @@ def _read_file(path: Path) -> tuple[Entry, ...]:
         raise TvmbuildError(
             f"{path} is no result.json of this version of tvmbuild", "name a result.json or a history.jsonl"
         )
-    return (entry,)
+    entry = replace(entry, result=replace(entry.result, operators=()))
+    return tuple(known for known in history if known.result == entry.result)[-1:] or (entry,)
 
 
 def _read_entries(path: Path) -> tuple[Entry, ...]:
