@@ -72,13 +72,21 @@ def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int) ->
     taken: dict[str, dict[int, tuple[float, ...]]] = {name: {} for name in workers}
     for index in range(ROUNDS):
         report_progress(f"timing, round {index + 1} of {ROUNDS}")
-        # Back and forth, so that a drift of the machine meets both sides alike.
-        for name in list(workers)[:: 1 if index % 2 == 0 else -1]:
-            if index % turns[name].stride == 0:
-                quick = warm[name].call_ms < SLOW_MS
-                taken[name][index] = _time_round(workers[name], number, turns[name].samples, rewarm=quick)
+        for name in list_turns(turns, index):
+            quick = warm[name].call_ms < SLOW_MS
+            taken[name][index] = _time_round(workers[name], number, turns[name].samples, rewarm=quick)
     samples = {name: Samples(tuple(rounds), tuple(rounds.values()), number) for name, rounds in taken.items()}
     return Measured(samples, tuple(name for name in workers if not warm[name].steady), watch.read())
+
+
+def list_turns(turns: Mapping[str, Turns], index: int) -> list[str]:
+    """Return who is timed in that round, in order: back and forth, so that a drift of the machine meets all alike.
+
+    The order turns where all take part, for a slow one that comes every fourth round must meet both orders too.
+    """
+    slowest = max(each.stride for each in turns.values())
+    names = [name for name in turns if index % turns[name].stride == 0]
+    return names[:: 1 if (index // slowest) % 2 == 0 else -1]
 
 
 def _time_round(worker: Worker, number: int, samples: int, *, rewarm: bool) -> tuple[float, ...]:
