@@ -42,7 +42,7 @@ def test_inputs_and_outputs_are_taken_by_name(load: Load) -> None:
     with start_worker(load) as worker:
         assert worker.threads == 1
         got = {name: value.tolist() for name, value in worker.outputs().items()}
-        assert all(0 < ms < 1000 for ms in worker.time(2, 5))
+        assert all(ms > 0 for ms in worker.time(2, 5))
     assert {name: got[name] for name in ("sum", "product", "again")} == {
         "sum": [6, 9, 12],
         "product": [5, 14, 27],
