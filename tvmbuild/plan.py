@@ -186,7 +186,7 @@ _PYTHON_TOOLS = {
     "simplify": ("onnx", "onnxsim", "onnxruntime"),
     "tune": ("apache-tvm", "apache-tvm-ffi"),
     "compile": ("apache-tvm", "apache-tvm-ffi"),
-    "benchmark": ("apache-tvm", "apache-tvm-ffi", "onnxruntime"),
+    "benchmark": ("apache-tvm", "apache-tvm-ffi"),
 }
 
 
@@ -194,10 +194,14 @@ def _tools(stage: str, target: TargetSpec | None, capabilities: Capabilities) ->
     names = _PYTHON_TOOLS[stage]
     tools = {name: capabilities.version(name) or "absent" for name in names}
     baselines = target.benchmark.baselines if stage == "benchmark" and target is not None else ()
-    if "openvino" in baselines:
-        tools["openvino"] = capabilities.version("openvino") or "absent"
-    if stage in {"tune", "compile"} or "tvm-untuned" in baselines:
+    for name in ("onnxruntime", "openvino"):
+        if name in baselines:
+            tools[name] = capabilities.version(name) or "absent"
+    untuned = "tvm-untuned" in baselines  # compiled by the benchmark itself, linked as `auto`
+    if stage in {"tune", "compile"} or untuned:
         tools["llvm"] = capabilities.llvm or "absent"
+    if untuned:
+        tools["ziglang"] = capabilities.version("ziglang") or "absent"
     if stage == "compile" and target is not None:
         if target.link == "auto":
             tools["ziglang"] = capabilities.version("ziglang") or "absent"

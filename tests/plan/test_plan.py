@@ -204,7 +204,8 @@ def test_a_benchmark_depends_on_the_baselines_that_it_asks_for() -> None:
         assert step is not None
         return set(dict(step.tools))
 
-    plain = {"apache-tvm", "apache-tvm-ffi", "onnxruntime"}
-    assert tools("onnxruntime") == plain
+    plain = {"apache-tvm", "apache-tvm-ffi"}
+    assert tools() == plain
+    assert tools("onnxruntime") == {*plain, "onnxruntime"}
     assert tools("openvino") == {*plain, "openvino"}
-    assert tools("onnxruntime", "tvm-untuned") == {*plain, "llvm"}
+    assert tools("onnxruntime", "tvm-untuned") == {*plain, "onnxruntime", "llvm", "ziglang"}
