@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import tvm
 import tvm.script
@@ -69,6 +73,13 @@ def test_what_depends_on_the_data_or_has_no_shape_is_not_counted() -> None:
     x = te.placeholder((n,))
     function = te.create_prim_func([x, te.compute((n,), lambda i: x[i] + 1.0)])
     assert (count_flops(function), count_bytes(function)) == (None, None)
+
+
+@pytest.mark.parametrize("make_call", [tvm.tirx.call_packed, partial(tvm.tirx.call_extern, "int32")])
+def test_what_a_foreign_function_does_is_not_counted(make_call: Callable[..., Any]) -> None:
+    x = te.placeholder((6,))
+    called = te.extern([(6,)], [x], lambda ins, outs: tvm.tirx.Evaluate(make_call("sort", ins[0].data, outs[0].data)))
+    assert count_flops(te.create_prim_func([x, called])) is None
 
 
 def make_module(calls: dict[str, tvm.tirx.PrimFunc]) -> tvm.ir.IRModule:

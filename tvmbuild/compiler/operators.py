@@ -16,6 +16,16 @@ from tvmbuild.package.metadata import OperatorInfo
 _REPACKED = re.compile(r"(.+)_prepacked\d*")
 """SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
 
+_FOREIGN = {
+    "tirx.call_extern",
+    "tirx.call_pure_extern",
+    "tirx.tvm_call_packed",
+    "tirx.tvm_call_cpacked",
+    "tirx.tvm_call_packed_lowered",
+    "tirx.tvm_call_cpacked_lowered",
+}
+"""Calls of functions that TVM did not make: what they do is not known."""
+
 
 def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage: Coverage) -> tuple[OperatorInfo, ...]:
     """Return the operators of ``after``, in which records were applied to ``before``, sorted by function.
@@ -39,7 +49,8 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
 def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the additions, multiplications, divisions, minima and maxima of one call, of whatever type.
 
-    Those of indices do not count, nor do functions such as exp. None where loops depend on the data.
+    Those of indices do not count, nor do functions such as exp. None where loops depend on the data, and where a
+    function that TVM did not make (a sort, a library's) does the work.
     """
     unknown: list[object] = []
 
@@ -47,7 +58,11 @@ def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
         if isinstance(loop, tvm.tirx.While) or not isinstance(loop.extent, tvm.tirx.IntImm):
             unknown.append(loop)
 
-    tvm_ffi.structural_walk(function.body, ((tvm.tirx.For, tvm.tirx.While), note_loop))
+    def note_call(call: tvm.ir.Call) -> None:
+        if isinstance(call.op, tvm.ir.Op) and call.op.name in _FOREIGN:
+            unknown.append(call)
+
+    tvm_ffi.structural_walk(function.body, [((tvm.tirx.For, tvm.tirx.While), note_loop), (tvm.ir.Call, note_call)])
     return None if unknown else round(estimate_tir_flops(tvm.ir.IRModule({"main": function})))
 
 
