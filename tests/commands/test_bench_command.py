@@ -13,6 +13,7 @@ import pytest
 from doit_project import DoitProject, Ran, write_project
 
 from tvmbuild.benchmarking.history import read_history
+from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
 
 CELL = "digits@v3"
@@ -68,6 +69,14 @@ def test_globs_leave_out_what_is_not_built_and_names_do_not(project: DoitProject
     assert "error: digits@v2 is not built\n  hint: `tvmbuild compile:digits@v2` builds it" in done.output
 
 
+def test_other_threads_than_the_cells_are_not_remembered(project: DoitProject) -> None:
+    done = bench(project, CELL, *QUICK, "--threads", str(min(2, available_cores())))
+    assert done.code == 0, done.output
+    remembered = len(read_history(Layout(project.root).history).entries)
+    assert remembered == (1 if available_cores() == 1 else 0)
+    assert ("not added to the history, whose benchmarks have 1 thread" in done.output) is (remembered == 0)
+
+
 def test_a_cell_beside_another_package(project: DoitProject, tmp_path: Path) -> None:
     old = tmp_path / "old.tar"
     shutil.copyfile(package(project), old)
@@ -89,12 +98,14 @@ def test_two_packages_need_no_project(project: DoitProject, tmp_path: Path) -> N
     assert done.code == 0, done.output
     assert "a.tar: 1 thread" in done.output
     assert "b.tar" in done.output
+    assert "::progress" not in done.output
     assert sorted(path.name for path in folder.iterdir()) == ["a.tar", "b.tar"]
     for words, message in (
         (["a.tar"], "a.tar is to be compared with what?"),
         (["a.tar", "--vs", "c.tar"], "c.tar: no such package"),
         (["a.tar", "b.tar"], "a package is benchmarked alone"),
         (["c.tar", "--vs", "a.tar"], "c.tar: no such package"),
+        (["a.tar", "--vs", "b.tar", "--since", "v1"], "--since compares cells"),
         ([CELL], "no models.yaml in "),
     ):
         done = bench(elsewhere, *words)

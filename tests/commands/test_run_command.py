@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,17 @@ import onnxruntime
 import pytest
 from mnist_package import build_package
 
+from tvmbuild.benchmarking.machine import Watch
+from tvmbuild.benchmarking.results import Machine
 from tvmbuild.cli import main
 from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata, read_package, write_package
 from tvmbuild.package.inputs import make_inputs
-from tvmbuild.package.metadata import PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo, default_threads
+from tvmbuild.package.profile import Peak
+from tvmbuild.progress import report_progress
 
 pytestmark = pytest.mark.compiler
 
@@ -114,7 +121,7 @@ def test_the_profile_says_what_each_operator_does(package: Path, capsys: pytest.
         assert row["bytes"] == (info.bytes or 0) * row["calls"]
         assert row["us"] > 0
         assert row["bound"] in {"compute", "memory"}
-        assert 0 < row["of_peak"] < 5
+        assert row["of_peak"] > 0
     assert sum(row["share"] for row in operators.values()) == pytest.approx(1)
     assert sum(row["us"] for row in operators.values()) == pytest.approx(profile["sum_us"])
     assert profile["peak"]["threads"] == 2
@@ -123,6 +130,45 @@ def test_the_profile_says_what_each_operator_does(package: Path, capsys: pytest.
     assert "latency without profiler" in printed
     assert "virtual machine" in printed
     assert max(written.values(), key=lambda info: info.flops or 0).key[:8] in printed
+
+
+def test_a_peak_that_cannot_be_measured_costs_no_result(
+    package: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(threads: int) -> Peak:
+        raise TvmbuildError(f"measuring this machine's peak failed: no {threads} fingers")
+
+    monkeypatch.setattr("tvmbuild.commands.run_measure.measure_peak", fail)
+    assert main(["run", str(package), "--profile", "--profile-json", "p.json", "--repeat", "1", "--threads", "1"]) == 0
+    captured = capsys.readouterr()
+    assert "latency without profiler" in captured.out
+    assert "warning: measuring this machine's peak failed: no 1 fingers" in captured.err
+    profile = json.loads(Path("p.json").read_text())
+    assert profile["peak"] is None
+    assert profile["operators"]
+    Path("folder").mkdir()
+    assert main(["run", str(package), "--profile-json", "folder", "--repeat", "1", "--threads", "1"]) == 1
+    assert "error: folder cannot be written: " in capsys.readouterr().err
+
+
+def test_a_busy_machine_and_a_held_lock_are_said_beside_the_results(
+    package: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def wait(device: str, *, exclusive: bool) -> Iterator[None]:
+        assert exclusive
+        report_progress(f"waiting for the device {device}")
+        yield
+
+    monkeypatch.setattr(Watch, "read", lambda _: Machine("A CPU", 2, others=0.5))
+    monkeypatch.setattr("tvmbuild.commands.run.device_lock", wait)
+    assert main(["run", str(package), "--print-time", "--repeat", "1", "--threads", "1"]) == 0
+    captured = capsys.readouterr()
+    assert "::progress" not in captured.out
+    assert captured.err.splitlines() == [
+        "waiting for the device local",
+        "warning: the machine was busy: other programs took 50% of the cores' time during the timing",
+    ]
 
 
 def test_a_package_without_operators_is_profiled_with_what_is_known(
@@ -147,13 +193,12 @@ def reference_file(package: Path, folder: Path) -> Path:
     return folder / "reference.npz"
 
 
-def test_a_profile_leaves_results_and_speed_alone(package: Path, tmp_path: Path) -> None:
+def test_a_profile_leaves_results_alone(package: Path, tmp_path: Path) -> None:
     with start_worker(Load("tvm", package, reference_file(package, tmp_path), 1)) as worker:
         before = worker.outputs()["Plus214_Output_0"]
         (first,) = {len(worker.profile(2)), len(worker.profile(2))}
         assert first > 3
         assert np.array_equal(worker.outputs()["Plus214_Output_0"], before)
-        assert worker.time(1, 1)[0] > 0
 
 
 def test_a_package_runs_without_the_compiler(package: Path, tmp_path: Path) -> None:
@@ -219,9 +264,6 @@ def test_arguments_that_make_no_sense_are_refused(package: Path, capsys: pytest.
 
 
 def test_the_threads_are_the_targets_cores_or_those_that_there_are() -> None:
-    from tvmbuild.commands.run import default_threads
-    from tvmbuild.package.metadata import PackageCoverage
-
     def make(target: PackageTarget) -> PackageInfo:
         tensors = (TensorInfo("x", (1,), "float32"),)
         return PackageInfo("net", target, tensors, tensors, "lifted", PackageCoverage(0, 0), "NHWC")

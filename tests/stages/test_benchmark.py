@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
-from tvmbuild.host_cpu import cpu_name
+from tvmbuild.host_cpu import available_cores, cpu_name
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.specs import BenchmarkOptions, BenchmarkStep, DeviceSpec, Step, Tolerance
 from tvmbuild.stages import benchmark
+from tvmbuild.stages.contest import make_package_trial
 from tvmbuild.stages.reference import Reference, read_reference, write_reference
 
 CELL = "net@here"
@@ -132,9 +133,43 @@ def test_all_baselines_at_once(cell: Path) -> None:
         ]
     else:
         assert (measured, result.absent) == (["tvm-untuned", "openvino", "onnxruntime"], ())
-    # The package has no record either: the same code.
-    assert 0.5 < result.rivals[0].ratio.value < 2
+    for rival in result.rivals:
+        assert 0 < rival.ratio.low <= rival.ratio.value <= rival.ratio.high
+        assert rival.latency.repeat >= 5
     assert not [warning for warning in result.warnings if "computes other numbers" in warning]
+
+
+@pytest.mark.compiler
+def test_baselines_that_fail_are_named_and_no_failure(cell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Path:
+        raise RuntimeError("Traceback\nInternalError: Check failed: no such thing\n")
+
+    def find_nothing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("tvmbuild.stages.baselines.compile_untuned", fail)
+    monkeypatch.setattr("tvmbuild.stages.baselines.version", find_nothing)
+    options = bench_step(cell).options
+    assert isinstance(options, BenchmarkStep)
+    step = bench_step(
+        cell, replace(options, benchmark=BenchmarkOptions(repeat=5, baselines=("tvm-untuned", "openvino")))
+    )
+    benchmark.run(step)
+    result = read_published(step)
+    assert result.rivals == ()
+    assert [each.reason for each in result.absent] == [
+        "TVM cannot compile the model without records: InternalError: Check failed: no such thing",
+        "OpenVINO is not installed; `pip install 'tvmbuild[openvino]'` brings it",
+    ]
+
+
+@pytest.mark.compiler
+def test_a_package_for_more_cores_is_tried_with_those_that_there_are(cell: Path, tmp_path: Path) -> None:
+    package = read_package(cell / "net-here.tar")
+    target = replace(package.info.target, attributes=(("mcpu", "x86-64"), ("num-cores", available_cores() + 2)))
+    write_package(cell / "wide.tar", replace(package, info=replace(package.info, target=target)))
+    assert make_package_trial(cell / "wide.tar", (), tmp_path).threads == available_cores()
+    assert make_package_trial(cell / "wide.tar", (), tmp_path, threads=1).threads == 1
 
 
 @pytest.mark.compiler

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import BUSY_SHARE, Result
+from tvmbuild.benchmarking.results import BUSY_SHARE, Result, count_threads
 from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
 from tvmbuild.doit_adapter.display import show_progress
@@ -21,8 +22,9 @@ from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.specs import BenchmarkOptions, Settings, Step
-from tvmbuild.stages.benchmark import keep_result, make_trial
-from tvmbuild.stages.contest import Trial, make_package_trial, run_contest
+
+if TYPE_CHECKING:
+    from tvmbuild.stages.contest import Trial  # imports ONNX Runtime, for which `tvmbuild --help` shall not wait
 
 HELP = "time built cells or packages in turns with their baselines, or compare with an earlier time"
 QUIET_CHECK_S = 1.0
@@ -75,11 +77,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench_cell(step: Step, args: argparse.Namespace) -> bool:
-    """Time the cell, print and remember what came out; False and a message when it fails: it stops no other."""
+    """Time the cell, print and remember what came out; False and a message when it fails: it stops no other.
+
+    With other threads than the step's it is not remembered: nothing in the history could be compared with it.
+    """
+    from tvmbuild.stages.benchmark import keep_result, make_trial  # noqa: PLC0415 - imports ONNX Runtime
+
     try:
         trial = replace(make_trial(step), packages=tuple(args.vs))
         result = _measure(_with_options(trial, args), strict=args.strict)
-        keep_result(step, result)
+        if result.threads == trial.threads:
+            keep_result(step, result)
+        else:
+            print(f"not added to the history, whose benchmarks have {count_threads(trial.threads)}")
     except TvmbuildError as error:
         print_error(step.subject, error)
         return False
@@ -87,6 +97,10 @@ def _bench_cell(step: Step, args: argparse.Namespace) -> bool:
 
 
 def _bench_package(args: argparse.Namespace, packages: Sequence[str]) -> int:
+    from tvmbuild.stages.contest import make_package_trial  # noqa: PLC0415 - as above
+
+    if args.since is not None:
+        raise TvmbuildError("--since compares cells, and packages have no history", "leave it out, or name cells")
     if len(args.what) > 1:
         raise TvmbuildError("a package is benchmarked alone", f"`tvmbuild bench {packages[0]} --vs OTHER.tar`")
     if not args.vs:
@@ -94,7 +108,8 @@ def _bench_package(args: argparse.Namespace, packages: Sequence[str]) -> int:
             f"{packages[0]} is to be compared with what?", "name another package of the model with `--vs OTHER.tar`"
         )
     with tempfile.TemporaryDirectory(prefix="tvmbuild-bench-") as folder:
-        trial = make_package_trial(Path(packages[0]), tuple(args.vs), Path(folder))
+        with show_progress(packages[0]) as show, progress_shown_by(show):
+            trial = make_package_trial(Path(packages[0]), tuple(args.vs), Path(folder), args.threads)
         _measure(_with_options(trial, args), strict=args.strict)
     return 0
 
@@ -107,6 +122,8 @@ def _with_options(trial: Trial, args: argparse.Namespace) -> Trial:
 
 def _measure(trial: Trial, *, strict: bool) -> Result:
     """Time it and print what came out; with ``strict``, TvmbuildError on a busy machine, before and after."""
+    from tvmbuild.stages.contest import run_contest  # noqa: PLC0415 - as above
+
     if strict:
         watch = Watch()
         time.sleep(QUIET_CHECK_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,8 @@ from tvmbuild.files import write_json
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs, read_inputs, write_arrays
-from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.metadata import PackageInfo, default_threads
+from tvmbuild.progress import progress_shown_by
 
 HELP = "run a package: outputs, latency, time of each operator"
 
@@ -57,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     """Run once; then measure what was asked for."""
     info = _read_info(args.package)
     inputs = read_inputs(args.inputs, info) if args.inputs else make_inputs(info.inputs, args.fill, args.seed)
-    outputs, measurement = _run(args, info, inputs)
+    with progress_shown_by(lambda text: print(text, file=sys.stderr)):
+        outputs, measurement = _run(args, info, inputs)
     console = make_console()
     print_outputs(console, info, outputs)
     if args.output:
@@ -66,16 +69,18 @@ def run(args: argparse.Namespace) -> int:
         print_latency(console, measurement)
         if args.profile:
             print_profile(console, measurement)
+        for warning in measurement.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
         if args.profile_json:
-            write_json(args.profile_json, profile_json(info, measurement))
+            _write_profile(args.profile_json, profile_json(info, measurement))
     return 0
 
 
-def default_threads(info: PackageInfo, cores: int) -> int:
-    """Return the cores that the package was tuned for, as far as there are so many."""
-    cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
-    value = dict(cpu).get("num-cores", 1)
-    return min(value, cores) if isinstance(value, int) else 1
+def _write_profile(path: Path, profile: dict[str, object]) -> None:
+    try:
+        write_json(path, profile)
+    except OSError as error:
+        raise TvmbuildError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _read_info(package: str) -> PackageInfo:

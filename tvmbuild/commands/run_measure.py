@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tvmbuild.benchmarking.machine import Watch
 from tvmbuild.devices.local import Worker
 from tvmbuild.devices.peak import measure_peak
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import OperatorRow, Peak
 
-WARM_UP_S = 0.3
+WARM_UP_S = 0.5
 BUDGET_S = 10.0
 """Of the samples, where the user names no number of them."""
 MOST_SAMPLES = 50
@@ -33,27 +35,38 @@ class Latency:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured, and where; ``rows`` and ``peak`` belong to a profile."""
+    """What was measured, and where; ``rows`` and ``peak`` belong to a profile, ``warnings`` say what is doubtful."""
 
     machine: str
     threads: int
     latency: Latency
     rows: tuple[OperatorRow, ...] = ()
     peak: Peak | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def measure_latency(worker: Worker, number: int, repeat: int | None) -> Measurement:
     """Time the model; hold the device's lock."""
+    watch = Watch([worker.pid])
     call_ms = worker.warm_up(WARM_UP_S)
     samples = worker.time(number, repeat or count_samples(call_ms * number))
-    return Measurement(cpu_name(), worker.threads, summarize(samples, number))
+    busy = watch.read().busy
+    return Measurement(cpu_name(), worker.threads, summarize(samples, number), warnings=(busy,) if busy else ())
 
 
 def add_profile(worker: Worker, measurement: Measurement, *, peak: bool) -> Measurement:
-    """Time the operators, with ``peak`` the machine as well; the worker is paused then. Hold the device's lock."""
-    rows = worker.profile(measurement.latency.repeat)
+    """Time the operators, with ``peak`` the machine as well; the worker is paused then. Hold the device's lock.
+
+    A peak that cannot be measured is a warning: the operators' times are good without it.
+    """
+    profiled = replace(measurement, rows=worker.profile(measurement.latency.repeat))
     worker.pause()
-    return replace(measurement, rows=rows, peak=measure_peak(worker.threads) if peak else None)
+    if not peak:
+        return profiled
+    try:
+        return replace(profiled, peak=measure_peak(worker.threads))
+    except TvmbuildError as error:
+        return replace(profiled, warnings=(*profiled.warnings, error.message))
 
 
 def count_samples(sample_ms: float) -> int:

@@ -114,6 +114,13 @@ class PackageInfo:
             raise TvmbuildError(f"mod.json is damaged: {type(error).__name__}: {error}", "build it again") from error
 
 
+def default_threads(info: PackageInfo, cores: int) -> int:
+    """Return the cores that the package was tuned for, as far as there are so many."""
+    cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
+    value = dict(cpu).get("num-cores", 1)
+    return min(value, cores) if isinstance(value, int) else 1
+
+
 def _read(value: Mapping[str, Any]) -> PackageInfo:
     target, coverage, preprocess, labels = (value[key] for key in ("target", "coverage", "preprocess", "labels"))
     if value["params"] not in ("lifted", "embedded"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tvmbuild.devices.local import Load
@@ -62,14 +61,23 @@ def _onnxruntime(contest: Contest, folder: Path) -> Contender:  # noqa: ARG001 -
 
 
 def _openvino(contest: Contest, folder: Path) -> Contender:  # noqa: ARG001 - as above
-    if importlib.util.find_spec("openvino") is None:
-        raise TvmbuildError("OpenVINO is not installed", "`pip install 'tvmbuild[openvino]'` brings it")
-    return Contender("openvino", version("openvino"), _load_model("openvino", contest))
+    try:
+        found = version("openvino")
+    except PackageNotFoundError as error:
+        raise TvmbuildError("OpenVINO is not installed", "`pip install 'tvmbuild[openvino]'` brings it") from error
+    return Contender("openvino", found, _load_model("openvino", contest))
 
 
 def _tvm_untuned(contest: Contest, folder: Path) -> Contender:
     report_progress("compiling without records")
-    package = compile_untuned(_require_model(contest), contest.info, folder)
+    model = _require_model(contest)
+    try:
+        package = compile_untuned(model, contest.info, folder)
+    except (RuntimeError, TypeError, ValueError) as error:  # what TVM raises, tvm.error.InternalError included
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise TvmbuildError(
+            f"TVM cannot compile the model without records: {lines[-1].strip() if lines else type(error).__name__}"
+        ) from error
     load = Load("tvm", package, contest.load.reference, contest.load.threads)
     return Contender("tvm-untuned", version("apache-tvm"), load)
 

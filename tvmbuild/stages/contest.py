@@ -18,8 +18,9 @@ from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package
-from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import BenchmarkOptions, Tolerance
@@ -179,14 +180,14 @@ def _reason(error: TvmbuildError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
-def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path) -> Trial:
+def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path, threads: int | None = None) -> Trial:
     """Return the trial of a package without a project; ``folder`` gets the inputs that are drawn for it.
 
-    What is right is what the package itself computes: the others must compute the same.
+    What is right is what the package itself computes: the others must compute the same. Without ``threads``, those that
+    the package was tuned for, as far as this machine has them.
     """
     info = read_package(package).info
-    threads = dict(info.target.attributes if info.target.kind == "llvm" else info.target.host).get("num-cores", 1)
-    threads = threads if isinstance(threads, int) else 1
+    threads = threads or default_threads(info, available_cores())
     inputs, path = make_inputs(info.inputs, (), 0), folder / "reference.npz"
     write_reference(path, Reference(inputs, {}))
     with device_lock("local", exclusive=False), start_worker(Load("tvm", package, path, threads)) as worker:
