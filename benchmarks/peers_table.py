@@ -55,7 +55,8 @@ def _rows(rows: Sequence[Row]) -> list[str]:
     for peer in PEERS:
         heads += [f"{NAMES[peer]} ms", "ratio", "TVM is"]
     means = [_mean(rows, peer) for peer in PEERS]
-    last = ["geometric mean", "", ""]
+    counts = dict.fromkeys(str(len(_ratios(rows, peer))) for peer in PEERS)
+    last = [f"geometric mean ({' and '.join(counts)} of {len(rows)})", "", ""]
     for mean in means:
         last += ["", "-" if mean is None else f"{mean:.3f}", ""]
     lines = [[*heads, "of peak"], ["---", *["---:"] * 8, "---:"], *(_values(row) for row in rows if row.result)]
@@ -79,8 +80,12 @@ def _values(row: Row) -> list[str]:
 
 
 def _mean(rows: Sequence[Row], peer: str) -> float | None:
-    ratios = [rival.ratio.value for row in rows if row.result for rival in row.result.rivals if rival.name == peer]
+    ratios = _ratios(rows, peer)
     return geometric_mean(ratios) if ratios else None
+
+
+def _ratios(rows: Sequence[Row], peer: str) -> list[float]:
+    return [rival.ratio.value for row in rows if row.result for rival in row.result.rivals if rival.name == peer]
 
 
 def to_json(rows: Sequence[Row], peaks: dict[int, Peak]) -> dict[str, object]:

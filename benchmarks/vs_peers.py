@@ -45,7 +45,8 @@ from tvmbuild.specs import (
 )
 from tvmbuild.stages.contest import Trial, run_contest
 
-MODELS = Path(__file__).resolve().parent.parent.parent / "shared" / "models"
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = ROOT.parent / "shared" / "models"
 TOLERANCE = Tolerance(2e-3, 2e-3)
 
 
@@ -65,15 +66,16 @@ def main() -> int:
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--threads", nargs="+", type=int, default=[2])
     parser.add_argument("--cpu", default="x86-64-v4")
-    parser.add_argument("--records", type=Path, help="default: records/CPU")
+    parser.add_argument("--records", type=Path, help="default: the repository's records/CPU")
     parser.add_argument("--repeat", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=Path("build/vs_peers"))
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "vs_peers")
     args = parser.parse_args()
     models = args.models or sorted(path for path in MODELS.glob("*.onnx") if "int8" not in path.name)
     if not models:
         sys.exit(f"there are no models in {MODELS}; name some")
-    with tempfile.TemporaryDirectory(prefix="vs-peers-") as name:
-        setting = prepare(Path(name), args.cpu, args.records or Path("records", args.cpu), args)
+    shown = progress_shown_by(lambda text: print(text, file=sys.stderr, flush=True))
+    with tempfile.TemporaryDirectory(prefix="vs-peers-") as name, shown:
+        setting = prepare(Path(name), args.cpu, args.records or ROOT / "records" / args.cpu, args)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
         rows = [row for model in models for row in compare_model(model.resolve(), setting, peaks)]
     table = make_table(rows, peaks)
@@ -88,6 +90,8 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
     """Copy the records, and take the target from them: they apply to no other."""
     files = sorted(records.glob("????????????????.json"))
     attributes: Attributes = (("mcpu", cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", max(args.threads)))
+    if args.records and not files:
+        sys.exit(f"there are no records in {records}")
     if files:
         source, copy = layout_of_records(records.resolve()), Layout(root)
         shutil.copytree(records, copy.records(cpu))
