@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.files import write_json
+from tvmbuild.package.archive import read_package, write_package
 
 
 def build_package(model: Path, folder: Path) -> Path:
@@ -26,3 +29,10 @@ compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("packa
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
     return folder / "net.tar"
+
+
+def change_package(package: Path, path: Path, **changes: Any) -> Path:
+    """Write the package with another mod.json."""
+    old = read_package(package)
+    write_package(path, replace(old, info=replace(old.info, **changes)))
+    return path
