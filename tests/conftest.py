@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
+_CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
+
+
+@pytest.fixture(autouse=True)
+def _all_cores() -> Iterator[None]:
+    """Give the process its cores back: a tune stage that runs in it keeps to some, and its children would too."""
+    yield
+    if _CORES:
+        os.sched_setaffinity(0, _CORES)
 
 
 def _shared(folder: str) -> Path:
