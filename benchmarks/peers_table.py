@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvmbuild.benchmarking.estimates import describe_ratio, geometric_mean, judge
-from tvmbuild.benchmarking.results import Result, count_threads
+from tvmbuild.benchmarking.results import Result
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import Peak
 from tvmbuild.stages.report_latency import NAMES, describe_machine, format_ms
+from tvmbuild.wording import count
 
 PEERS = ("onnxruntime", "openvino")
 
@@ -32,7 +33,7 @@ def make_table(rows: Sequence[Row], peaks: dict[int, Peak]) -> str:
     parts = [f"{cpu_name()}, {time.strftime('%Y-%m-%d')}. Ratio: TVM's time over the peer's, with its 95 % interval."]
     for threads, peak in peaks.items():
         chosen = [row for row in rows if row.threads == threads]
-        parts += ["", f"**{count_threads(threads)}**; {_describe_peak(peak)}", ""]
+        parts += ["", f"**{count(threads, 'thread')}**; {_describe_peak(peak)}", ""]
         parts += _rows(chosen)
         parts += ["", *(f"- {row.model}: {text}" for row in chosen for text in _remarks(row))]
         results = [row.result for row in chosen if row.result]

@@ -1,6 +1,6 @@
 """A package on its own thread pool and on the TVM runtime's: alone, and beside a process of the lowest priority.
 
-python benchmarks/thread_pool.py PACKAGE.tar [MODEL.onnx] [--rounds 10]
+python benchmarks/thread_pool.py PACKAGE.tar [MODEL.onnx]
 
 Both, and ONNX Runtime where MODEL.onnx (the simplified one, beside its reference.npz) is given, are timed in turns, the
 idle ones stopped. The company is one process a core that only counts, at `nice 19`: what a robot's machine always has.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from tuner_contestants import time_workers
 
 from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
@@ -28,7 +28,7 @@ from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs, write_arrays
 from tvmbuild.package.metadata import default_threads
 
-CALLS = 20
+SAMPLES = 200
 COMPANY_LIMIT_S = 600
 
 
@@ -37,7 +37,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("package", type=Path)
     parser.add_argument("model", type=Path, nargs="?")
-    parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
     info = read_metadata(args.package)
     threads = default_threads(info, len(os.sched_getaffinity(0)))
@@ -54,9 +53,9 @@ def main() -> int:
             )
         for worker in workers.values():
             worker.pause()
-        alone = _time(workers, args.rounds)
+        alone = time_workers(workers, SAMPLES)
         with _company(len(os.sched_getaffinity(0))):
-            beside = _time(workers, args.rounds)
+            beside = time_workers(workers, SAMPLES)
     table = Table("ms a call", "alone", "beside another", "beside / alone")
     for name in workers:
         ratio = beside[name] / alone[name]
@@ -94,17 +93,6 @@ def _company(processes: int) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
-
-
-def _time(workers: dict[str, Worker], rounds: int) -> dict[str, float]:
-    samples: dict[str, list[float]] = {name: [] for name in workers}
-    for _ in range(rounds):
-        for name, worker in workers.items():
-            worker.resume()
-            worker.warm_up(0.05)
-            samples[name].extend(worker.time(1, CALLS))
-            worker.pause()
-    return {name: statistics.median(found) for name, found in samples.items()}
 
 
 if __name__ == "__main__":

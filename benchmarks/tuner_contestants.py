@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.benchmarking.measure import measure_in_turns
+from tvmbuild.benchmarking.statistics import summarize
+from tvmbuild.devices.local import Load, Worker, start_worker
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import CompileStep, DeviceSpec, SimplifyOptions, SimplifyStep, Source, Step, TuneOptions, TuneStep
 
 TARGET = "bench"
@@ -106,18 +114,48 @@ def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> No
     """Compile the model with what a copy holds; beside the package, `.json` says how many Tasks have a record."""
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
     from tvmbuild.files import write_json  # noqa: PLC0415
-    from tvmbuild.records.selection import Schedule  # noqa: PLC0415
-    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415
 
     lowered, _ = _lower(setting)
     tasks = extract_tasks(lowered)
     winners, trials = (_stock_winners if tuner == "stock" else _our_winners)(copy, tasks)
-    schedule = package.with_suffix(".schedule.json")
-    write_json(schedule, Schedule(tuple(sorted(winners.items()))).to_json())
-    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, (), "auto", None, None)
-    inputs = (("model", setting.folder / "model.onnx"), ("schedule", schedule))
-    compile_stage.run(Step("compile", package.stem, options, inputs, (("package", package),), root=setting.folder))
+    compile_with(setting, Schedule(tuple(sorted(winners.items()))), package)
     write_json(package.with_suffix(".json"), {"covered": len(winners), "tasks": len(tasks), "trials": trials})
+
+
+def run_in_child(function: Any, *arguments: Any) -> None:
+    """Run in a fresh process: nothing that one part loads or leaves behind helps or hurts another."""
+    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(f"{function.__name__} failed")
+
+
+def compile_with(setting: Setting, schedule: Schedule, package: Path) -> None:
+    """Compile the simplified model with a Schedule, which is written beside the package."""
+    from tvmbuild.files import write_json  # noqa: PLC0415
+    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415
+
+    path = package.with_suffix(".schedule.json")
+    write_json(path, schedule.to_json())
+    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, (), "auto", None, None)
+    inputs = (("model", setting.folder / "model.onnx"), ("schedule", path))
+    compile_stage.run(Step("compile", package.stem, options, inputs, (("package", package),), root=setting.folder))
+
+
+def time_loads(loads: Mapping[str, Load], repeat: int) -> dict[str, float]:
+    """Return each one's median ms a call, timed in turns, each in a process of its own."""
+    with ExitStack() as stack, device_lock("local", exclusive=True):
+        workers = {name: stack.enter_context(start_worker(load)) for name, load in loads.items()}
+        for worker in workers.values():
+            worker.pause()
+        return time_workers(workers, repeat)
+
+
+def time_workers(workers: Mapping[str, Worker], repeat: int) -> dict[str, float]:
+    """Return the median ms a call of paused workers. The caller holds the device."""
+    measured = measure_in_turns(workers, 1, repeat)
+    return {name: summarize(samples).median.value for name, samples in measured.samples.items()}
 
 
 def _lower(setting: Setting) -> tuple[Any, Any]:

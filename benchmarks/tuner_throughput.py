@@ -15,33 +15,30 @@ import argparse
 import contextlib
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tuner_contestants import Setting, build_package, simplify_model
+from tuner_contestants import Setting, build_package, run_in_child, simplify_model, time_loads
 
-from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.local import Load
 from tvmbuild.host_cpu import cpu_name
 
 SHARES = (1 / 20, 1 / 10, 1 / 5, 1 / 3, 1 / 2, 1.0)
 """Points of time, as shares of the stock tuner's wall time."""
 STEP = 1.05
 """How much later than the last one the next copy of the stock tuner's records is taken: its end is not known."""
-ROUNDS, CALLS = 15, 10
+SAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def main() -> int:
     os.environ |= {"TVM_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "passive"}
     with tempfile.TemporaryDirectory() as name:
         setting = Setting(args.model.absolute(), args.cpu, args.threads, args.trials_per_task, Path(name))
-        _in_child(simplify_model, setting)
+        run_in_child(simplify_model, setting)
         stock = _tune("stock", setting, _later_and_later(args.minutes * 60))
         end = stock[-1][0]
         ours = _tune("tvmbuild", setting, [share * end for share in SHARES])
@@ -93,15 +90,6 @@ def main() -> int:
     (args.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     show(result, args.out / "throughput.png")
     return 0
-
-
-def _in_child(function: Any, *arguments: Any) -> None:
-    """Run in a fresh process: nothing that one part loads or leaves behind helps or hurts another."""
-    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
-    process.start()
-    process.join()
-    if process.exitcode:
-        sys.exit(f"{function.__name__} failed")
 
 
 # ------------------------------------------------------------------------------------------------- tuning
@@ -170,28 +158,17 @@ def _phases(setting: Setting) -> dict[str, float]:
 def _time_all(setting: Setting, chosen: Sequence[tuple[str, float, float, Path]], out: Path) -> dict[str, Any]:
     """Build each copy's package below ``out`` and time all, and ONNX Runtime, in turns, the idle ones stopped."""
     reference = setting.folder / "reference.npz"
-    loads = [Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)]
+    loads = {"ONNX Runtime": Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)}
     for number, (tuner, _, _, copy) in enumerate(chosen):
         package = out / f"{number}-{tuner}.tar"
-        _in_child(build_package, setting, tuner, copy, package)
-        loads.append(Load("tvm", package, reference, setting.threads))
-    with ExitStack() as stack:
-        workers = [stack.enter_context(start_worker(load)) for load in loads]
-        samples: list[list[float]] = [[] for _ in workers]
-        for worker in workers:
-            worker.pause()
-        for _ in range(ROUNDS):
-            for worker, found in zip(workers, samples, strict=True):
-                worker.resume()
-                worker.warm_up(0.05)
-                found.extend(worker.time(1, CALLS))
-                worker.pause()
-    medians = [statistics.median(found) for found in samples]
+        run_in_child(build_package, setting, tuner, copy, package)
+        loads[package.stem] = Load("tvm", package, reference, setting.threads)
+    medians = time_loads(loads, SAMPLES)
     points = []
     for number, (tuner, share, seconds, _) in enumerate(chosen):
         info = json.loads((out / f"{number}-{tuner}.json").read_text())
-        points.append(asdict(Point(tuner, share, round(seconds, 1), **info, ms=round(medians[number + 1], 4))))
-    return {"onnxruntime_ms": round(medians[0], 4), "points": points}
+        points.append(asdict(Point(tuner, share, round(seconds, 1), **info, ms=round(medians[f"{number}-{tuner}"], 4))))
+    return {"onnxruntime_ms": round(medians["ONNX Runtime"], 4), "points": points}
 
 
 # ------------------------------------------------------------------------------------------------- showing

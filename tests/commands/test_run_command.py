@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from mnist_package import build_package, change_package
+from mnist_package import change_package
 
 from tvmbuild.benchmarking.machine import Watch
 from tvmbuild.benchmarking.results import Machine
@@ -19,27 +19,9 @@ from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo, default_threads
 from tvmbuild.progress import report_progress
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]
 
 SHAPE = (1, 1, 28, 28)
-
-
-@pytest.fixture(scope="module")
-def model(shared_models: Path) -> Path:
-    return shared_models / "mnist.onnx"
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    return build_package(model, tmp_path_factory.mktemp("run"))
-
-
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "locks").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
 
 
 def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -50,11 +32,11 @@ def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return error
 
 
-def test_outputs_are_those_of_onnx_runtime(package: Path, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_are_those_of_onnx_runtime(package: Path, mnist: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value = np.random.default_rng(1).uniform(0, 255, SHAPE).astype(np.float32)
     np.savez("in.npz", Input3=value)
     assert main(["run", str(package), "--inputs", "in.npz", "--output", "out.npz"]) == 0
-    (want,) = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
+    (want,) = onnxruntime.InferenceSession(str(mnist), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
     with np.load("out.npz") as arrays:
         assert arrays.files == ["Plus214_Output_0"]
         np.testing.assert_allclose(arrays["Plus214_Output_0"], want, rtol=1e-3, atol=1e-2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mnist_package import build_package, change_package
+from mnist_package import change_package
 
 from tvmbuild.cli import main
 from tvmbuild.devices.local import Load, start_worker
@@ -16,20 +16,7 @@ from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.profile import Peak
 
-pytestmark = pytest.mark.compiler
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    return build_package(shared_models / "mnist.onnx", tmp_path_factory.mktemp("run"))
-
-
-@pytest.fixture(autouse=True)
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "locks").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]
 
 
 def test_the_profile_says_what_each_operator_does(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.benchmarking.results import count_threads
+from tvmbuild.wording import count
 
 LEAST_REGRESSION = 1.01
 """The interval must lie above this: two processes of one program differ by as much (page placement), in no interval."""
@@ -73,7 +73,7 @@ def explain_difference(before: Entry, after: Entry) -> str | None:
     if then.machine.name != now.machine.name:
         return f"on another machine ({then.machine.name}; now {now.machine.name})"
     if then.threads != now.threads:
-        return f"with {count_threads(then.threads)}, now with {count_threads(now.threads)}"
+        return f"with {count(then.threads, 'thread')}, now with {count(now.threads, 'thread')}"
     if then.product.target_digest != now.product.target_digest:
         return "for a target with other attributes"
     return None

@@ -134,11 +134,6 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 """What JSON may hold where a field's type says so."""
 
 
-def count_threads(threads: int) -> str:
-    """Return the number in words that fit it."""
-    return "1 thread" if threads == 1 else f"{threads} threads"
-
-
 def read_result(data: Mapping[str, Any]) -> Result | None:
     """Return what `to_json` wrote; None when it is damaged or of another version."""
     try:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import BUSY_SHARE, Result, count_threads
+from tvmbuild.benchmarking.results import BUSY_SHARE, Result
+from tvmbuild.commands.arguments import positive
 from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
 from tvmbuild.doit_adapter.display import show_progress
@@ -22,6 +23,7 @@ from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.specs import BenchmarkOptions, Settings, Step
+from tvmbuild.wording import count
 
 if TYPE_CHECKING:
     from tvmbuild.stages.contest import Trial  # imports ONNX Runtime, for which `tvmbuild --help` shall not wait
@@ -44,20 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time nothing; compare the newest benchmarks with those at a git revision, or in a history.jsonl or "
         "result.json; exit code 1 when something became slower",
     )
-    parser.add_argument("--repeat", type=_positive, help="samples (default: the target's `benchmark:`)")
-    parser.add_argument("--number", type=_positive, help="calls in one sample")
-    parser.add_argument("--threads", type=_positive, help="threads of all contenders")
+    parser.add_argument("--repeat", type=positive, help="samples (default: the target's `benchmark:`)")
+    parser.add_argument("--number", type=positive, help="calls in one sample")
+    parser.add_argument("--threads", type=positive, help="threads of all contenders")
     parser.add_argument("--strict", action="store_true", help="refuse to measure on a busy machine")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-_positive.__name__ = "positive integer"  # argparse's message has it
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +81,7 @@ def _bench_cell(step: Step, args: argparse.Namespace) -> bool:
         if result.threads == trial.threads:
             keep_result(step, result)
         else:
-            print(f"not added to the history, whose benchmarks have {count_threads(trial.threads)}")
+            print(f"not added to the history, whose benchmarks have {count(trial.threads, 'thread')}")
     except TvmbuildError as error:
         print_error(step.subject, error)
         return False

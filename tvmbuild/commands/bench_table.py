@@ -9,10 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
-from tvmbuild.benchmarking.results import Result, count_threads
+from tvmbuild.benchmarking.results import Result
 from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.stages.report_latency import describe_machine, format_interval, format_ms
+from tvmbuild.wording import count
 
 HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
 
@@ -20,7 +21,9 @@ HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
 def print_result(result: Result) -> None:
     """Print a table of the package and what it was timed against, and what there is to say of the measurement."""
     console, product = make_console(), result.product
-    title = f"{result.cell}: {count_threads(result.threads)}, {product.covered} of {product.tasks} Tasks have a record"
+    title = (
+        f"{result.cell}: {count(result.threads, 'thread')}, {product.covered} of {product.tasks} Tasks have a record"
+    )
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False, soft_wrap=True)
     console.print(make_table(result))
     for each in result.absent:

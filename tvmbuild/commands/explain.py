@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvmbuild.commands.plan import count, describe_seconds
+from tvmbuild.commands.plan import describe_seconds
 from tvmbuild.commands.planned import Planned, plan_work
 from tvmbuild.doit_adapter.variables import split_words
 from tvmbuild.errors import TvmbuildError
@@ -13,6 +13,7 @@ from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.price import CellPrice
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.specs import Step
+from tvmbuild.wording import count
 
 HELP = "say why a step would run: which input, option, tool or output changed, from what to what"
 

@@ -20,6 +20,7 @@ from tvmbuild.files import pretty_json
 from tvmbuild.nearest import find_nearest_pattern, suggest
 from tvmbuild.price import CellPrice, TotalPrice
 from tvmbuild.project import find_root, load_plan
+from tvmbuild.wording import count
 
 HELP = "show what would run and why, and what tuning would cost, before anything runs"
 COLOURS = {"up to date": "green", "would run": "yellow", "may run": "cyan", "unavailable": "dim"}
@@ -143,8 +144,3 @@ def _round(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
-
-
-def count(number: int, noun: str) -> str:
-    """Return `1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from tvmbuild.commands.arguments import positive
 from tvmbuild.commands.run_measure import Measurement, add_profile, measure_latency
 from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, profile_json
 from tvmbuild.console import make_console
@@ -45,14 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
     parser.add_argument("--profile", action="store_true", help="show the time of each operator")
     parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
-
-
-def positive(text: str) -> int:
-    """Return a number over 0."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not over 0")
-    return value
 
 
 def run(args: argparse.Namespace) -> int:

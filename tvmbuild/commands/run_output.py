@@ -13,6 +13,7 @@ from rich.table import Table
 from tvmbuild.commands.run_measure import Measurement
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.profile import OperatorRow, Peak, share_of_peak
+from tvmbuild.wording import count
 
 PROFILE_FORMAT = 1
 UNKNOWN = "-"
@@ -68,11 +69,6 @@ def describe_peak(peak: Peak) -> str:
         f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
         f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
     )
-
-
-def count(number: int, what: str) -> str:
-    """Return `1 thread` or `2 threads`."""
-    return f"{number} {what}" + "s" * (number != 1)
 
 
 def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.benchmarking.results import Machine, count_threads
+from tvmbuild.benchmarking.results import Machine
 from tvmbuild.stages.report_data import CellReport
+from tvmbuild.wording import count
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
 """How contenders are called in headings; a package is called by its path."""
@@ -86,7 +87,7 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:
     """Return where the latencies come from, one line a target."""
-    lines = (f"{c.target}: {c.result.machine.cpu}, {count_threads(c.result.threads)}" for c in cells if c.result)
+    lines = (f"{c.target}: {c.result.machine.cpu}, {count(c.result.threads, 'thread')}" for c in cells if c.result)
     return list(dict.fromkeys(lines))
 
 
