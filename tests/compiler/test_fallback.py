@@ -18,12 +18,13 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler import build
 from tvmbuild.compiler.build import Applied, apply_records, build_executable
-from tvmbuild.compiler.fallback import schedule_function, schedule_uncovered
+from tvmbuild.compiler.fallback import list_schedules, schedule_function, schedule_uncovered
 from tvmbuild.compiler.fallback_nest import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.records.traces import dump_trace, load_record
 
 SaveModel = Callable[..., Path]
 Sample = Callable[..., ms.database.MemoryDatabase]
@@ -152,6 +153,37 @@ def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel,
         main = [function for function in functions(applied.mod) if "conv2d" in function.script()]
         assert main
         assert all("T.vectorized" in function.script() or "T.unroll" in function.script() for function in main)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded"])
+def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
+    name: str, save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    nodes, weights, shape = CONVOLUTIONS[name]
+    path = save_model(nodes, weights, shape)
+    lowered, data = lower(import_onnx(path), cpu), draw(*shape)
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    (task,) = (task for task in extract_tasks(lowered) if "conv2d" in task.name)
+    found = list_schedules(task.mod, cpu, 5)
+    assert len({schedule.mod.script() for schedule in found}) == len(found) >= 4
+    for schedule in found:
+        database = ms.database.MemoryDatabase()
+        workload = database.commit_workload(task.mod)
+        trace = dump_trace(ms.database.TuningRecord(schedule.trace, workload, [1.0], cpu, None))
+        database.commit_tuning_record(load_record(trace, workload, cpu))
+        applied = apply_records(lowered, cpu, database)
+        assert [key for key, _ in applied.coverage.covered] == [task.key]
+        np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_first_schedule_worth_measuring_is_the_rules_own(cpu: tvm.target.Target) -> None:
+    x, w = te.placeholder((49, 64), "float32", "x"), te.placeholder((64, 96), "float32", "w")
+    mod = tvm.IRModule({"main": te_function(topi.nn.matmul, x, w)})
+    first, *others = list_schedules(mod, cpu, 16)
+    assert others
+    own = schedule_function(mod["main"], describe_machine(cpu)).without_attr("tirx.is_scheduled")
+    tvm.ir.assert_structural_equal(first.mod["main"], own)
 
 
 def te_function(make: Callable[..., te.Tensor], *inputs: te.Tensor) -> tirx.PrimFunc:

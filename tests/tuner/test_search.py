@@ -76,10 +76,17 @@ def _as_record(found: Any) -> Any:
 
 def test_a_search_measures_as_many_candidates_as_it_may(searched: Searched) -> None:
     _, _, batches, records, _ = searched
-    assert [len(batch.timed) for batch in batches] == [16, 16, 8]
+    assert [len(batch.timed) for batch in batches] == [16, 24]
     assert len(records) + sum(len(batch.errors) for batch in batches) == 40
     assert all(0 < seconds < 1 for seconds, _ in records)
     assert batches[-1].search.curve.best == records[0][0]
+
+
+def test_a_search_begins_with_what_the_rules_would_do(searched: Searched) -> None:
+    first, second = searched[2]
+    assert not any(bool(candidate.sch.trace.decisions) for candidate in first.candidates)
+    assert all(bool(candidate.sch.trace.decisions) for candidate in second.candidates)
+    assert not first.errors
 
 
 def test_the_best_are_timed_again_built_already_or_not(searched: Searched) -> None:

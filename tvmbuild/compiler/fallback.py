@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.fallback_dot import schedule_dot
 from tvmbuild.compiler.fallback_injective import inline_blocks, schedule_injective
-from tvmbuild.compiler.fallback_nest import Machine, describe_machine, run_parallel, view_nest
+from tvmbuild.compiler.fallback_nest import Machine, Variant, describe_machine, run_parallel, view_nest
 from tvmbuild.compiler.fallback_tile import schedule_tiled
 
 
@@ -27,24 +29,42 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Apply to each block the first rule that can handle it."""
+    sch = _schedule(function, machine, Variant())
+    return function if sch is None else sch.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules of a workload worth measuring, the rules' own first, all different."""
+    machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
+    variants = (Variant(rank, turned) for rank in range(MOST_RANKS) for turned in (False, True))
+    for variant in variants:
+        sch = _schedule(mod["main"], machine, variant)
+        if sch is not None:
+            found.setdefault(tvm_ffi.structural_hash(sch.mod, map_free_vars=True), sch)
+        if sch is None or len(found) == limit:
+            break
+    return list(found.values())
+
+
+def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_tir.Schedule | None:
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
         sch = _try_to_inline(sch)
         infos = normalize_prim_func(sch)
     except REFUSALS:
-        return function
+        return None
     if infos is None:
-        return function
+        return None
     # Reductions first: they take what comes before and after them into their loops.
     for info in sorted(infos, key=lambda info: not info.is_reduction()):
-        sch = _schedule_block(sch, str(info.name), machine)
-    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+        sch = _schedule_block(sch, str(info.name), machine, variant)
+    return sch
 
 
-def _schedule_block(sch: s_tir.Schedule, name: str, machine: Machine) -> s_tir.Schedule:
+def _schedule_block(sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant) -> s_tir.Schedule:
     if _is_placed(sch, name):
         return sch
-    for rule in RULES:
+    for rule in _list_rules(variant):
         attempt = sch.copy()
         try:
             if rule(attempt, attempt.get_sblock(name), machine):
@@ -83,8 +103,12 @@ def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> 
 REFUSALS = (RuntimeError, TypeError, ValueError, StopIteration, ZeroDivisionError)
 """What TVM raises on forms that a rule did not foresee: ScheduleError, and its own errors (of empty shapes, bools)."""
 Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
-RULES: tuple[Rule, ...] = (schedule_injective, schedule_tiled, schedule_dot, _schedule_outer_loops)
-"""The first that can handle a block schedules it."""
+MOST_RANKS = 8
+
+
+def _list_rules(variant: Variant) -> tuple[Rule, ...]:
+    """Return the rules: the first that can handle a block schedules it."""
+    return schedule_injective, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops
 
 
 def _is_scheduled(function: tirx.PrimFunc) -> bool:

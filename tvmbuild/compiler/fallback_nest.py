@@ -33,6 +33,16 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """What a rule decides otherwise than it thinks best: to be measured."""
+
+    rank: int = 0
+    """Which of its tiles, the best one first."""
+    turned: bool = False
+    """Go through the tiles in the other order, or pad in a pass of its own."""
+
+
+@dataclass(frozen=True)
 class Axis:
     """A loop around a block, and the block variable that runs with it."""
 

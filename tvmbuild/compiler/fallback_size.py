@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvmbuild.compiler.fallback_nest import PARALLEL_WORK, Axis, Machine, Nest, count, divisors, power_of_two_divisor
 
-STACK_BYTES = 1023
-"""A larger tile would be allocated on the heap, and so never be in registers (TVM's kMaxStackAlloca)."""
+SPARE_REGISTERS = 4
+"""For what is loaded; the rest may hold sums."""
 NEAR_CACHE = 1 << 14
 """Bytes that stay in the first-level cache beside what streams through it."""
 FMA_LATENCY = 4
@@ -31,8 +31,11 @@ class Tile:
         return self.lanes * self.vectors
 
 
-def choose_tile(nest: Nest, machine: Machine) -> Tile | None:
-    """Return the tile with the fewest cycles an element, by a rough model of two loads and two sums a cycle."""
+def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
+    """Return the tile with the fewest cycles an element, or the next best: that of the ``rank``; None when none suits.
+
+    By a rough model of two loads and two sums a cycle.
+    """
     store = nest.store
     if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
         return None
@@ -43,7 +46,7 @@ def choose_tile(nest: Nest, machine: Machine) -> Tile | None:
         return None
     lanes = power_of_two_divisor(vector.extent, machine.lanes(max(access.bits for access in (store, *nest.loads))))
     reuse = _reuse_axis(nest, vector)
-    most = min(machine.registers * 3 // 4, STACK_BYTES * 8 // (lanes * store.bits))
+    most = machine.registers - SPARE_REGISTERS
     tiles = [
         Tile(vector, lanes, vectors, reuse, rows)
         for rows in divisors(reuse.extent if reuse else 1, most)
@@ -51,7 +54,8 @@ def choose_tile(nest: Nest, machine: Machine) -> Tile | None:
         if rows * vectors <= most
     ]
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
-    return min(tiles, key=lambda tile: _cost(nest, tile, machine, strides), default=None)
+    ranking = sorted(tiles, key=lambda tile: _cost(nest, tile, machine, strides))
+    return ranking[min(rank, len(ranking) - 1)] if ranking else None
 
 
 def _reuse_axis(nest: Nest, vector: Axis) -> Axis | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import s_tir
 
-from tvmbuild.compiler.fallback_nest import Access, Axis, Machine, Nest, count, run_parallel, view_nest
+from tvmbuild.compiler.fallback_nest import Access, Axis, Machine, Nest, Variant, count, run_parallel, view_nest
 from tvmbuild.compiler.fallback_padding import Padding, attach_padding, find_padding
 from tvmbuild.compiler.fallback_size import Tile, choose_tile, vectors_go_outside
 
@@ -19,14 +19,15 @@ UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
 
 
-def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
     """Compute the block, and a block that only its output feeds, tile by tile; False when it has no such form."""
     nest = view_nest(sch, block)
-    tile = None if nest is None else choose_tile(nest, machine)
+    tile = None if nest is None else choose_tile(nest, machine, variant.rank)
     if nest is None or tile is None:
         return False
-    padding = find_padding(sch, nest, tile)
-    loops = _split_loops(sch, nest, tile, padding)
+    padding = None if variant.turned else find_padding(sch, nest, tile)
+    vectors_outside = vectors_go_outside(nest, tile) is not variant.turned
+    loops = _split_loops(sch, nest, tile, padding, vectors_outside=vectors_outside)
     depth = len(loops.shared) + len(loops.outer)
     if padding is not None:
         attach_padding(sch, padding, loops.shared[-1], tile.lanes)
@@ -53,7 +54,9 @@ class Loops:
     tile: tuple[Any, ...]
 
 
-def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, padding: Padding | None) -> Loops:
+def _split_loops(
+    sch: s_tir.Schedule, nest: Nest, tile: Tile, padding: Padding | None, *, vectors_outside: bool
+) -> Loops:
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
     outer = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
@@ -67,7 +70,7 @@ def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, padding: Padding |
         loops.append(over_rows)
         inner.insert(0, rows)
     if padding is None:
-        loops = [over_vectors, *loops] if vectors_go_outside(nest, tile) else [*loops, over_vectors]
+        loops = [over_vectors, *loops] if vectors_outside else [*loops, over_vectors]
     reduced = [axis.loop for axis in nest.reduced]
     sch.reorder(*shared, *loops, *reduced, *inner)
     return Loops(tuple(shared), tuple(loops), tuple(reduced), tuple(inner))

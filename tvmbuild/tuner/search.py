@@ -9,11 +9,13 @@ from typing import Any
 
 import tvm
 from tvm.s_tir import meta_schedule
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
-from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch, MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+from tvmbuild.compiler.fallback import list_schedules
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
@@ -24,7 +26,8 @@ from tvmbuild.tuner.shelf import Shelf
 
 BATCH = 32
 FIRST = 16
-"""Candidates of a Task's first turn; the rest of its batch waits until every Task has had one."""
+"""Candidates of a Task's first turn; the rest of its batch waits until every Task has had one. As many of them as
+there are come from the rules for Tasks without a record: a tuned Task is no slower than an untuned one."""
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION = 128
@@ -116,7 +119,7 @@ class TaskSearch:
         self._context.notify_runner_results(candidates, results)
         self._setup.cost_model.update(self._context, candidates, results)
         for candidate, item in zip(candidates, timed, strict=True):
-            if item.samples:
+            if item.samples and _has_choices(candidate.sch.trace):
                 self._database.commit_tuning_record(self.record(candidate, item))
         self.curve.add([item.seconds for item in timed], seconds)
 
@@ -136,7 +139,10 @@ class TaskSearch:
     def _start(self) -> None:
         rules, setup = "llvm", self._setup
         for record in self._known:
-            self._database.commit_tuning_record(record)
+            if _has_choices(record.trace):
+                self._database.commit_tuning_record(record)
+        if all(_has_choices(record.trace) for record in self._known):
+            self._waiting = [*_candidates_by_rule(self.task.mod, setup.target), *self._waiting]
         self._context = meta_schedule.TuneContext(
             self.task.mod,
             target=setup.target,
@@ -150,6 +156,18 @@ class TaskSearch:
         )
         space = self._context.generate_design_space()
         self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
+
+
+def _candidates_by_rule(mod: tvm.ir.IRModule, target: tvm.target.Target) -> list[MeasureCandidate]:
+    return [
+        MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, remove_preproc=True))
+        for schedule in list_schedules(mod, target, FIRST)
+    ]
+
+
+def _has_choices(trace: Any) -> bool:
+    """Say whether the evolutionary search can use the schedule: it takes only what its own rules have made."""
+    return bool(trace.decisions)
 
 
 def _random_state(key: str, seed: int) -> int:
