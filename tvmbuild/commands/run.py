@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.commands.arguments import positive
+from tvmbuild.commands.run_inputs import DEVICES, check_device, collect_inputs, named_file
 from tvmbuild.commands.run_measure import Measurement, add_profile, measure_latency
-from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, profile_json
+from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.console import make_console
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
@@ -19,7 +20,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.inputs import make_inputs, read_inputs, write_arrays
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.progress import progress_shown_by
 
@@ -35,11 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument(
         "--fill",
         choices=("random", "ones", "zeros"),
-        default="random",
         help="made-up inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
+    )
+    parser.add_argument(
+        "--input",
+        dest="files",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
     )
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
+    parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")
+    parser.add_argument("--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(DEVICES)}")
     parser.add_argument("--print-time", action="store_true", help="measure the latency")
     parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
@@ -50,12 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run once; then measure what was asked for."""
+    check_device(args.device)
     info = _read_info(args.package)
-    inputs = read_inputs(args.inputs, info) if args.inputs else make_inputs(info.inputs, args.fill, args.seed)
+    inputs = collect_inputs(info, args)
     with progress_shown_by(lambda text: print(text, file=sys.stderr)):
         outputs, measurement = _run(args, info, inputs)
     console = make_console()
     print_outputs(console, info, outputs)
+    if args.print_top:
+        print_ranking(console, info, outputs, args.print_top)
     if args.output:
         write_arrays(args.output, outputs)
     if measurement is not None:

@@ -11,8 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from tvmbuild.commands.run_measure import Measurement
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.profile import OperatorRow, Peak, share_of_peak
+from tvmbuild.package.ranking import is_ranking, rank_classes
 from tvmbuild.wording import count
 
 PROFILE_FORMAT = 1
@@ -32,6 +34,22 @@ def print_outputs(console: Console, info: PackageInfo, outputs: Mapping[str, np.
         figures = (f"{figure:.6g}" for figure in (numbers.min(), numbers.mean(), numbers.max()))
         table.add_row(escape(name), str(value.dtype), escape(str(list(value.shape))), *figures)
     console.print(table)
+
+
+def print_ranking(console: Console, info: PackageInfo, outputs: Mapping[str, np.ndarray], best: int) -> None:
+    """Print the likeliest classes of each output that has one score a class; TvmbuildError when none has."""
+    rankings = {name: value for name, value in outputs.items() if is_ranking(value.shape)}
+    if not rankings:
+        shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in outputs.items())
+        raise TvmbuildError(f"--print-top: no output of {info.model} has one score a class: {shapes}")
+    for name, value in rankings.items():
+        table = Table(box=None, pad_edge=False)
+        table.add_column("class", justify="right")
+        table.add_column("probability", justify="right")
+        table.add_column(escape(name))
+        for each in rank_classes(value, info.labels, best):
+            table.add_row(str(each.index), f"{each.probability:.6f}", escape(each.label or UNKNOWN))
+        console.print(table)
 
 
 def print_latency(console: Console, measurement: Measurement) -> None:

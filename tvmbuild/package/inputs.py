@@ -13,9 +13,13 @@ import numpy as np
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish
+from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.preprocess import first_line, preprocess_picture
 
 Fill = Literal["random", "ones", "zeros"]
+PICTURES = (".png", ".jpg", ".jpeg")
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 _REFERENCE = "input:"
 """What the names of inputs begin with in a reference.npz, which holds outputs as well."""
 
@@ -58,6 +62,13 @@ def read_inputs(path: Path, info: PackageInfo) -> dict[str, np.ndarray]:
 
     TvmbuildError when it is not such a file, or when its arrays are not what the package takes.
     """
+    inputs = read_arrays(path)
+    check_inputs(info, inputs)
+    return inputs
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Return what an .npz holds, of a reference.npz the inputs alone; TvmbuildError when it is no such file."""
     try:
         with path.open("rb") as stream, ExitStack() as stack:
             arrays = np.load(stream, allow_pickle=False)
@@ -65,12 +76,32 @@ def read_inputs(path: Path, info: PackageInfo) -> dict[str, np.ndarray]:
                 raise TvmbuildError(f"{path} holds one array without a name", "write it by numpy.savez(…, NAME=array)")
             stack.enter_context(arrays)
             names = [name for name in arrays.files if name.startswith(_REFERENCE)]
-            inputs = {name.removeprefix(_REFERENCE): arrays[name] for name in names or arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0]
-        raise TvmbuildError(f"{path} cannot be read as .npz: {reason}", "numpy.savez writes such a file") from error
-    check_inputs(info, inputs)
-    return inputs
+            return {name.removeprefix(_REFERENCE): arrays[name] for name in names or arrays.files}
+    except _UNREADABLE as error:
+        raise TvmbuildError(
+            f"{path} cannot be read as .npz: {first_line(error)}", "numpy.savez writes such a file"
+        ) from error
+
+
+def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
+    """Return one input from an .npy, or from a picture by the package's own preprocessing."""
+    if name not in {tensor.name for tensor in info.inputs}:
+        known = [tensor.name for tensor in info.inputs]
+        raise TvmbuildError(
+            f"{info.model} has no input {name}; its inputs are {', '.join(known)}",
+            suggest(find_nearest(name, known)).strip() or None,
+        )
+    if path.suffix.lower() in PICTURES:
+        return preprocess_picture(info, path, name)
+    if path.suffix.lower() != ".npy":
+        raise TvmbuildError(f"{path} is no input: expected a name that ends in .npy, {', '.join(PICTURES)}")
+    try:
+        with path.open("rb") as stream:
+            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except _UNREADABLE as error:
+        raise TvmbuildError(
+            f"{path} cannot be read as .npy: {first_line(error)}", "numpy.save writes such a file"
+        ) from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,0 +1,135 @@
+"""A picture becomes an input tensor, as the model was trained: resize, order of colours, scale, mean, deviation.
+
+`cpp/tvmbuild.cpp` does the same, bit by bit: change both.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.specs import Preprocess
+
+Picture = Image.Image | np.ndarray | Path | str
+"""An opened picture, bytes in the order height, width, [red, green, blue], or a file."""
+
+PADDING = 114
+"""The grey around a letterboxed picture, as YOLO's trainers have it."""
+_CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
+
+
+def preprocess_picture(info: PackageInfo, picture: Picture, name: str | None = None) -> np.ndarray:
+    """Return the tensor for the input ``name`` (None: the one that the package makes of pictures)."""
+    rules, tensor = find_rules(info, name)
+    height, width, channels = _sizes(info, rules, tensor)
+    image = _open(picture).convert("L" if rules.color == "gray" else "RGB")
+    pixels = np.asarray(_fit(image, width, height, rules)).reshape(height, width, channels)
+    if rules.color == "bgr":
+        pixels = pixels[:, :, ::-1]
+    values = np.stack([_table(rules, channel)[pixels[:, :, channel]] for channel in range(channels)], axis=-1)
+    if np.dtype(tensor.dtype).kind in "iu":
+        values = np.rint(values)
+    ordered = values.transpose(2, 0, 1) if rules.layout == "NCHW" else values
+    return np.ascontiguousarray(ordered.reshape(tensor.shape), tensor.dtype)
+
+
+def first_line(error: Exception) -> str:
+    """Return what went wrong with a file, in a few words."""
+    return str(getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0])
+
+
+def find_rules(info: PackageInfo, name: str | None = None) -> tuple[Preprocess, TensorInfo]:
+    """Return how pictures become which input; TvmbuildError when the package does not say, or says it of another."""
+    rules = info.preprocess
+    if rules is None:
+        raise TvmbuildError(
+            f"{info.model} does not say how a picture becomes its input",
+            "give an array, or add `preprocess` to the model in models.yaml and build it again",
+        )
+    known = {tensor.name: tensor for tensor in info.inputs}
+    own = rules.input or (info.inputs[0].name if len(info.inputs) == 1 else None)
+    if own not in known:
+        raise TvmbuildError(
+            f"{info.model} has the inputs {', '.join(known)} and does not say which of them is a picture",
+            "add `input` to its `preprocess` in models.yaml and build it again",
+        )
+    if name not in (None, own):
+        raise TvmbuildError(f"the input of {info.model} that a picture becomes is {own}, not {name}")
+    return rules, known[own]
+
+
+def _sizes(info: PackageInfo, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
+    """Return height, width and channels of the tensor; a first dimension of 1 may be there or not."""
+    wanted = _CHANNELS[rules.color]
+    shape = tensor.shape[1:] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else tensor.shape
+    if len(shape) == 3:
+        channels, height, width = shape if rules.layout == "NCHW" else (shape[2], *shape[:2])
+        if channels == wanted:
+            return height, width, channels
+    raise TvmbuildError(
+        f"the input {tensor.name} of {info.model} is {list(tensor.shape)}: no {rules.color} picture in {rules.layout}",
+        "correct `color`, `layout` or `input` of its `preprocess` in models.yaml and build it again",
+    )
+
+
+def _open(picture: Picture) -> Image.Image:
+    if isinstance(picture, Image.Image):
+        return _narrow(picture)
+    if isinstance(picture, np.ndarray):
+        if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[2] != 3):
+            found = f"{picture.dtype} {list(picture.shape)}"
+            raise TvmbuildError(f"a picture is uint8 [height, width, 3] or [height, width], got {found}")
+        return Image.fromarray(picture)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(picture) as image:
+                image.load()
+                return _narrow(image)
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+        raise TvmbuildError(f"{picture} cannot be read as a picture: {first_line(error)}") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise TvmbuildError(f"{picture} is too large: {error}") from error
+
+
+def _narrow(image: Image.Image) -> Image.Image:
+    """Keep the upper byte of 16-bit grey, which `convert` would clip."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image
+
+
+def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
+    """Return the picture in that size; `crop` is torchvision's Resize and CenterCrop, resampling is Pillow's."""
+    if rules.resize == "stretch":
+        return image.resize((width, height), Image.Resampling.BILINEAR)
+    wide = width * image.height <= height * image.width  # in proportion wider than the tensor
+    along_width = wide == (rules.resize == "letterbox")
+    if along_width:
+        size = (width, max(1, image.height * width // image.width))
+    else:
+        size = (max(1, image.width * height // image.height), height)
+    scaled = image.resize(size, Image.Resampling.BILINEAR)
+    if rules.resize == "crop":
+        left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
+        return scaled.crop((left, top, left + width, top + height))
+    background = Image.new(image.mode, (width, height), PADDING if image.mode == "L" else (PADDING,) * 3)
+    background.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
+    return background
+
+
+def _table(rules: Preprocess, channel: int) -> np.ndarray:
+    """Return the value of each byte, rounded after each operation as a framework's float32 tensors are."""
+    values = (np.arange(256) * rules.scale).astype(np.float32)
+    if rules.mean:
+        values = values - np.float32(rules.mean[channel])
+    if rules.std:
+        values = values / np.float32(rules.std[channel])
+    return values
