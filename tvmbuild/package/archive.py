@@ -13,11 +13,15 @@ from pathlib import Path
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import pretty_json, write_bytes
 from tvmbuild.package.metadata import FileEntry, PackageInfo
+from tvmbuild.package.ustar import DamagedArchiveError, read_members
 
 LIBRARY = "mod.so"
 PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
+MOST_BYTES = 4 << 30
+"""A package is read whole."""
+MOST_METADATA_BYTES = 64 << 20
 _REMEDY = "delete it and build it again"
 
 
@@ -44,7 +48,7 @@ def read_package(path: Path) -> Package:
     contents = _members(path)
     try:
         info = PackageInfo.from_json(json.loads(contents[METADATA]))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, f"{METADATA} is no JSON: {error}") from error
     except TvmbuildError as error:
         raise _damaged(path, error.message) from error
@@ -83,28 +87,24 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
 
 
 def _members(path: Path) -> dict[str, bytes]:
-    contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, mode="r:") as archive:
-            for member in archive:
-                # Only three plain names are ever accepted, so that no member can leave the folder.
-                if member.name not in _NAMES or not member.isreg() or member.name in contents:
-                    raise _damaged(path, f"unexpected member {member.name!r}")
-                stream = archive.extractfile(member)
-                data = b"" if stream is None else stream.read()
-                if len(data) != member.size:
-                    raise _damaged(path, f"{member.name} is cut short")
-                contents[member.name] = data
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        contents = read_members(data, _NAMES) if len(data) <= MOST_BYTES else {}
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
-    except (tarfile.TarError, EOFError) as error:
-        raise _damaged(path, f"no readable archive: {error}") from error
+    except DamagedArchiveError as error:
+        raise _damaged(path, str(error)) from error
+    if len(data) > MOST_BYTES:
+        raise TvmbuildError(f"{path.name} is no package: it is larger than {MOST_BYTES >> 30} GiB")
     missing = sorted(_NAMES - set(contents))
     if missing:
         raise _damaged(path, f"{', '.join(missing)} missing")
-    return contents
+    if len(contents[METADATA]) > MOST_METADATA_BYTES:
+        raise _damaged(path, f"{METADATA} is larger than {MOST_METADATA_BYTES >> 20} MiB")
+    return {name: bytes(member) for name, member in contents.items()}
 
 
 def _digest(data: bytes) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata_check import check_metadata
 from tvmbuild.specs import Attributes, Preprocess
 
 FORMAT = 1
@@ -109,9 +110,10 @@ class PackageInfo:
             found = value.get("format") if isinstance(value, dict) else type(value).__name__
             raise TvmbuildError(f"mod.json has the format {found!r}; this tvmbuild reads {FORMAT}", "build it again")
         try:
+            check_metadata(value)
             return _read(value)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise TvmbuildError(f"mod.json is damaged: {type(error).__name__}: {error}", "build it again") from error
+        except (TypeError, ValueError) as error:
+            raise TvmbuildError(f"mod.json is damaged: {error}", "build it again") from error
 
 
 def default_threads(info: PackageInfo, cores: int) -> int:
@@ -123,8 +125,6 @@ def default_threads(info: PackageInfo, cores: int) -> int:
 
 def _read(value: Mapping[str, Any]) -> PackageInfo:
     target, coverage, preprocess, labels = (value[key] for key in ("target", "coverage", "preprocess", "labels"))
-    if value["params"] not in ("lifted", "embedded"):
-        raise ValueError(f"params is {value['params']!r}")
     return PackageInfo(
         model=str(value["model"]),
         target=PackageTarget(

@@ -1,0 +1,191 @@
+"""Whether a ``mod.json`` that somebody sent has the parts that a package's has, of the right kinds and sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_type_hints
+
+from tvmbuild.specs import Preprocess
+
+MOST_TENSOR_BYTES = 1 << 40
+_DTYPES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
+Check = Callable[[Any, str], None]
+
+
+def check_metadata(value: Mapping[str, Any]) -> None:
+    """Raise ValueError or TypeError, naming the part, unless all that a package needs is there and sound."""
+    _check_map(value, "mod.json", _PARTS)
+    if value["params"] not in ("lifted", "embedded"):
+        raise ValueError(f"params is {value['params']!r}")
+    for side in ("inputs", "outputs"):
+        names = [tensor["name"] for tensor in value[side]]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{side} have a name twice")
+
+
+def _text(value: Any, where: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{where} is no text")
+
+
+def _natural(value: Any, where: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(f"{where} is no natural number")
+
+
+def _number(value: Any, where: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError(f"{where} is no finite number")
+
+
+def _scalar(value: Any, where: str) -> None:
+    if not isinstance(value, str | bool):
+        _number(value, where)
+
+
+def _truth(value: Any, where: str) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{where} is neither true nor false")
+
+
+def _digest(value: Any, where: str) -> None:
+    _text(value, where)
+    if len(value) != 64 or set(value) - set("0123456789abcdef"):
+        raise ValueError(f"{where} is no SHA-256")
+
+
+def _attribute(value: Any, where: str) -> None:
+    (_each(_scalar) if isinstance(value, list) else _scalar)(value, where)
+
+
+def _dtype(value: Any, where: str) -> None:
+    _text(value, where)
+    if value not in _DTYPES:
+        raise ValueError(f"{where} is {value!r}")
+
+
+def _tensor(value: Any, where: str) -> None:
+    _check_map(value, where, {"name": _text, "shape": _each(_natural), "dtype": _dtype})
+    if math.prod(value["shape"]) * _DTYPES[value["dtype"]] > MOST_TENSOR_BYTES:
+        raise ValueError(f"{where}.shape is larger than any memory")
+
+
+def _preprocess(value: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} is no map")
+    unknown = sorted(set(value) - set(_PREPROCESS))
+    if unknown:
+        raise ValueError(f"{where} has the unknown key {unknown[0]}")
+    _check_map(value, where, {key: check for key, check in _PREPROCESS.items() if key in value})
+    channels = 1 if value.get("color", "rgb") == "gray" else 3
+    for key in ("mean", "std"):
+        if len(value.get(key, ())) not in (0, channels):
+            raise ValueError(f"{where}.{key} has {len(value[key])} numbers")
+    if 0 in value.get("std", ()):
+        raise ValueError(f"{where}.std has a zero")
+
+
+def _each(check: Check) -> Check:
+    def check_all(value: Any, where: str) -> None:
+        if not isinstance(value, list):
+            raise TypeError(f"{where} is no list")
+        for index, item in enumerate(value):
+            check(item, f"{where}[{index}]")
+
+    return check_all
+
+
+def _values(check: Check) -> Check:
+    def check_all(value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise TypeError(f"{where} is no map")
+        for key, item in value.items():
+            check(item, f"{where}.{key}")
+
+    return check_all
+
+
+def _map_of(parts: Mapping[str, Check]) -> Check:
+    return lambda value, where: _check_map(value, where, parts)
+
+
+def _optional(check: Check) -> Check:
+    return lambda value, where: None if value is None else check(value, where)
+
+
+def _one_of(*choices: str) -> Check:
+    def check(value: Any, where: str) -> None:
+        if value not in choices:
+            raise ValueError(f"{where} is {value!r}")
+
+    return check
+
+
+def _check_map(value: Any, where: str, parts: Mapping[str, Check]) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} is no map")
+    for key, check in parts.items():
+        name = key if where == "mod.json" else f"{where}.{key}"
+        if key not in value and key != "operators":  # older packages have none
+            raise ValueError(f"{name} is missing")
+        check(value.get(key), name)
+
+
+_HINTS = get_type_hints(Preprocess)
+_PREPROCESS: dict[str, Check] = {
+    "input": _optional(_text),
+    "resize": _one_of(*get_args(_HINTS["resize"])),
+    "color": _one_of(*get_args(_HINTS["color"])),
+    "layout": _one_of(*get_args(_HINTS["layout"])),
+    "scale": _number,
+    "mean": _each(_number),
+    "std": _each(_number),
+}
+_OPERATOR: dict[str, Check] = {
+    "function": _text,
+    "name": _text,
+    "key": _text,
+    "flops": _optional(_natural),
+    "bytes": _optional(_natural),
+    "covered": _truth,
+}
+_PARTS: dict[str, Check] = {
+    "model": _text,
+    "entry": _text,
+    "layout": _text,
+    "params": _text,
+    "target": _map_of(
+        {
+            "name": _text,
+            "kind": _text,
+            "attributes": _values(_attribute),
+            "host": _values(_attribute),
+            "glibc": _optional(_text),
+        }
+    ),
+    "inputs": _each(_tensor),
+    "outputs": _each(_tensor),
+    "coverage": _map_of({"tasks": _natural, "covered": _natural, "uncovered": _each(_text)}),
+    "preprocess": _optional(_preprocess),
+    "labels": _optional(_each(_text)),
+    "digests": _values(_text),
+    "tools": _values(_text),
+    "notes": _each(_text),
+    "operators": _optional(_each(_map_of(_OPERATOR))),
+    "files": _values(_map_of({"sha256": _digest, "size": _natural})),
+}
