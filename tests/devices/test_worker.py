@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import time
 
-from tvmbuild.devices.worker import peak_memory_mb, time_calls, warm_up
+from tvmbuild.devices.worker import peak_memory_mb
+from tvmbuild.package.timing import time_calls, warm_up
 
 
 def test_samples_are_ms_a_call() -> None:

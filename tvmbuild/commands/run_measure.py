@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tvmbuild.benchmarking.machine import Watch
@@ -12,25 +10,7 @@ from tvmbuild.devices.peak import measure_peak
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import OperatorRow, Peak
-
-WARM_UP_S = 0.5
-BUDGET_S = 10.0
-"""Of the samples, where the user names no number of them."""
-MOST_SAMPLES = 50
-LEAST_SAMPLES = 5
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Milliseconds a call, over ``repeat`` samples of ``number`` calls each."""
-
-    median: float
-    mean: float
-    min: float
-    max: float
-    std: float
-    repeat: int
-    number: int
+from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
 
 @dataclass(frozen=True)
@@ -67,15 +47,3 @@ def add_profile(worker: Worker, measurement: Measurement, *, peak: bool) -> Meas
         return replace(profiled, peak=measure_peak(worker.threads))
     except TvmbuildError as error:
         return replace(profiled, warnings=(*profiled.warnings, error.message))
-
-
-def count_samples(sample_ms: float) -> int:
-    """Return how many samples fit the budget, within reason."""
-    return max(LEAST_SAMPLES, min(MOST_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
-
-
-def summarize(samples: Sequence[float], number: int) -> Latency:
-    """Return the statistics of samples in ms."""
-    spread = statistics.stdev(samples) if len(samples) > 1 else 0.0
-    middle, mean = statistics.median(samples), statistics.fmean(samples)
-    return Latency(middle, mean, min(samples), max(samples), spread, len(samples), number)

@@ -9,8 +9,9 @@ import numpy as np
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.runtime.library import num_threads
 from tvmbuild.package.runtime.profiler import profile_operators
-from tvmbuild.package.runtime.session import Session, num_threads
+from tvmbuild.package.runtime.session import Session
 
 
 class TvmRunner:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.timing import time_calls, warm_up
 from tvmbuild.processes import die_with_parent
 
 
@@ -69,30 +70,6 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
     "onnxruntime": load_onnxruntime,
     "openvino": load_openvino,
 }
-
-
-def time_calls(
-    call: Callable[[], object], number: int, repeat: int, beat: Callable[[], None] = lambda: None
-) -> list[float]:
-    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls; ``beat`` is called between samples."""
-    samples = []
-    for _ in range(repeat):
-        start = time.perf_counter_ns()
-        for _ in range(number):
-            call()
-        samples.append((time.perf_counter_ns() - start) / number / 1e6)
-        beat()
-    return samples
-
-
-def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None] = lambda: None) -> float:
-    """Call at least twice and for about ``seconds``; return the last call's time in ms."""
-    end = time.perf_counter() + seconds
-    time_calls(call, 1, 1, beat)
-    while True:
-        last = time_calls(call, 1, 1, beat)[0]
-        if time.perf_counter() >= end:
-            return last
 
 
 def peak_memory_mb() -> float | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 import tvm_ffi
-from tvm import libinfo
-from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
 from tvmbuild.specs import Attributes
 
+_EXISTS = 0
+"""TVM's number of the attribute."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -55,20 +57,32 @@ def required_features(attributes: Attributes) -> frozenset[str]:
     return frozenset(needed)
 
 
+def find_device(kind: str) -> Any:
+    """Return this machine's first device of a target kind; TvmbuildError when there is none, or no runtime for it."""
+    if kind == "llvm":
+        return tvm_ffi.device("cpu", 0)
+    load_backend(kind)
+    device = tvm_ffi.device(kind, 0)
+    if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
+        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+    return device
+
+
 def load_backend(kind: str) -> None:
     """Make sure that the runtime can load and run code of a GPU ``kind``.
 
-    A runtime-only TVM loads no backend at import, so its library is loaded here.
+    The runtime loads no backend by itself, so its library is loaded here.
     """
+    load_runtime()
     loader = f"device_api.{kind}"
-    if tvm_ffi.get_global_func(loader, allow_missing=True) is not None:
+    if has_function(loader):
         return
     reason = ""
     try:
-        load_lib_ctypes("tvm", f"tvm_runtime_{kind}", "RTLD_GLOBAL", extra_lib_paths=libinfo.package_lib_paths())
+        load_library(f"tvm_runtime_{kind}")
     except (OSError, RuntimeError) as error:
         reason = f": {str(error).splitlines()[0]}"
-    if tvm_ffi.get_global_func(loader, allow_missing=True) is None:
+    if not has_function(loader):
         raise TvmbuildError(
             f"the package needs TVM's {kind} runtime, which is not there{reason}",
             f"install the {kind} driver and libraries, and a TVM built with {kind}",

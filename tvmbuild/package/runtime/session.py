@@ -1,56 +1,64 @@
-"""Load a package and run it on NumPy arrays."""
+"""Load a package and run it on arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import tvm_ffi
-from tvm import runtime
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package
-from tvmbuild.package.inputs import check_inputs
-from tvmbuild.package.metadata import PackageInfo, TensorInfo
-from tvmbuild.package.runtime.host import check_cpu, load_backend
+from tvmbuild.package.inputs import check_inputs, make_inputs
+from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads
+from tvmbuild.package.preprocess import Picture, preprocess_picture
+from tvmbuild.package.runtime.elf import find_damage
+from tvmbuild.package.runtime.host import check_cpu, find_device
+from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.pool import use_own_pool
+from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array, to_device
+from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
 
 
-def num_threads() -> int:
-    """Return the size of the runtime's thread pool, which TVM_NUM_THREADS sets before the first use."""
-    return int(tvm_ffi.get_global_func("runtime.NumThreads")())
-
-
 class Session:
-    """A loaded package. ``run`` maps inputs to outputs by their ONNX names.
+    """A loaded package. ``run`` maps inputs to outputs by their ONNX names; any number of threads may call it at once.
 
-    Raises TvmbuildError when the archive is damaged, or when this machine cannot run it. Not safe for use by several
-    threads at once.
+    ``threads`` is how many threads one call uses: by default TVM_NUM_THREADS, else the target's num-cores, as far as
+    there are so many. Raises TvmbuildError when the archive is damaged, or when this machine cannot run it.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, threads: int | None = None) -> None:
         package = read_package(Path(path))
         self.info: PackageInfo = package.info
         check_cpu(self.info.target)
-        kind = self.info.target.kind
-        if kind != "llvm":
-            load_backend(kind)
-        self._device = runtime.cpu(0) if kind == "llvm" else runtime.device(kind, 0)
-        if not self._device.exist:
-            raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+        load_runtime()
+        self._device = find_device(self.info.target.kind)
+        self._lock = Lock()
+        self._idle: list[Callable[..., Any]] = []  # `main` of a virtual machine each, which serves one call at a time
+        self.threads = _choose_threads(self.info, threads)
         with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
             library = Path(folder, "mod.so")
-            library.write_bytes(package.library)
-            # Not runtime.load_module: it keeps the library, and its threads, until the process ends.
-            self._library = tvm_ffi.load_module(str(library), keep_module_alive=False)  # mapped: the file may go
-            use_own_pool(library, num_threads())
-        self._vm = self._make_machine()
+            self._library: Any = _load(library, package.library)  # mapped: the file may go
+            if not use_own_pool(library, self.threads):
+                self.threads = num_threads()
         self._params = self._load_params(package.params)
+        machine = self._make_machine()
+        self._check_arity(machine)
+        self._idle.append(machine[self.info.entry])
+
+    @property
+    def metadata(self) -> PackageInfo:
+        """All that the package's mod.json says."""
+        return self.info
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -62,64 +70,161 @@ class Session:
         """Name, shape and dtype of what ``run`` returns."""
         return self.info.outputs
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Compute the outputs; TvmbuildError when an input is missing, unknown, or of another shape or dtype."""
-        result = self._vm[self.info.entry](*self._arguments(inputs))
-        values = [result] if isinstance(result, runtime.Tensor) else list(result)
-        return {info.name: value.numpy() for info, value in zip(self.outputs, values, strict=True)}
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Compute the outputs, arrays of their own; TvmbuildError when an input is missing, unknown, or does not fit.
 
-    def bind(self, inputs: Mapping[str, np.ndarray]) -> Callable[[], object]:
-        """Return a function that runs on these inputs and waits for the outputs: no copies, for timing."""
-        self._vm["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(inputs))
-        bound = self._vm["tvmbuild_bound"]
+        Inputs are NumPy arrays, or what DLPack can share. They are used in place where they are contiguous and 64-byte
+        aligned, as ``empty`` makes them, and copied otherwise.
+        """
+        arguments = self._arguments(inputs)
+        with self._main() as main:
+            result = main(*arguments)
+        values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+        return {info.name: to_array(value) for info, value in zip(self.outputs, values, strict=True)}
+
+    def empty(self, name: str) -> np.ndarray:
+        """Return an array for an input, to be filled: ``run`` uses it without a copy."""
+        for info in self.inputs:
+            if info.name == name:
+                return empty_array(info.shape, info.dtype)
+        known = ", ".join(info.name for info in self.inputs)
+        raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
+
+    def preprocess(self, picture: Picture, name: str | None = None) -> np.ndarray:
+        """Return a picture as the tensor of an input, by the package's rules: what training fed the model."""
+        return preprocess_picture(self.info, picture, name)
+
+    def benchmark(
+        self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
+    ) -> Latency:
+        """Time calls after a warm-up of half a second, on made-up inputs by default, without copies of the outputs.
+
+        Nothing keeps other programs away meanwhile: `tvmbuild run --print-time` waits for the device's lock.
+        """
+        function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
+        call_ms = warm_up(function, WARM_UP_S)
+        return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
+
+    def close(self) -> None:
+        """Let go of the library, its threads and the weights, as soon as no call runs any more."""
+        with self._lock:
+            self._library = None
+            self._idle, self._params = [], []
+
+    def __enter__(self) -> Session:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
+        """Return a function that runs on these inputs and waits for the outputs: no copies, for timing.
+
+        It has a virtual machine of its own, which serves one call at a time.
+        """
+        machine = self._make_machine()
+        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(inputs))
+        bound: Callable[[], object] = machine["tvmbuild_bound"]
         if self.info.target.kind == "llvm":
-            return bound  # type: ignore[no-any-return]  # tvm is not typed
+            return bound
 
-        def call() -> object:
+        def run_and_wait() -> object:
             result = bound()
-            self._device.sync()
+            self.wait()
             return result
 
-        return call
+        return run_and_wait
 
-    def bind_instrumented(
-        self, inputs: Mapping[str, np.ndarray], instrument: Callable[..., None]
-    ) -> Callable[[], object]:
-        """Return what ``bind`` does, on a virtual machine of its own that tells ``instrument`` of its calls.
+    def bind_instrumented(self, inputs: Mapping[str, Any], instrument: Callable[..., None]) -> Callable[[], object]:
+        """Return what ``bind`` does, on a virtual machine that tells ``instrument`` of its calls.
 
-        Before and after each it calls ``instrument(function, name, before, result, *arguments)``. The machine that
-        ``run`` and ``bind`` use stays as fast as it is: an instrument cannot be removed again.
+        Before and after each it calls ``instrument(function, name, before, result, *arguments)``.
         """
         machine = self._make_machine()
         machine["set_instrument"](instrument)
         machine["save_function"](self.info.entry, "tvmbuild_instrumented", 1, *self._arguments(inputs))
-        return machine["tvmbuild_instrumented"]  # type: ignore[no-any-return]  # tvm is not typed
+        instrumented: Callable[[], object] = machine["tvmbuild_instrumented"]
+        return instrumented
 
     def wait(self) -> None:
         """Return when the device has done all that it was given; at once on a CPU."""
         if self.info.target.kind != "llvm":
-            self._device.sync()
+            call("runtime.Device_StreamSync", self._device, 0)
+
+    @contextmanager
+    def _main(self) -> Iterator[Callable[..., Any]]:
+        """Lend the function of a machine that nobody else uses meanwhile. One that raised is not used again."""
+        with self._lock:
+            main = self._idle.pop() if self._idle else None
+        if main is None:
+            main = self._make_machine()[self.info.entry]
+        yield main
+        with self._lock:
+            if self._library is not None:
+                self._idle.append(main)
 
     def _make_machine(self) -> Any:
-        machine = self._library["vm_load_executable"]()
-        machine["vm_initialization"](*self._describe_devices())
+        with self._lock:
+            if self._library is None:
+                raise TvmbuildError(f"the session of {self.info.model} is closed")
+            machine = self._library["vm_load_executable"]()
+            machine["vm_initialization"](*self._describe_devices())
         return machine
 
-    def _arguments(self, inputs: Mapping[str, np.ndarray]) -> list[Any]:
-        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    def _check_arity(self, machine: Any) -> None:
+        try:
+            wanted = machine["get_function_arity"](self.info.entry)
+        except (RuntimeError, ValueError) as error:
+            name = self.info.entry
+            raise TvmbuildError(f"the package of {self.info.model} has no function {name}", "build it again") from error
+        given = len(self.inputs) + len(self._params)
+        if wanted != given:
+            raise TvmbuildError(
+                f"the package of {self.info.model} does not fit together: its code takes {wanted} arrays, and there "
+                f"are {len(self.inputs)} inputs and {len(self._params)} weights",
+                "build it again",
+            )
+
+    def _arguments(self, inputs: Mapping[str, Any]) -> list[Any]:
+        arrays = {name: read_array(name, value) for name, value in inputs.items()}
         check_inputs(self.info, arrays)
-        arguments = [
-            runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape), device=self._device)
-            for info in self.inputs
-        ]
-        return arguments + self._params
+        return [place(info.name, arrays[info.name], self._device) for info in self.inputs] + self._params
 
     def _describe_devices(self) -> list[int]:
-        devices = [self._device] if self.info.target.kind == "llvm" else [self._device, runtime.cpu(0)]
+        devices = [self._device] if self.info.target.kind == "llvm" else [self._device, tvm_ffi.device("cpu", 0)]
         return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
 
     def _load_params(self, data: bytes) -> list[Any]:
         if self.info.params == "embedded":
             return []
-        params = runtime.load_param_dict(bytearray(data))
-        return [params[name].copyto(self._device) for name in sorted(str(key) for key in params)]
+        try:
+            params = call("runtime.LoadParams", data)
+        except (RuntimeError, ValueError) as error:
+            raise TvmbuildError(f"mod.params cannot be read: {str(error).splitlines()[0]}", "build it again") from error
+        return [to_device(params[name], self._device) for name in sorted(str(key) for key in params)]
+
+
+def _choose_threads(info: PackageInfo, threads: int | None) -> int:
+    cores = available_cores()
+    if threads is None:
+        return num_threads() if "TVM_NUM_THREADS" in os.environ else default_threads(info, cores)
+    if not 1 <= threads <= cores:
+        raise TvmbuildError(
+            f"{threads} threads were asked for, and there are {cores} cores", "ask for 1 or more of them"
+        )
+    return threads
+
+
+def _load(path: Path, content: bytes) -> Any:
+    reason = find_damage(content)
+    if reason is None:
+        path.write_bytes(content)
+        try:
+            # Not tvm.runtime.load_module: it keeps the library, and its threads, until the process ends.
+            library = tvm_ffi.load_module(str(path), keep_module_alive=False)
+            library["vm_load_executable"]
+        except (RuntimeError, AttributeError, OSError) as error:
+            reason = str(error).splitlines()[0].replace(str(path), path.name)
+        else:
+            return library
+    raise TvmbuildError(f"{path.name} cannot be loaded: {reason}", "build it again")

@@ -1,0 +1,244 @@
+"""What a Session promises besides numbers: memory, threads, an end, and which libraries it needs."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mnist_package import build_package, change_package
+
+import tvmbuild
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import available_cores
+from tvmbuild.package.archive import read_package, write_package
+from tvmbuild.package.runtime.session import Session
+from tvmbuild.package.runtime.tensors import place, read_array
+from tvmbuild.specs import Preprocess
+
+pytestmark = pytest.mark.compiler
+SHAPE = (1, 1, 28, 28)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
+    return build_package(shared_models / "mnist.onnx", tmp_path_factory.mktemp("use"))
+
+
+def output(session: Session, value: Any) -> np.ndarray:
+    return session.run({"Input3": value})["Plus214_Output_0"]
+
+
+def random_input(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0, 1, SHAPE).astype(np.float32)
+
+
+def count_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_loading_and_running_needs_neither_onnx_nor_the_compiler(package: Path) -> None:
+    program = """
+import sys, tvmbuild
+assert not {"numpy", "tvm", "tvm_ffi", "PIL"} & set(sys.modules), "import tvmbuild is not cheap"
+with tvmbuild.load(sys.argv[1]) as session:
+    (value,) = session.run({"Input3": session.empty("Input3") * 0}).values()
+print(value.shape, sorted({"onnx", "onnxruntime", "tvm", "rich", "jsonschema", "psutil"} & set(sys.modules)))
+print("libtvm_compiler" in open("/proc/self/maps").read())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    command = [sys.executable, "-c", program, str(package)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["(1, 10) []", "False"]
+
+
+def test_load_is_a_session_with_what_the_package_says(package: Path, tmp_path: Path) -> None:
+    rules = Preprocess(color="gray")
+    with tvmbuild.load(str(change_package(package, tmp_path / "p.tar", preprocess=rules)), threads=1) as session:
+        assert isinstance(session, Session)
+        assert session.metadata.model == "net"
+        assert session.metadata.preprocess == rules
+        assert session.threads == 1
+        picture = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
+        tensor = session.preprocess(picture)
+        assert np.array_equal(tensor, picture.reshape(SHAPE).astype(np.float32) / np.float32(255))
+        assert np.array_equal(output(session, tensor), output(session, tensor.copy()))
+
+
+def test_memory_that_fits_is_used_in_place_and_other_is_copied(package: Path) -> None:
+    session = Session(package)
+    own = session.empty("Input3")
+    own[...] = random_input(1)
+    assert own.ctypes.data % 64 == 0
+
+    def address(value: Any) -> int:
+        return int(place("Input3", read_array("Input3", value), session._device).data_ptr())
+
+    assert address(own) == own.ctypes.data
+    shared = SharedByDlpack(own)
+    assert address(shared) == own.ctypes.data
+    memory = np.empty(own.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64 + 4
+    misaligned = memory[start : start + own.nbytes].view(np.float32).reshape(SHAPE)
+    misaligned[...] = own
+    frozen = own.copy()
+    frozen.flags.writeable = False
+    turned = np.ascontiguousarray(own.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    for value in (misaligned, frozen, turned, SharedByDlpack(misaligned), SharedByDlpack(turned)):
+        assert address(value) not in (own.ctypes.data, misaligned.ctypes.data)
+        assert np.array_equal(output(session, value), output(session, own))
+    assert np.array_equal(output(session, shared), output(session, own))
+
+
+class SharedByDlpack:
+    """What another framework's tensor is to a Session: no NumPy array, but DLPack."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_shared_tensors_that_do_not_fit_are_named(package: Path) -> None:
+    session = Session(package)
+    with pytest.raises(TvmbuildError, match=r"Input3 of net is float32 \[1, 1, 28, 28\], got float32 \[28, 28\]"):
+        output(session, SharedByDlpack(np.zeros((28, 28), np.float32)))
+    with pytest.raises(TvmbuildError, match=r"got float64 \[1, 1, 28, 28\]"):
+        output(session, SharedByDlpack(np.zeros(SHAPE)))
+    with pytest.raises(TvmbuildError, match="the input Input3 cannot be shared by DLPack: "):
+        output(session, SharedByDlpack(np.zeros(SHAPE, ">f4")))
+    with pytest.raises(TvmbuildError, match="net has no input x; its inputs are Input3"):
+        session.empty("x")
+
+
+def test_outputs_are_never_the_memory_of_inputs(package: Path) -> None:
+    session = Session(package)
+    given = session.empty("Input3")
+    given[...] = random_input(0)
+    before = given.copy()
+    got = output(session, given)
+    got[...] = 7
+    assert np.array_equal(given, before)
+    assert not np.array_equal(output(session, given), got)
+
+
+def test_eight_threads_share_a_session_and_have_their_own_numbers(package: Path) -> None:
+    values = [random_input(seed) for seed in range(8)]
+    with Session(package, 1) as alone:
+        want = [output(alone, value) for value in values]
+    session = Session(package)
+    others = [Session(package) for _ in range(2)]
+    meeting = threading.Barrier(8, timeout=60)
+    wrong: list[int] = []
+    busy = [0]
+    together: list[int] = []
+
+    def work(index: int) -> None:
+        meeting.wait()
+        for turn in range(60):
+            busy[0] += 1
+            got = output(others[turn % 2] if turn % 3 == 0 else session, values[index])
+            together.append(busy[0])
+            busy[0] -= 1
+            if not np.allclose(got, want[index], rtol=1e-5, atol=1e-5):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(together) == 8 * 60  # no thread died
+    assert wrong == []
+    assert max(together) > 1, "no two calls were under way at once"
+
+
+def test_many_runs_and_sessions_leave_nothing_behind(package: Path) -> None:
+    value = random_input(0)
+
+    def use(times: int) -> None:
+        with Session(package) as session:
+            for _ in range(times):
+                output(session, value)
+
+    use(50)
+    threads, before = count_threads(), resident_kb()
+    for _ in range(10):
+        use(100)
+    end = time.monotonic() + 20
+    while count_threads() > threads:  # a thread that has ended is counted a moment longer
+        assert time.monotonic() < end, "the pool's threads outlive their sessions"
+    assert resident_kb() - before < 8_000
+    assert "tvmbuild-session-" not in Path("/proc/self/maps").read_text()
+
+
+def resident_kb() -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1])
+
+
+def test_a_closed_session_says_so_and_closes_again(package: Path) -> None:
+    session = Session(package)
+    session.close()
+    session.close()
+    with pytest.raises(TvmbuildError, match="the session of net is closed"):
+        output(session, random_input(0))
+
+
+def test_the_latency_of_made_up_and_of_given_inputs(package: Path) -> None:
+    with Session(package) as session:
+        one = session.benchmark(repeat=3, number=2)
+        assert (one.repeat, one.number) == (3, 2)
+        assert 0 < one.min <= one.median <= one.max
+        assert session.benchmark({"Input3": random_input(0)}, repeat=1).std == 0
+
+
+def test_threads_are_the_callers_choice_within_reason(package: Path) -> None:
+    for wrong in (0, available_cores() + 1):
+        with pytest.raises(TvmbuildError, match=f"{wrong} threads were asked for"):
+            Session(package, wrong)
+
+
+def broken(package: Path, path: Path, **changes: Any) -> Path:
+    write_package(path, replace(read_package(package), **changes))
+    return path
+
+
+def test_contents_that_tvm_cannot_load_are_errors(package: Path, tmp_path: Path) -> None:
+    good = read_package(package)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"library": b"text"}, "mod.so cannot be loaded: it is no 64-bit ELF file"),
+        ({"library": good.library[:4000]}, "mod.so cannot be loaded: it is cut short"),
+        ({"library": good.library[:100]}, "mod.so cannot be loaded: it is cut short"),
+        ({"library": b""}, "mod.so cannot be loaded: it is no 64-bit ELF file"),
+        ({"library": Path(sys.executable).resolve().read_bytes()}, "mod.so cannot be loaded: "),
+        ({"params": b"text"}, "mod.params cannot be read: "),
+        ({"params": good.params[:20]}, "mod.params cannot be read: "),
+        ({"info": replace(good.info, inputs=())}, "the package of net does not fit together: its code takes "),
+        ({"info": replace(good.info, params="embedded")}, "the package of net does not fit together: "),
+        ({"info": replace(good.info, entry="other")}, "the package of net has no function other"),
+    ]
+    for changes, message in cases:
+        with pytest.raises(TvmbuildError) as caught:
+            Session(broken(package, tmp_path / "b.tar", **changes))
+        assert caught.value.message.startswith(message)
+
+
+def test_the_files_of_an_unpacked_package_are_the_old_layout(package: Path, tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(package.read_bytes())) as archive:
+        archive.extractall(tmp_path)  # noqa: S202 - our own
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mod.json", "mod.params", "mod.so"]

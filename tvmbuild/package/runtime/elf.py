@@ -1,0 +1,28 @@
+"""Whether bytes are a whole shared library: the loader maps what its header says, and a file too short is a crash."""
+
+from __future__ import annotations
+
+import struct
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SHARED = 3
+_MAGIC = b"\x7fELF\x02\x01"
+"""64 bits, little-endian: all that packages are built for."""
+
+
+def find_damage(library: bytes) -> str | None:
+    """Return what keeps the bytes from being a whole 64-bit shared library; None: nothing that its headers show."""
+    if len(library) < _HEADER.size or not library.startswith(_MAGIC):
+        return "it is no 64-bit ELF file"
+    fields = _HEADER.unpack_from(library)
+    kind, segments_at, segment_size, segments = fields[1], fields[5], fields[9], fields[10]
+    if kind != _SHARED or segment_size != _SEGMENT.size:
+        return "it is no shared library"
+    if segments_at + segments * segment_size > len(library):
+        return "it is cut short"
+    for index in range(segments):
+        _, _, offset, _, _, size, _, _ = _SEGMENT.unpack_from(library, segments_at + index * segment_size)
+        if offset + size > len(library):
+            return "it is cut short"
+    return None

@@ -1,0 +1,57 @@
+"""TVM's runtime library, without its Python package and without its compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm_ffi.libinfo import load_lib_ctypes
+
+from tvmbuild.errors import TvmbuildError
+
+
+def find_folders() -> list[Path]:
+    """Return where TVM's libraries lie, TVM_LIBRARY_PATH first; nothing is imported for it."""
+    named = os.environ.get("TVM_LIBRARY_PATH")
+    found = importlib.util.find_spec("tvm")
+    package = [Path(folder) for folder in (found.submodule_search_locations or ())] if found else []
+    # A wheel keeps them in lib, a source tree in build/lib.
+    built = [folder / inside for folder in package for inside in ("lib", "../../build/lib", "../../lib")]
+    return [Path(named), *built] if named else built
+
+
+def load_library(name: str) -> None:
+    """Load TVM's library `lib<name>.so`, unless it is loaded; OSError or RuntimeError when there is none."""
+    load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_folders())
+
+
+def load_runtime() -> None:
+    """Make TVM's runtime functions known to `tvm_ffi`; a process that has imported tvm has them already."""
+    if has_function("runtime.NumThreads"):
+        return
+    try:
+        load_library("tvm_runtime")
+    except (OSError, RuntimeError) as error:
+        raise TvmbuildError(
+            f"TVM's runtime is not there: {str(error).splitlines()[0]}",
+            "install apache-tvm, or set TVM_LIBRARY_PATH to the folder of libtvm_runtime.so",
+        ) from error
+
+
+def has_function(name: str) -> bool:
+    """Say whether a loaded library of TVM's has the function."""
+    return tvm_ffi.get_global_func(name, allow_missing=True) is not None
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Call a function of TVM's runtime."""
+    return tvm_ffi.get_global_func(name)(*arguments)
+
+
+def num_threads() -> int:
+    """Return the size of the runtime's own thread pool, which TVM_NUM_THREADS sets before the first use."""
+    load_runtime()
+    return int(call("runtime.NumThreads"))

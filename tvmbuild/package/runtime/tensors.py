@@ -1,0 +1,83 @@
+"""Arrays of other libraries as TVM's tensors, in place where their memory allows it, and back as NumPy's."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.library import call
+
+ALIGNMENT = 64
+"""Of a tensor's memory: compiled code reads whole vectors."""
+_CPU = 1
+"""DLPack's number."""
+
+
+def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """Return an array that TVM can use in place."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def read_array(name: str, value: Any) -> Any:
+    """Return an input as what has `shape` and `dtype`: a tensor that shares its memory, else a NumPy array."""
+    if isinstance(value, np.ndarray | tvm_ffi.Tensor):
+        return value
+    if hasattr(value, "__dlpack__"):
+        try:
+            return tvm_ffi.from_dlpack(value)
+        except (BufferError, RuntimeError, ValueError, TypeError) as error:
+            raise TvmbuildError(f"the input {name} cannot be shared by DLPack: {str(error).splitlines()[0]}") from error
+    return np.asarray(value)
+
+
+def place(name: str, value: Any, device: Any) -> Any:
+    """Return the tensor on the device: in place where it is there, contiguous and aligned, else a copy."""
+    if isinstance(value, tvm_ffi.Tensor):
+        if value.device.dlpack_device_type() != _CPU:
+            return _keep(name, value, device)
+        value = np.from_dlpack(value)
+    if device.dlpack_device_type() != _CPU:
+        return to_device(tvm_ffi.from_dlpack(_aligned(value)), device)
+    return tvm_ffi.from_dlpack(_aligned(value), require_alignment=ALIGNMENT, require_contiguous=True)
+
+
+def to_device(tensor: Any, device: Any) -> Any:
+    """Return a CPU tensor on the device: itself, or a copy."""
+    if device.dlpack_device_type() == _CPU:
+        return tensor
+    copy = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape(tuple(tensor.shape)), tensor.dtype, device, None)
+    call("runtime.TVMTensorCopyFromTo", tensor, copy)
+    return copy
+
+
+def to_array(tensor: Any) -> np.ndarray:
+    """Return a copy of the tensor, wherever it lies."""
+    array = np.empty(tuple(tensor.shape), str(tensor.dtype))
+    call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
+    return array
+
+
+def _aligned(value: np.ndarray) -> np.ndarray:
+    # A read-only array is copied: NumPy before 2.1 does not export one.
+    if value.flags.c_contiguous and value.flags.writeable and value.ctypes.data % ALIGNMENT == 0:
+        return value
+    copy = empty_array(value.shape, str(value.dtype))
+    copy[...] = value
+    return copy
+
+
+def _keep(name: str, tensor: Any, device: Any) -> Any:
+    if tensor.device.dlpack_device_type() != device.dlpack_device_type() or tensor.device.index != device.index:
+        raise TvmbuildError(f"the input {name} is on {tensor.device}; the package runs on {device}", "move it there")
+    if not tensor.is_contiguous() or tensor.data_ptr() % ALIGNMENT:
+        raise TvmbuildError(f"the input {name} on {tensor.device} is not contiguous and aligned", "pass a copy of it")
+    return tensor

@@ -1,0 +1,63 @@
+"""Time a function that runs a model."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+WARM_UP_S = 0.5
+BUDGET_S = 10.0
+"""Of the samples, where the user names no number of them."""
+MOST_SAMPLES = 50
+LEAST_SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds a call, over ``repeat`` samples of ``number`` calls each."""
+
+    median: float
+    mean: float
+    min: float
+    max: float
+    std: float
+    repeat: int
+    number: int
+
+
+def time_calls(
+    call: Callable[[], object], number: int, repeat: int, beat: Callable[[], None] = lambda: None
+) -> list[float]:
+    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls; ``beat`` is called between samples."""
+    samples = []
+    for _ in range(repeat):
+        start = time.perf_counter_ns()
+        for _ in range(number):
+            call()
+        samples.append((time.perf_counter_ns() - start) / number / 1e6)
+        beat()
+    return samples
+
+
+def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None] = lambda: None) -> float:
+    """Call at least twice and for about ``seconds``; return the last call's time in ms."""
+    end = time.perf_counter() + seconds
+    time_calls(call, 1, 1, beat)
+    while True:
+        last = time_calls(call, 1, 1, beat)[0]
+        if time.perf_counter() >= end:
+            return last
+
+
+def count_samples(sample_ms: float) -> int:
+    """Return how many samples fit the budget, within reason."""
+    return max(LEAST_SAMPLES, min(MOST_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
+
+
+def summarize(samples: Sequence[float], number: int) -> Latency:
+    """Return the statistics of samples in ms."""
+    spread = statistics.stdev(samples) if len(samples) > 1 else 0.0
+    middle, mean = statistics.median(samples), statistics.fmean(samples)
+    return Latency(middle, mean, min(samples), max(samples), spread, len(samples), number)
