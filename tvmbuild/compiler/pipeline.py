@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.importer import ImportedModel
+from tvmbuild.compiler.pad_channels import pad_channels
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.package.metadata import TensorInfo
 
@@ -51,7 +52,7 @@ def lower(imported: ImportedModel, target: tvm.target.Target, layout: Layout | N
         if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
             chosen = "NCHW"
         if chosen == "NHWC":
-            fused, problem = _fuse_as_nhwc(mod)
+            fused, problem = _fuse_as_nhwc(mod, target)
             if problem is not None:
                 chosen, notes = "NCHW", (f"layout NCHW: {problem}",)
         if chosen == "NCHW":
@@ -89,11 +90,11 @@ def _prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     )(mod)
 
 
-def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
+def _fuse_as_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[tvm.ir.IRModule, str | None]:
     """Return the fused module in NHWC, or the reason why TVM cannot do that."""
     convert = tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])
     try:
-        fused = _fuse(_anonymise(convert(mod)))
+        fused = _fuse(_anonymise(pad_channels(convert(mod), target)))
     except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
         # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
         return mod, f"ConvertLayout failed: {_last_line(str(error)) or type(error).__name__}"

@@ -1,0 +1,86 @@
+"""Convolutions whose output channels do not fill the target's vectors, computed with as many more as do.
+
+TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
+one by one. The weights are padded with zeros when the package is built; what they give is left out of the output.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
+
+_FUSABLE_WITH_ELEMENTWISE = 4
+"""Relax's kind of operator that an elementwise operator after it is fused with."""
+_NAME = "conv2d"
+
+
+def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors."""
+    rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
+    function = rewriter.visit_expr(mod["main"])
+    if not rewriter.padded:
+        return mod
+    result = rewriter.builder_.get()
+    result.update_func(result.get_global_var("main"), function)
+    return result
+
+
+def padded_channels(channels: int, lanes: int) -> int:
+    """Return how many channels to compute for that many, in vectors of at most ``lanes``."""
+    padded = math.ceil(channels / lanes) * lanes
+    return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
+        super().__init__(mod)
+        self._lanes = lanes
+        self.padded = False
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        weights = _padded_weights(call, self._lanes)
+        if weights is None:
+            return super().visit_call_(call)
+        self.padded = True
+        data = self.visit_expr(call.args[0])
+        arguments = [data, relax.const(weights)]
+        variable = self.builder_.add_func(_make_function(call, arguments), _NAME)
+        return relax.call_tir(variable, arguments, call.ty)
+
+
+def _padded_weights(call: relax.Call, lanes: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+        return None
+    attributes, (data, weights) = call.attrs, call.args
+    if (attributes.data_layout, attributes.kernel_layout) != ("NHWC", "HWIO") or int(attributes.groups) != 1:
+        return None
+    if not isinstance(weights, tvm.ir.GenericConst) or {str(data.ty.dtype), str(call.ty.dtype)} != {"float32"}:
+        return None
+    if not all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values):
+        return None
+    values: np.ndarray[Any, np.dtype[np.float32]] = weights.value.numpy()
+    more = padded_channels(values.shape[3], lanes) - values.shape[3]
+    return np.pad(values, ((0, 0), (0, 0), (0, 0), (0, more))) if more else None
+
+
+def _make_function(call: relax.Call, arguments: list[relax.Expr]) -> tirx.PrimFunc:
+    attributes = call.attrs
+    data, weights = (te.placeholder(each.ty.shape.values, "float32") for each in arguments)
+    all_channels = topi.nn.conv2d_nhwc(
+        data,
+        weights,
+        [int(each) for each in attributes.strides],
+        [int(each) for each in attributes.padding],
+        [int(each) for each in attributes.dilation],
+    )
+    output = te.compute(call.ty.shape.values, lambda n, y, x, c: all_channels[n, y, x, c], name="channels")
+    function = te.create_prim_func([data, weights, output])
+    return function.without_attr("global_symbol").with_attr("op_pattern", _FUSABLE_WITH_ELEMENTWISE)
