@@ -42,7 +42,9 @@ def is_same_file(path: Path, known: Digest) -> bool:
 
 def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
     if dataclasses.is_dataclass(value):
-        fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        fields = (
+            (field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if _counts(field, value)
+        )
         return [pair for name, inner in fields for pair in _flatten(f"{prefix}.{name}", inner)]
     if isinstance(value, tuple) and value and all(dataclasses.is_dataclass(item) for item in value):
         return [pair for index, item in enumerate(value) for pair in _flatten(f"{prefix}[{index}]", item)]
@@ -50,6 +52,11 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
         return [(f"{prefix}.{name}", canonical_json(inner)) for name, inner in value]  # type: ignore[attr-defined]
     # Masked: pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
     return [(prefix, mask_credentials(canonical_json(value)))]
+
+
+def _counts(field: dataclasses.Field[object], value: object) -> bool:
+    """Say whether the field is in the fingerprint: one that came later only when it is not its default."""
+    return "later" not in field.metadata or getattr(value, field.name) != field.default
 
 
 def _is_mapping(value: object) -> bool:

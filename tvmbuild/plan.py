@@ -78,9 +78,12 @@ def _make_step(stage: Stage, subject: _Subject, root: Path, capabilities: Capabi
         stage=stage.name,
         subject=subject.name,
         options=_OPTIONS[stage.name](subject),
-        inputs=tuple((role, path) for role in stage.inputs if (path := _input(role, subject, root)) is not None),
+        inputs=(
+            *((role, path) for role in stage.inputs if (path := _input(role, subject, root)) is not None),
+            *(_list_samples(subject, root) if stage.name == "benchmark" else ()),
+        ),
         outputs=tuple((role, _path(stage, role, subject, root)) for role, _ in stage.outputs),
-        tools=_tools(stage.name, target, capabilities),
+        tools=_tools(stage.name, subject, capabilities),
         version=stage.version,
         environment=() if target is None else _environment(stage.name, target),
         root=root,
@@ -115,6 +118,7 @@ def _tune_options(subject: _Subject) -> TuneStep:
         measured_on=target.measured_on,
         device=target.device,
         tune=target.tune,
+        precision=target.precision,
     )
 
 
@@ -129,6 +133,7 @@ def _compile_options(subject: _Subject) -> CompileStep:
         link=target.link,
         glibc=target.glibc,
         preprocess=subject.model.preprocess,
+        precision=target.precision,
     )
 
 
@@ -139,8 +144,9 @@ def _benchmark_options(subject: _Subject) -> BenchmarkStep:
         kind=target.kind,
         device=target.device,
         threads=_threads("benchmark", target),
-        tolerance=subject.model.tolerance,
+        tolerance=subject.model.tolerance_in(target.precision),
         benchmark=target.benchmark,
+        accuracy=subject.model.accuracy,
     )
 
 
@@ -168,6 +174,12 @@ def _input(role: str, subject: _Subject, root: Path) -> Path | None:
     return _path(_PRODUCERS[role], role, subject, root)
 
 
+def _list_samples(subject: _Subject, root: Path) -> tuple[tuple[str, Path], ...]:
+    """Return the files of real inputs, each in a role of its own, `sample 0` first."""
+    accuracy = subject.model.accuracy
+    return tuple((f"sample {i}", root / path) for i, path in enumerate(accuracy.paths)) if accuracy else ()
+
+
 def _path(stage: Stage, role: str, subject: _Subject, root: Path) -> Path:
     """Where the stage writes its output of that role for the subject."""
     layout = Layout(root)
@@ -190,12 +202,12 @@ _PYTHON_TOOLS = {
 }
 
 
-def _tools(stage: str, target: TargetSpec | None, capabilities: Capabilities) -> tuple[tuple[str, str], ...]:
-    names = _PYTHON_TOOLS[stage]
+def _tools(stage: str, subject: _Subject, capabilities: Capabilities) -> tuple[tuple[str, str], ...]:
+    names, target = _PYTHON_TOOLS[stage], subject.target
     tools = {name: capabilities.version(name) or "absent" for name in names}
     baselines = target.benchmark.baselines if stage == "benchmark" and target is not None else ()
     for name in ("onnxruntime", "openvino"):
-        if name in baselines:
+        if name in baselines or (stage == "benchmark" and name == "onnxruntime" and subject.model.accuracy):
             tools[name] = capabilities.version(name) or "absent"
     untuned = "tvm-untuned" in baselines  # compiled by the benchmark itself, linked as `auto`
     if stage in {"tune", "compile"} or untuned:
@@ -236,12 +248,13 @@ def _validate(steps: list[Step]) -> list[Step]:
             origins[path] = step.id
     for step in steps:
         for role, path in step.inputs:
-            if role not in {"source", "labels"} and path not in origins:
+            given = role in {"source", "labels"} or role.startswith("sample ")
+            if not given and path not in origins:
                 raise ValueError(f"{step.id} reads {path}, which no step writes")
-            if role in {"source", "labels"} and path in origins:
+            if given and path in origins:
                 raise TvmbuildError(
                     f"{step.id} reads {path}, which {origins[path]} writes",
-                    "Keep sources and labels outside the build folder.",
+                    "Keep sources, labels and pictures outside the build folder.",
                 )
     return steps
 

@@ -6,7 +6,7 @@ digest of its fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,10 @@ Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
 Attributes = tuple[tuple[str, AttributeValue], ...]
 """Target attributes as sorted (name, value) pairs, TVM's spelling: mcpu, mattr, mtriple, num-cores, arch …"""
+Precision = Literal["fp32", "fp16", "bf16"]
+"""What a target computes float32 models in."""
+LATER = {"later": True}
+"""Marks a field that packages were built without: its default is in no fingerprint, so that none is built again."""
 
 
 # --------------------------------------------------------------------------- models
@@ -46,10 +50,29 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A package is right when |got - want| <= atol + rtol * |want| for every element."""
+    """A package is right when |got - want| <= atol + rtol * |want| for every element.
+
+    ``of_largest`` times the output's largest magnitude is added to atol.
+    """
 
     rtol: float = 1e-3
     atol: float = 1e-3
+    of_largest: float = field(default=0.0, metadata=LATER)
+
+
+REDUCED_TOLERANCE: dict[str, Tolerance] = {
+    "fp16": Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02),
+    "bf16": Tolerance(rtol=5e-2, atol=1e-3, of_largest=0.1),
+}
+"""Rounding errors grow with the largest values of a sum, not with the result: hence the share of the largest output."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Real inputs for the benchmark stage: paths of pictures, or of one .npz, relative to the project's root."""
+
+    kind: Literal["images", "inputs"]
+    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -94,6 +117,18 @@ class ModelSpec:
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
+    reduced_tolerance: tuple[tuple[Precision, tuple[tuple[str, float], ...]], ...] = ()
+    """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
+    accuracy: Accuracy | None = None
+
+    def tolerance_in(self, precision: Precision) -> Tolerance:
+        """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""
+        default = REDUCED_TOLERANCE.get(precision)
+        if default is None:
+            return self.tolerance
+        names = tuple(field.name for field in fields(Tolerance))
+        least = {name: max(getattr(default, name), getattr(self.tolerance, name)) for name in names}
+        return Tolerance(**{**least, **dict(dict(self.reduced_tolerance).get(precision, ()))})
 
 
 # --------------------------------------------------------------------------- targets
@@ -150,6 +185,7 @@ class TargetSpec:
     attributes: Attributes = ()
     host: Attributes = ()
     """For GPU kinds: attributes of the llvm target that runs the host code."""
+    precision: Precision = "fp32"
     link: str = "auto"
     """``auto``: the bundled ziglang; or the name of a compiler command."""
     glibc: str | None = None
@@ -217,6 +253,7 @@ class TuneStep:
     measured_on: str | None
     device: DeviceSpec
     tune: TuneOptions
+    precision: Precision = field(default="fp32", metadata=LATER)
 
     @property
     def can_search(self) -> bool:
@@ -236,6 +273,7 @@ class CompileStep:
     link: str
     glibc: str | None
     preprocess: Preprocess | None
+    precision: Precision = field(default="fp32", metadata=LATER)
 
 
 @dataclass(frozen=True)
@@ -248,6 +286,7 @@ class BenchmarkStep:
     threads: int
     tolerance: Tolerance
     benchmark: BenchmarkOptions
+    accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
 StepOptions = SimplifyStep | TuneStep | CompileStep | BenchmarkStep

@@ -49,6 +49,17 @@ def test_absent_parts_stay_absent() -> None:
     assert PackageInfo.from_json(value) == info
 
 
+def test_a_precision_is_named_only_where_it_is_reduced() -> None:
+    assert "precision" not in value_of(INFO)["target"]
+    reduced = replace(INFO, target=replace(INFO.target, precision="fp16"))
+    value = value_of(reduced)
+    assert value["target"]["precision"] == "fp16"
+    assert PackageInfo.from_json(value) == reduced
+    value["target"]["precision"] = "fp8"
+    with pytest.raises(TvmbuildError, match=r"target.precision is 'fp8'"):
+        PackageInfo.from_json(value)
+
+
 def test_a_package_from_before_operators_were_written_is_read() -> None:
     value = value_of(INFO)
     del value["operators"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
-from tvmbuild.specs import InputSpec, Settings, SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import CompileStep, InputSpec, Settings, SimplifyOptions, SimplifyStep, Source, Step
 
 STEP = Step(
     stage="simplify",
@@ -29,6 +29,15 @@ def test_pairs_are_flat_and_readable() -> None:
 def test_mode_root_and_availability_are_not_in_it() -> None:
     other = replace(STEP, settings=Settings("full", strict=True), root=Path("/elsewhere"), unavailable="no")
     assert fingerprint(other) == fingerprint(STEP)
+
+
+def test_a_field_that_came_later_counts_only_where_it_is_said() -> None:
+    plain = CompileStep("net", "pc", "llvm", (), (), "auto", None, None)
+    names = {"model", "target", "kind", "attributes", "host", "link", "glibc", "preprocess"}
+    before = fingerprint(replace(STEP, options=plain))
+    assert {name for name in before if name.startswith("option.")} == {f"option.{name}" for name in names}
+    reduced = fingerprint(replace(STEP, options=replace(plain, precision="fp16")))
+    assert reduced == before | {"option.precision": '"fp16"'}
 
 
 def test_a_step_survives_pickling() -> None:

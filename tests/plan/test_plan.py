@@ -7,8 +7,10 @@ import pytest
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.fingerprint import fingerprint
 from tvmbuild.plan import Plan, includes, make_plan
 from tvmbuild.specs import (
+    Accuracy,
     BenchmarkOptions,
     DeviceSpec,
     ModelSpec,
@@ -209,3 +211,23 @@ def test_a_benchmark_depends_on_the_baselines_that_it_asks_for() -> None:
     assert tools("onnxruntime") == {*plain, "onnxruntime"}
     assert tools("openvino") == {*plain, "openvino"}
     assert tools("onnxruntime", "tvm-untuned") == {*plain, "onnxruntime", "llvm", "ziglang"}
+
+
+def test_a_precision_reaches_tune_compile_and_the_numeric_gate() -> None:
+    reduced = replace(V3, precision="fp16")
+    tune, compile_, benchmark = (_plan(reduced).find(f"{stage}:net@v3") for stage in ("tune", "compile", "benchmark"))
+    assert tune is not None
+    assert compile_ is not None
+    assert benchmark is not None
+    assert (fingerprint(tune)["option.precision"], fingerprint(compile_)["option.precision"]) == ('"fp16"', '"fp16"')
+    assert fingerprint(benchmark)["option.tolerance.of_largest"] == "0.02"
+    pairs = [pair for step in _plan(V3).steps for pair in fingerprint(step)]
+    assert not [pair for pair in pairs if "precision" in pair or "of_largest" in pair or "accuracy" in pair]
+
+
+def test_real_inputs_are_files_that_the_benchmark_reads() -> None:
+    model = replace(MODEL, accuracy=Accuracy("images", ("a.png", "../b.png")))
+    benchmark = _plan(replace(V3, benchmark=BenchmarkOptions(baselines=())), models=(model,)).find("benchmark:net@v3")
+    assert benchmark is not None
+    assert benchmark.inputs[-2:] == (("sample 0", ROOT / "a.png"), ("sample 1", ROOT / "../b.png"))
+    assert dict(benchmark.tools)["onnxruntime"] == "5"

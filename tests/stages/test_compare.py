@@ -25,6 +25,15 @@ def test_within_and_beyond_the_tolerance() -> None:
     assert "output y is wrong in 1 of 4 elements, most at [1, 0]: got 3.03, want 3, off by 0.03" in result.problem
 
 
+def test_a_share_of_the_largest_magnitude_is_allowed_everywhere() -> None:
+    want = np.array([-100.0, 0.0, np.inf], np.float32)
+    got = np.array([-100.0, 1.9, np.inf], np.float32)
+    assert compare({"y": got}, {"y": want}, Tolerance(1e-9, 0, 0.02)).problem is None
+    result = compare({"y": got}, {"y": want}, Tolerance(1e-9, 0, 0.01))
+    assert result.problem is not None
+    assert "off by 1.9 where 1 is allowed" in result.problem
+
+
 def test_nan_and_infinity_match_only_themselves() -> None:
     want = np.array([np.nan, np.inf, -np.inf, 1.0])
     assert compare({"y": want}, {"y": want.copy()}, Tolerance()).problem is None

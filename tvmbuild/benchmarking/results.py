@@ -80,6 +80,19 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """What package and original model make of real inputs."""
+
+    samples: int
+    agreeing: int
+    """Samples for which the largest element of the first output is the same one."""
+    max_abs_error: float
+    """Over all samples and outputs."""
+    largest: float
+    """The largest magnitude of the original model's outputs, to compare the error with."""
+
+
+@dataclass(frozen=True)
 class Result:
     """One benchmark of one cell, or of a package that belongs to none."""
 
@@ -96,6 +109,8 @@ class Result:
     warnings: tuple[str, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
     """Of one run, the longest first; empty where they were not asked for."""
+    accuracy: Agreement | None = None
+    """None: the model names no real inputs."""
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value; `read_result` is the inverse."""
@@ -121,6 +136,7 @@ class Result:
             "peak_memory_mb": self.peak_memory_mb,
             "warnings": list(self.warnings),
             "operators": [row.to_json() for row in self.operators],
+            **({} if self.accuracy is None else {"accuracy": asdict(self.accuracy)}),
         }
 
 
@@ -159,6 +175,7 @@ def _read(data: Mapping[str, Any]) -> Result:
         peak_memory_mb=None if memory is None else float(memory),
         warnings=tuple(str(warning) for warning in data["warnings"]),
         operators=tuple(_read_fields(OperatorRow, row) for row in data["operators"]),
+        accuracy=_read_fields(Agreement, data["accuracy"]) if "accuracy" in data else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def check_file(document: Document, root: Path, path: KeyPath, text: str, *, must
     near = find_nearest(file.stem, beside)
     nearest = (Path(name).parent / beside[near]).as_posix() if near else None
     document.report(path, f"the file {name} does not exist", "a path relative to the project's folder", nearest)
+
+
+def list_pictures(root: Path, pattern: str) -> list[str]:
+    """Return the files that the glob matches, relative to the project's root where they lie in it, sorted."""
+    found = (Path(name) for name in glob.glob(str(root / pattern), recursive=True))  # noqa: PTH207 - that refuses absolute ones
+    files = sorted(path for path in found if path.is_file())
+    return [Path(os.path.relpath(path, root)).as_posix() for path in files]
 
 
 def _list_files(folder: Path) -> list[Path]:

@@ -6,14 +6,23 @@ import fnmatch
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tvmbuild.config.document import Document
-from tvmbuild.config.files import check_file, relative_path
+from tvmbuild.config.files import check_file, list_pictures, relative_path
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import InputSpec, ModelSpec, Preprocess, SimplifyOptions, Source, Tolerance
+from tvmbuild.specs import (
+    Accuracy,
+    InputSpec,
+    ModelSpec,
+    Precision,
+    Preprocess,
+    SimplifyOptions,
+    Source,
+    Tolerance,
+)
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
@@ -35,6 +44,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
             _check_source(document, root, path, {"enabled": defaults.get("enabled", True), **own})
             _check_inputs(document, path, own)
             _check_preprocess(document, path, own)
+            _check_accuracy(document, root, path, {"enabled": defaults.get("enabled", True), **own})
             _check_globs(document, path, own, targets)
         if document.is_sound(path):
             specs.append(_make_model(root, name, merge_maps(defaults, own)))
@@ -74,6 +84,21 @@ def _check_preprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
             document.report((*here, key), f"has {len(values)} items", expected)
 
 
+def _check_accuracy(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
+    """Report files that are not there, and pictures of a model that does not say how they become its input."""
+    data, here = own.get("accuracy"), (*path, "accuracy")
+    if not isinstance(data, dict) or not document.is_sound(here):
+        return
+    required = own.get("enabled", True) is not False
+    if "inputs" in data:
+        check_file(document, root, (*here, "inputs"), data["inputs"], must_exist=required)
+    for index, glob in enumerate(data.get("images", ()) if required else ()):
+        if not list_pictures(root, glob):
+            document.report((*here, "images", index), f"{show_value(glob)} matches no file", "a glob of pictures")
+    if "images" in data and "preprocess" not in own:
+        document.report_key((*here, "images"), "the model does not say how a picture becomes its input", "`preprocess`")
+
+
 def _check_globs(document: Document, path: KeyPath, own: dict[str, Any], targets: Sequence[str]) -> None:
     """Report a glob that matches no target: it is a misspelling, or a target that was removed."""
     if not targets or not isinstance(own.get("targets"), dict):
@@ -88,11 +113,15 @@ def _check_globs(document: Document, path: KeyPath, own: dict[str, Any], targets
 
 def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
     globs, labels, preprocess = data.get("targets", {}), data.get("labels"), data.get("preprocess")
+    tolerance = data.get("tolerance", {})
+    plain = {key: float(value) for key, value in tolerance.items() if not isinstance(value, dict)}
     return ModelSpec(
         name=name,
         source=_make_source(root, data["source"]),
         inputs=tuple(_make_input(key, item) for key, item in sorted(data.get("inputs", {}).items())),
-        tolerance=Tolerance(**{key: float(value) for key, value in data.get("tolerance", {}).items()}),
+        tolerance=Tolerance(**plain),
+        reduced_tolerance=_make_reduced(tolerance),
+        accuracy=_make_accuracy(root, data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
         labels=None if labels is None else relative_path(root, labels),
         simplify=_make_simplify(data.get("simplify", {})),
@@ -100,6 +129,11 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         include=tuple(globs.get("include", ("*",))),
         exclude=tuple(globs.get("exclude", ())),
     )
+
+
+def _make_reduced(data: dict[str, Any]) -> tuple[tuple[Precision, tuple[tuple[str, float], ...]], ...]:
+    precisions = [name for name in get_args(Precision) if name in data]
+    return tuple((name, tuple(sorted((key, float(value)) for key, value in data[name].items()))) for name in precisions)
 
 
 def _make_source(root: Path, data: dict[str, Any]) -> Source:
@@ -135,6 +169,16 @@ def _make_preprocess(data: dict[str, Any]) -> Preprocess:
         std=tuple(float(value) for value in data.get("std", ())),
         layout=data.get("layout", "NCHW"),
     )
+
+
+def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
+    accuracy = data.get("accuracy")
+    if accuracy is None:
+        return None
+    if "inputs" in accuracy:
+        return Accuracy("inputs", (relative_path(root, accuracy["inputs"]),))
+    found = (path for glob in accuracy["images"] for path in list_pictures(root, glob))
+    return Accuracy("images", tuple(dict.fromkeys(found)))
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

@@ -11,6 +11,7 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.config.precision import explain_precision
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
@@ -26,7 +27,7 @@ def attribute_names(kind: str) -> frozenset[str]:
     """Return the TVM attributes that a target of that kind may state in targets.yaml."""
     schema = load_schema("targets")
     definitions = schema["$defs"]
-    others = {"kind", "host", "from_device", *schema["properties"]["defaults"]["properties"]}
+    others = {"kind", "host", "from_device", "precision", *schema["properties"]["defaults"]["properties"]}
     return frozenset(definitions[kind]["properties"]) - others
 
 
@@ -44,7 +45,9 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
             _check_pinned(document, path, own)
             data = merge_maps(defaults, _with_text(document, path, own))
             if document.is_sound(path):
-                specs.append(_make_target(root, name, data))
+                spec = _make_target(root, name, data)
+                _check_precision(document, path, spec)
+                specs.append(spec)
     return tuple(specs)
 
 
@@ -92,6 +95,13 @@ def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> No
         document.report_key(path, 'the key "mtriple" is missing', expected)
 
 
+def _check_precision(document: Document, path: KeyPath, target: TargetSpec) -> None:
+    """Report a type that the hardware does not compute in; that may depend on the target's lock."""
+    problem = explain_precision(target)
+    if problem is not None:
+        document.report((*path, "precision"), f"{target.precision}: {problem[0]}", problem[1])
+
+
 def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
     kind = data["kind"]
     asked = find_questions(data)
@@ -104,6 +114,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         kind=kind,
         attributes=_overlay(lock.attributes, _pick(data, attribute_names(kind))),
         host=() if kind == "llvm" else _overlay(lock.host, data["host"]),
+        precision=data.get("precision", "fp32"),
         link=data.get("link", "auto"),
         glibc=glibc,
         measured_on=data.get("measured_on"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.specs import Attributes, Preprocess
+from tvmbuild.specs import Attributes, Precision, Preprocess
 
 FORMAT = 1
 
@@ -31,6 +31,8 @@ class PackageTarget:
     attributes: Attributes = ()
     host: Attributes = ()
     glibc: str | None = None
+    precision: Precision = "fp32"
+    """What it computes in; mod.json names it only where it is another."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class PackageInfo:
         """Return the JSON value; ``from_json`` is the inverse."""
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         target = asdict(self.target)
+        if self.target.precision == "fp32":
+            del target["precision"]
         target.update(attributes=dict(self.target.attributes), host=dict(self.target.host))
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=target, digests=dict(self.digests), tools=dict(self.tools), files=files)
@@ -133,6 +137,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
             _pairs(target["attributes"]),
             _pairs(target["host"]),
             target["glibc"],
+            _read_precision(target),
         ),
         inputs=_tensors(value["inputs"]),
         outputs=_tensors(value["outputs"]),
@@ -148,6 +153,13 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
         entry=str(value["entry"]),
     )
+
+
+def _read_precision(target: Mapping[str, Any]) -> Precision:
+    precision = target.get("precision", "fp32")
+    if precision not in get_args(Precision):
+        raise ValueError(f"target.precision is {precision!r}")
+    return cast("Precision", precision)
 
 
 def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:

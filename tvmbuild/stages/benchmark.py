@@ -12,12 +12,13 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.specs import BenchmarkStep, Step
+from tvmbuild.stages.accuracy import measure_accuracy
 from tvmbuild.stages.contest import Trial, run_contest
 
 
 def run(step: Step) -> None:
     """Publish result.json and add to the history; TvmbuildError when the package's numbers are not the reference's."""
-    result = run_contest(make_trial(step))
+    result = replace(run_contest(make_trial(step)), accuracy=measure_accuracy(step))
     keep_result(step, result)
     write_json(step.output("result"), result.to_json())
 

@@ -25,7 +25,7 @@ class Comparison:
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     """Compare by name: same names, dtypes, shapes, and |got - want| <= atol + rtol * |want|.
 
-    NaN and infinity match themselves.
+    A share of the output's largest magnitude may come to atol. NaN and infinity match themselves.
     """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
@@ -56,10 +56,13 @@ def _compare_one(name: str, got: np.ndarray, want: np.ndarray, tolerance: Tolera
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore"):
         error = np.where(same, 0.0, np.abs(got - want))
-    allowed = tolerance.atol + tolerance.rtol * np.abs(want)
+    floor = tolerance.atol
+    if tolerance.of_largest:
+        floor += tolerance.of_largest * float(np.max(np.abs(want), where=np.isfinite(want), initial=0.0))
+    allowed = floor + tolerance.rtol * np.abs(want)
     finite = np.isfinite(error)
     wrong = ~same & ~(finite & np.isfinite(allowed) & (error <= allowed))
-    relevant = finite & (np.abs(want) > tolerance.atol) & np.isfinite(want)
+    relevant = finite & (np.abs(want) > floor) & np.isfinite(want)
     relative = np.where(relevant, error / np.where(relevant, np.abs(want), 1.0), 0.0)
     largest = (float(np.max(np.where(finite, error, 0.0))), float(np.max(relative)))
     count = int(np.count_nonzero(wrong))

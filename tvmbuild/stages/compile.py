@@ -13,6 +13,7 @@ from tvmbuild.compiler.lift import lift_constants, params_bytes
 from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.operators import describe_operators
 from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.devices.lock import device_lock
@@ -39,7 +40,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     schedule = _read_schedule(step.input("schedule"))
     target = tvm_target(options.kind, options.attributes, options.host)
     report_progress("importing")
-    imported = import_onnx(step.input("model"))
+    imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
     report_progress("lowering")
     lowered = lower(imported, target, schedule["layout"])
     database = database_from_schedule(schedule, extract_tasks(lowered), target)
@@ -85,7 +86,9 @@ def _info(step: Step, lowered: Lowered, applied: Applied, params: Literal["lifte
     uncovered = tuple(name for _, name in coverage.uncovered)
     return PackageInfo(
         model=options.model,
-        target=PackageTarget(options.target, options.kind, options.attributes, options.host, options.glibc),
+        target=PackageTarget(
+            options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+        ),
         inputs=lowered.inputs,
         outputs=lowered.outputs,
         params=params,

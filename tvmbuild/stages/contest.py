@@ -165,7 +165,8 @@ def _list_warnings(field: _Field, measured: Measured) -> tuple[str, ...]:
 
 def _describe_product(package: Path, info: PackageInfo) -> Product:
     target = info.target
-    seen = canonical_json([target.kind, dict(target.attributes), dict(target.host)])
+    reduced = [] if target.precision == "fp32" else [target.precision]
+    seen = canonical_json([target.kind, dict(target.attributes), dict(target.host), *reduced])
     return Product(
         target=target.name,
         target_digest=hashlib.sha256(seen.encode()).hexdigest()[:16],

@@ -115,9 +115,14 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         uncovered=info.coverage.uncovered if info else uncovered,
         result=result,
         package_bytes=package.stat().st_size if info else None,
-        notes=tuple(simplify.get("notes", ())) + (info.notes if info else ()),
+        notes=tuple(simplify.get("notes", ())) + (_list_notes(info) if info else ()),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
+
+
+def _list_notes(info: PackageInfo) -> tuple[str, ...]:
+    reduced = info.target.precision
+    return info.notes if reduced == "fp32" else (f"computes in {reduced}", *info.notes)
 
 
 def _judge(

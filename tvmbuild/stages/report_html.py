@@ -22,7 +22,9 @@ from tvmbuild.stages.report_latency import (
     with_history,
 )
 from tvmbuild.stages.report_text import (
+    ACCURACY,
     MEMORY,
+    accuracies,
     cell_values,
     columns,
     failures,
@@ -65,6 +67,7 @@ def write_html(cells: Sequence[CellReport]) -> str:
         _latencies(cells),
         _operators(cells),
         _history(cells),
+        _section(ACCURACY, accuracies(cells)),
         _section("Measured on", list_machines(cells)),
         _section("Warnings: doubtful latencies", list_doubts(cells)),
         _section("Baselines not measured", list_absent(cells)),

@@ -24,6 +24,7 @@ from tvmbuild.stages.report_latency import (
 )
 
 UNKNOWN = "-"
+ACCURACY = "Accuracy on real inputs, against the original model"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
 
 
@@ -88,6 +89,18 @@ def _sentence(text: str) -> str:
     return text.rstrip().rstrip(".") + "."
 
 
+def accuracies(cells: Sequence[CellReport]) -> list[str]:
+    """Return how often each cell's package agrees with the original model on real inputs."""
+    lines = []
+    for cell in cells:
+        found = cell.result.accuracy if cell.result else None
+        if found is not None and found.samples:
+            agree = f"{found.agreeing} of {found.samples} ({found.agreeing / found.samples:.1%})"
+            error = f"largest error {found.max_abs_error:.2g} where outputs reach {found.largest:.3g}"
+            lines.append(f"{cell.name}: same top-1 for {agree}, {error}")
+    return lines
+
+
 def list_uncovered(cell: CellReport) -> str:
     """Return how many Tasks have no record, and which: equal names once, with their number."""
     counts = Counter(cell.uncovered)
@@ -109,6 +122,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
         if operators:
             lines += ["", f"## Where the time goes: {_escape(cell.name)}", ""]
             lines += _table(OPERATOR_COLUMNS, operators, left=1)
+    lines += _section(ACCURACY, [_escape(line) for line in accuracies(cells)])
     lines += _section("Measured on", [_escape(line) for line in list_machines(cells)])
     lines += _section("Warnings: doubtful latencies", [_escape(line) for line in list_doubts(cells)])
     lines += _section("Baselines not measured", [_escape(line) for line in list_absent(cells)])

@@ -10,6 +10,7 @@ import tvm
 
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
@@ -50,7 +51,7 @@ def run(step: Step) -> None:
     target = tvm_target(options.kind, options.attributes, options.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        lowered = lower(import_onnx(step.input("model")), target)
+        lowered = lower(reduce_precision(import_onnx(step.input("model")), options.precision, options.kind), target)
         tasks = extract_tasks(lowered)
         records = checked_records(step, options, tasks)
         records.elect()  # what fails is out of the way before anything is searched

@@ -29,6 +29,7 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
         link="auto",
         glibc=target.glibc,
         preprocess=None,
+        precision=target.precision,
     )
     inputs = (("model", model), ("schedule", schedule))
     subject = f"{tuned.model}@{target.name}"

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from onnx import TensorProto, helper
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.precision import LONGEST_SUM, reduce_precision
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.specs import ModelSpec, Precision, Source
+from tvmbuild.stages.compare import compare
+
+SaveModel = Callable[..., Path]
+X86 = (("mcpu", "sapphirerapids"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+
+
+def convert(path: Path, precision: Precision = "fp16", kind: str = "llvm") -> tvm.ir.IRModule:
+    return reduce_precision(import_onnx(path), precision, kind).mod
+
+
+def operators(mod: tvm.ir.IRModule) -> Counter[str]:
+    """Count the operators of ``main`` by name and result: `nn.conv2d float16`."""
+    found: Counter[str] = Counter()
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op):
+            found[f"{expr.op.name.removeprefix('relax.')} {getattr(expr.ty, 'dtype', 'tuple')}"] += 1
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    return found
+
+
+def types_of(mod: tvm.ir.IRModule) -> tuple[str, str]:
+    return str(mod["main"].params[0].ty.dtype), str(mod["main"].ret_ty.dtype)
+
+
+def test_fp32_is_the_module_as_it_was(save_convnet: SaveModel) -> None:
+    imported = import_onnx(save_convnet())
+    assert reduce_precision(imported, "fp32", "llvm") is imported
+
+
+def test_what_lies_between_products_is_narrow_and_the_ends_are_not(save_convnet: SaveModel) -> None:
+    mod = convert(save_convnet())
+    assert types_of(mod) == ("float32", "float32")
+    assert operators(mod) == {
+        "astype float16": 1,
+        "nn.conv2d float16": 2,
+        "maximum float16": 1,
+        "minimum float16": 1,
+        "astype float32": 1,
+    }
+    assert relax.analysis.check_well_formed(mod)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", "float16"), ("bf16", "bfloat16")])
+def test_gpus_add_up_in_float32(save_convnet: SaveModel, precision: Precision, dtype: str) -> None:
+    found = operators(convert(save_convnet(), precision, "cuda"))
+    assert (found["nn.conv2d float32"], found[f"maximum {dtype}"], found[f"astype {dtype}"]) == (2, 1, 3)
+
+
+def test_a_cpu_leaves_long_sums_alone(save_model: SaveModel) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    for length, dtype in ((LONGEST_SUM, "float16"), (LONGEST_SUM + 1, "float32")):
+        weights = {"w": np.ones((length, 4), np.float32)}
+        path = save_model([node], weights, shape=(1, length))
+        assert operators(convert(path))[f"matmul {dtype}"] == 1
+        assert operators(convert(path, kind="cuda"))["matmul float32"] == 1
+
+
+def test_products_of_integers_stay_what_they_are(save_model: SaveModel) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT8),
+        helper.make_node("MatMulInteger", ["i", "w"], ["y"]),
+    ]
+    path = save_model(nodes, {"w": np.ones((8, 4), np.int8)}, shape=(1, 8))
+    found = operators(convert(path))
+    assert found["matmul int32"] == 1
+    assert not [name for name in found if name.endswith("float16")]
+
+
+def test_numbers_that_16_bits_cannot_hold_keep_their_operator_wide(save_model: SaveModel) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Add", ["a", "mask"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["y"]),
+    ]
+    weights = {"w": np.ones((8, 4), np.float32), "mask": np.array([0, -1e30, 0, 0], np.float32)}
+    found = operators(convert(save_model(nodes, weights, shape=(1, 8))))
+    assert (found["matmul float16"], found["add float32"], found["nn.softmax float32"]) == (1, 1, 1)
+    assert operators(convert(save_model(nodes, weights, shape=(1, 8)), "bf16", "cuda"))["add bfloat16"] == 1
+
+
+def test_bounded_functions_are_computed_wide_and_kept_narrow(save_model: SaveModel) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Sigmoid", ["a"], ["s"]),
+        helper.make_node("Mul", ["a", "s"], ["b"]),
+        helper.make_node("Split", ["b"], ["p", "q"], axis=1, num_outputs=2),
+        helper.make_node("Add", ["p", "q"], ["y"]),
+    ]
+    path = save_model(nodes, {"w": np.ones((8, 4), np.float32)}, shape=(1, 8), opset=18)
+    found = operators(convert(path))
+    assert (found["sigmoid float32"], found["multiply float16"], found["add float16"]) == (1, 1, 1)
+
+
+def test_exponentials_are_wide(save_model: SaveModel) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
+    found = operators(convert(save_model(nodes, {"w": np.ones((8, 4), np.float32)}, shape=(1, 8))))
+    assert (found["matmul float16"], found["exp float32"]) == (1, 1)
+
+
+@pytest.mark.compiler
+def test_a_cpu_computes_with_float16_vectors(save_convnet: SaveModel, tmp_path: Path) -> None:
+    path, target = save_convnet(), tvm_target("llvm", X86, ())
+    imported = reduce_precision(import_onnx(path), "fp16", "llvm")
+    lowered = lower(imported, target)
+    assert (lowered.layout, lowered.notes) == ("NHWC", ())
+    executable = build_executable(apply_records(lowered, target, ms.database.MemoryDatabase()).mod, target)
+    library = tmp_path / "mod.so"
+    executable.export_library(str(library))
+    code = next(m for m in [executable.mod, *executable.mod.imports] if m.kind == "llvm").inspect_source("asm")
+    assert re.search(r"vfmadd\d+ph\s.*zmm", code)
+    assert not re.search(r"vfmadd\d+ps|(call|jmp)\w*\s+__(extend|trunc)", code)
+    if not cpu_flags() >= {"avx512_fp16", "avx512vl", "avx512bw"}:
+        pytest.skip("this CPU has no arithmetic of float16")
+    x = np.random.RandomState(0).uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    got = machine["main"](tvm.runtime.tensor(x)).numpy()
+    (want,) = onnxruntime.InferenceSession(onnx.load(path).SerializeToString()).run(None, {"x": x})
+    tolerance = ModelSpec("net", Source("path", "net.onnx")).tolerance_in("fp16")
+    found = compare({"y": got}, {"y": want}, tolerance)
+    assert found.problem is None
+    assert found.max_abs_error > 1e-5, "that is not what fp16 gives"
