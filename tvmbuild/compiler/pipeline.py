@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import tvm
@@ -13,6 +15,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.pad_channels import pad_channels
 from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
+from tvmbuild.compiler.winograd_epilogue import attach_epilogues
 from tvmbuild.package.metadata import TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
@@ -37,29 +41,42 @@ class Lowered:
     outputs: tuple[TensorInfo, ...]
     layout: Layout
     notes: tuple[str, ...] = ()
+    convolutions: tuple[ConvolutionCall, ...] = ()
+    """Those that have a choice of algorithm."""
 
 
-def lower(imported: ImportedModel, target: tvm.target.Target, layout: Layout | None = None) -> Lowered:
-    """Fold constants, choose the convolutions' layout, legalize and fuse.
+def lower(
+    imported: ImportedModel,
+    target: tvm.target.Target,
+    layout: Layout | None = None,
+    algorithms: Mapping[str, str] = MappingProxyType({}),
+) -> Lowered:
+    """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
 
     ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert the graph to NHWC it stays
-    NCHW and a note says so. The same model, target and layout give the same module in any process.
+    NCHW and a note says so. ``algorithms`` are by a convolution's signature; without one it is computed directly. The
+    same model, target, layout and algorithms give the same module in any process.
     """
     with target:
         mod = _prepare(imported.mod)
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
+        convolutions: tuple[ConvolutionCall, ...] = ()
         if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
             chosen = "NCHW"
         if chosen == "NHWC":
-            fused, problem = _fuse_as_nhwc(mod, target)
+            converted, problem = _attempt(_convert_to_nhwc, mod)
+            if problem is None:
+                rewritten = apply_algorithms(converted, algorithms, target)
+                convolutions = rewritten.convolutions
+                fused, problem = _fuse_as_nhwc(rewritten.mod, target)
             if problem is not None:
-                chosen, notes = "NCHW", (f"layout NCHW: {problem}",)
+                chosen, notes, convolutions = "NCHW", (f"layout NCHW: {problem}",), ()
         if chosen == "NCHW":
             fused = _fuse(_anonymise(mod))
         if not is_gpu(target):
-            fused = relax.transform.AttachAttrLayoutFreeBuffers()(fused)
-    return Lowered(fused, imported.inputs, imported.outputs, chosen, notes)
+            fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))
+    return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
 
 
 def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
@@ -90,16 +107,26 @@ def _prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     )(mod)
 
 
+def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    return tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])(mod)
+
+
 def _fuse_as_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[tvm.ir.IRModule, str | None]:
-    """Return the fused module in NHWC, or the reason why TVM cannot do that."""
-    convert = tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])
+    """Return the fused module, or the reason why TVM has no code for it."""
+    fused, problem = _attempt(lambda converted: _fuse(_anonymise(pad_channels(converted, target))), mod)
+    left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
+    return fused, problem or (f"no NHWC code for {', '.join(left)}" if left else None)
+
+
+def _attempt(
+    convert: Callable[[tvm.ir.IRModule], tvm.ir.IRModule], mod: tvm.ir.IRModule
+) -> tuple[tvm.ir.IRModule, str | None]:
+    """Return what ``convert`` makes of the module; else the module itself and the reason why TVM cannot do that."""
     try:
-        fused = _fuse(_anonymise(pad_channels(convert(mod), target)))
+        return convert(mod), None
     except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
         # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
         return mod, f"ConvertLayout failed: {_last_line(str(error)) or type(error).__name__}"
-    left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
-    return fused, f"no NHWC code for {', '.join(left)}" if left else None
 
 
 def _last_line(message: str) -> str:

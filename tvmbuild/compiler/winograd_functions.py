@@ -1,0 +1,232 @@
+"""The TensorIR functions of Winograd's convolution F(m x m, 3 x 3): straight lines of vectors along the channels.
+
+Their loops are part of them: tiles on all threads, vectors of channels inside. Each element is used once or twice, so
+memory decides their time and there is little for a search to find. Coefficients: Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2015 (points 0, 1, -1, infinity; for m = 4 also 2, -2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+INVERSE = "winograd_inverse"
+"""The block of the inverse transform, by which the functions that it was fused into are found."""
+CROP = "winograd_crop"
+_OPAQUE, _FUSABLE_WITH_ELEMENTWISE = 8, 4
+"""Relax's kinds of operators: what nothing is fused with, and what an elementwise operator after it is fused with."""
+
+_WEIGHTS = {
+    2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+    4: [
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """One convolution in tiles of ``m`` x ``m`` outputs: NHWC, 3 x 3, stride 1."""
+
+    m: int
+    shape: tuple[int, int, int, int]
+    """Of the input."""
+    channels: int
+    """Of the output."""
+    padding: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    lanes: tuple[int, int]
+    """Channels in a vector, of the input and of the output."""
+    panel: int
+    """Output channels that lie together in the weights."""
+
+    @property
+    def size(self) -> int:
+        """Return how many inputs a tile takes in each direction."""
+        return self.m + 2
+
+    @property
+    def positions(self) -> int:
+        """Return how many products of matrices there are."""
+        return self.size**2
+
+    @property
+    def output(self) -> tuple[int, int, int, int]:
+        """Return the output's shape."""
+        top, left, bottom, right = self.padding
+        return self.shape[0], self.shape[1] + top + bottom - 2, self.shape[2] + left + right - 2, self.channels
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Return batch, rows and columns of tiles."""
+        return self.shape[0], -(-self.output[1] // self.m), -(-self.output[2] // self.m)
+
+    @property
+    def tiles(self) -> int:
+        """Return how many tiles there are."""
+        batch, rows, columns = self.grid
+        return batch * rows * columns
+
+    @property
+    def panels(self) -> int:
+        """Return how many panels of output channels there are."""
+        return self.channels // self.panel
+
+
+def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[np.float32]:
+    """Return HWIO weights as [position, panel, input channel, channel of the panel]."""
+    factors = np.array(_WEIGHTS[tiling.m])
+    wide = np.einsum("ij,jkcd,lk->ilcd", factors, weights.astype(np.float64), factors)
+    wide = wide.reshape(tiling.positions, tiling.shape[3], tiling.panels, tiling.panel)
+    return np.ascontiguousarray(wide.transpose(0, 2, 1, 3), dtype=np.float32)
+
+
+def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
+    """Return the function from NHWC to [position, tile, channel]; padding is read as zeros."""
+    channels, lanes = tiling.shape[3], tiling.lanes[0]
+    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
+        T.func_name("winograd_input")
+        T.func_attr({"tirx.noalias": True, "op_pattern": _OPAQUE})
+        data = T.arg("data", T.buffer(tiling.shape, layout=None))
+        out = T.arg("out", T.buffer((tiling.positions, tiling.tiles, channels), layout=None))
+        # Two blocks, for the loop over tiles to have two parts: a search would make vectors across tiles of one.
+        patches = T.sblock_alloc_buffer((tiling.tiles, tiling.size, tiling.size, channels), layout=None)
+        span = range(tiling.size)
+        with T.parallel(tiling.tiles) as tile:
+            with T.serial(channels // lanes) as far, T.vectorized(lanes) as near, T.sblock("winograd_pad"):
+                t = T.axis.spatial(tiling.tiles, tile)
+                c = T.axis.spatial(channels, far * lanes + near)
+                T.reads(data[0 : tiling.shape[0], 0 : tiling.shape[1], 0 : tiling.shape[2], c])
+                T.writes(patches[t, 0 : tiling.size, 0 : tiling.size, c])
+                for i, j in product(span, span):
+                    T.buffer_store(patches, _load_padded(data, tiling, (t, i, j), c), [t, i, j, c])
+            with T.serial(channels // lanes) as far, T.vectorized(lanes) as near, T.sblock("winograd_input"):
+                t = T.axis.spatial(tiling.tiles, tile)
+                c = T.axis.spatial(channels, far * lanes + near)
+                T.reads(patches[t, 0 : tiling.size, 0 : tiling.size, c])
+                T.writes(out[0 : tiling.positions, t, c])
+                values = [[T.bind(patches[t, i, j, c]) for j in span] for i in span]
+                for index, value in enumerate(_apply_twice(_INPUT[tiling.m], values)):
+                    T.buffer_store(out, value, [index, t, c])
+    return builder.get()
+
+
+def make_products(tiling: Tiling) -> tirx.PrimFunc:
+    """Return the product of matrices at each position: [position, tile, panel, channel of the panel]."""
+    inputs = tiling.shape[3]
+    data = te.placeholder((tiling.positions, tiling.tiles, inputs), name="data")
+    weights = te.placeholder((tiling.positions, tiling.panels, inputs, tiling.panel), name="weights")
+    k = te.reduce_axis((0, inputs), name="k")
+    shape = (tiling.positions, tiling.tiles, tiling.panels, tiling.panel)
+    products = te.compute(
+        shape, lambda p, t, b, c: te.sum(data[p, t, k] * weights[p, b, k, c], axis=k), name="winograd_products"
+    )
+    return te.create_prim_func([data, weights, products])
+
+
+def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
+    """Return the function from products to NHWC; what follows elementwise may be fused to it."""
+    m, lanes, panel = tiling.m, tiling.lanes[1], tiling.panel
+    batch, rows, columns = tiling.grid
+    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
+        T.func_name(INVERSE)
+        T.func_attr({"tirx.noalias": True, "op_pattern": _FUSABLE_WITH_ELEMENTWISE})
+        # 64 bits: FuseTIR wants the types that TVM gives to the functions after it.
+        shape = (tiling.positions, tiling.tiles, tiling.panels, panel)
+        data = T.arg("data", T.buffer(_wide(*shape), layout=None))
+        out = T.arg("out", T.buffer(_wide(*tiling.output), layout=None))
+        whole = T.sblock_alloc_buffer(_wide(batch, rows * m, columns * m, tiling.channels), layout=None)
+        tiles, vectors, width, channels = _wide(tiling.tiles, tiling.channels // lanes, lanes, tiling.channels)
+        loops = (T.parallel(tiles), T.serial(vectors), T.vectorized(width))
+        with loops[0] as tile, loops[1] as far, loops[2] as near, T.sblock(INVERSE):
+            t = T.axis.spatial(tiles, tile)
+            c = T.axis.spatial(channels, far * lanes + near)
+            n, y, x = _place(tiling, t)
+            T.reads(data[0 : tiling.positions, t, c // panel, c % panel])
+            T.writes(whole[n, y : y + m, x : x + m, c])
+            span = range(tiling.size)
+            values = [[T.bind(data[i * tiling.size + j, t, c // panel, c % panel]) for j in span] for i in span]
+            for index, value in enumerate(_apply_twice(_OUTPUT[m], values)):
+                T.buffer_store(whole, value, [n, y + index // m, x + index % m, c])
+        with T.grid(*_wide(*tiling.output)) as variables, T.sblock(CROP):
+            at = T.axis.remap("SSSS", variables)
+            T.buffer_store(out, whole[tuple(at)], at)
+    return builder.get()
+
+
+def _place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
+    """Return the image of a tile, and its first row and column in the output."""
+    batch, rows, columns = tiling.grid
+    row = tile // columns
+    image = row // rows if batch > 1 else tirx.IntImm(str(tile.ty.dtype), 0)
+    return image, (row % rows if batch > 1 else row) * tiling.m, tile % columns * tiling.m
+
+
+def _load_padded(data: Any, tiling: Tiling, where: tuple[Any, int, int], channel: Any) -> Any:
+    """Return the element (row, column) of a tile's input; a condition only where it may be padding."""
+    tile, row, column = where
+    image, y, x = _place(tiling, tile)
+    y, x = y + (row - tiling.padding[0]), x + (column - tiling.padding[1])
+    conditions = []
+    for index, direction, offset in ((y, 0, row), (x, 1, column)):
+        first = offset - tiling.padding[direction]
+        if first < 0:
+            conditions.append(index >= 0)
+        if (tiling.grid[1 + direction] - 1) * tiling.m + first >= tiling.shape[1 + direction]:
+            conditions.append(index < tiling.shape[1 + direction])
+    value = data[image, y, x, channel]
+    return tirx.if_then_else(tirx.all(*conditions), value, _number(0)) if conditions else value
+
+
+def _apply_twice(line: Any, values: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the transform of a square of values along its rows, then its columns; row by row."""
+    halves = [[T.bind(value) for value in line(row)] for row in values]
+    columns = [line([half[j] for half in halves]) for j in range(len(halves[0]))]
+    return [column[i] for i in range(len(columns[0])) for column in columns]
+
+
+def _input_2(d: Sequence[Any]) -> list[Any]:
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def _input_4(d: Sequence[Any]) -> list[Any]:
+    even, odd = T.bind(d[4] - _number(4) * d[2]), T.bind(d[3] - _number(4) * d[1])
+    near, far = T.bind(d[4] - d[2]), T.bind(_number(2) * (d[3] - d[1]))
+    first = _number(4) * d[0] - _number(5) * d[2] + d[4]
+    last = _number(4) * d[1] - _number(5) * d[3] + d[5]
+    return [first, even + odd, even - odd, near + far, near - far, last]
+
+
+def _output_2(p: Sequence[Any]) -> list[Any]:
+    return [p[0] + p[1] + p[2], p[1] - p[2] - p[3]]
+
+
+def _output_4(p: Sequence[Any]) -> list[Any]:
+    near, far = T.bind(p[1] + p[2]), T.bind(p[3] + p[4])
+    slope, steep = T.bind(p[1] - p[2]), T.bind(p[3] - p[4])
+    return [p[0] + near + far, slope + _number(2) * steep, near + _number(4) * far, slope + _number(8) * steep + p[5]]
+
+
+def _wide(*extents: int) -> tuple[Any, ...]:
+    return tuple(tirx.IntImm("int64", extent) for extent in extents)
+
+
+def _number(value: float) -> Any:
+    return tirx.FloatImm("float32", value)
+
+
+_INPUT = {2: _input_2, 4: _input_4}
+_OUTPUT = {2: _output_2, 4: _output_4}
