@@ -19,7 +19,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.importer import ImportedModel
-from tvmbuild.compiler.pipeline import _prepare as prepare
+from tvmbuild.compiler.pipeline import prepare
 from tvmbuild.specs import Precision
 
 LONGEST_SUM = 2048
