@@ -59,6 +59,8 @@ def test_clip_with_attributes(save_model: SaveModel, cpu: tvm.target.Target) -> 
     [
         helper.make_node("HardSigmoid", ["x"], ["y"], alpha=0.3, beta=0.4),
         helper.make_node("HardSwish", ["x"], ["y"]),
+        helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.1),
+        helper.make_node("LeakyRelu", ["x"], ["y"], alpha=1.5),
         helper.make_node("Max", ["x", "w", "v"], ["y"]),
         helper.make_node("Min", ["x", "w"], ["y"]),
     ],
@@ -93,6 +95,18 @@ def test_clip_between_convolutions_costs_no_transpose(save_convnet: SaveModel, c
     lowered = lower(import_onnx(save_convnet()), cpu)
     assert lowered.layout == "NHWC"
     assert count(lowered.mod, "R.call_tir(") == 4  # transpose in, convolution + clip, convolution, transpose out
+
+
+def test_leaky_relu_between_convolutions_costs_no_transpose(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    weights = {"w": np.ones((16, 3, 3, 3), "float32"), "v": np.ones((16, 16, 1, 1), "float32")}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("LeakyRelu", ["a"], ["b"], alpha=0.1),
+        helper.make_node("Conv", ["b", "v"], ["y"]),
+    ]
+    names = [task.name for task in extract_tasks(lower(import_onnx(save_model(nodes, weights)), cpu))]
+    assert [name for name in names if "multiply" in name] == ["conv2d_multiply_maximum"]
+    assert sum("transpose" in name for name in names) == 2  # in and out
 
 
 @pytest.mark.filterwarnings("ignore:Field 'shape'")

@@ -20,9 +20,10 @@ Bound: TypeAlias = relax.Expr | float | None
 def layout_friendly_importer() -> Iterator[None]:
     """Within the context, the importer emits clipping as minimum(maximum(x, low), high) with scalar constants.
 
-    Reason: it emits Clip (ReLU6) as ``call_tir`` and HardSigmoid, HardSwish with ``relax.clip``; neither has layout
-    inference, so ConvertLayout puts a transpose on each side of every one of them, and Clip is not fused into the
-    convolution before it. Max and Min are emitted as broadcast, stack and reduce, which costs three passes over memory.
+    Reason: it emits Clip (ReLU6) as ``call_tir``, HardSigmoid and HardSwish with ``relax.clip``, LeakyRelu with
+    ``relax.nn.leakyrelu``; none has layout inference, so ConvertLayout puts a transpose on each side of every one of
+    them, and Clip is not fused into the convolution before it. Max and Min are emitted as broadcast, stack and reduce,
+    which costs three passes over memory.
     """
     replaced: list[tuple[type, dict[str, object]]] = []
     try:
@@ -106,6 +107,19 @@ def _hard_swish(
     return relax.op.multiply(data, builder.emit(relax.op.divide(clipped, relax.const(6.0, dtype))))
 
 
+_upstream_leaky_relu = vars(onnx_frontend.LeakyRelu)["_impl_v1"].__func__
+
+
+def _leaky_relu(
+    cls: type, builder: relax.BlockBuilder, inputs: list[relax.Expr], attributes: dict[str, float], params: object
+) -> relax.Expr:
+    """Emit LeakyRelu as maximum(x, alpha * x): ``relax.nn.leakyrelu`` has no layout inference."""
+    data, alpha = inputs[0], float(attributes.get("alpha", 0.01))
+    if not 0 < alpha <= 1:
+        return _upstream_leaky_relu(cls, builder, inputs, attributes, params)
+    return relax.op.maximum(data, builder.emit(relax.op.multiply(data, relax.const(alpha, str(data.ty.dtype)))))
+
+
 def _fold_pairwise(operator: Converter) -> Converter:
     def convert(
         _cls: type,
@@ -165,6 +179,7 @@ _CONVERTERS: tuple[tuple[type, dict[str, Converter]], ...] = (
     (onnx_frontend.Gather, {"_impl_v13": _gather_one}),
     (onnx_frontend.HardSigmoid, {"_impl_v1": _hard_sigmoid}),
     (onnx_frontend.HardSwish, {"_impl_v14": _hard_swish}),
+    (onnx_frontend.LeakyRelu, {"_impl_v1": _leaky_relu}),
     (onnx_frontend.Max, {"_impl_v1": _fold_pairwise(relax.op.maximum)}),
     (onnx_frontend.Min, {"_impl_v1": _fold_pairwise(relax.op.minimum)}),
 )
