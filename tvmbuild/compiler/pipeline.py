@@ -1,0 +1,179 @@
+"""The one pipeline that tuning extracts its Tasks from and that compiling applies records to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.importer import ImportedModel
+from tvmbuild.compiler.pad_channels import pad_channels
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
+from tvmbuild.compiler.winograd_epilogue import attach_epilogues
+from tvmbuild.package.metadata import TensorInfo
+
+Layout = Literal["NHWC", "NCHW"]
+
+_CPU_LAYOUTS = {
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    # Without this line it follows its input to NHWC, for which TVM has no code.
+    "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
+}
+_ANY_NAME = "lv"
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
+"""Of an absolute path: all but the file's name."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A module of fused TensorIR functions, ready for records, and how it came to be."""
+
+    mod: tvm.ir.IRModule
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    layout: Layout
+    notes: tuple[str, ...] = ()
+    convolutions: tuple[ConvolutionCall, ...] = ()
+    """Those that have a choice of algorithm."""
+
+
+def lower(
+    imported: ImportedModel,
+    target: tvm.target.Target,
+    layout: Layout | None = None,
+    algorithms: Mapping[str, str] = MappingProxyType({}),
+) -> Lowered:
+    """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
+
+    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert the graph to NHWC it stays
+    NCHW and a note says so. ``algorithms`` are by a convolution's signature; without one it is computed directly. The
+    same model, target, layout and algorithms give the same module in any process.
+    """
+    with target:
+        mod = prepare(imported.mod)
+        chosen = layout or default_layout(target)
+        notes: tuple[str, ...] = ()
+        convolutions: tuple[ConvolutionCall, ...] = ()
+        if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
+            chosen = "NCHW"
+        if chosen == "NHWC":
+            converted, problem = _attempt(_convert_to_nhwc, mod)
+            if problem is None:
+                rewritten = apply_algorithms(converted, algorithms, target)
+                convolutions = rewritten.convolutions
+                fused, problem = _fuse_as_nhwc(rewritten.mod, target)
+            if problem is not None:
+                chosen, notes, convolutions = "NCHW", (f"layout NCHW: {problem}",), ()
+        if chosen == "NCHW":
+            fused = _fuse(_anonymise(mod))
+        if not is_gpu(target):
+            fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))
+    return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
+
+
+def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
+    """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""
+    calls: list[relax.Call] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name.startswith(prefix):
+            calls.append(expr)
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    return tuple(calls)
+
+
+def default_layout(target: tvm.target.Target) -> Layout:
+    """Return the layout of a cell for which none was chosen: CPU convolutions tune far better in NHWC."""
+    return "NCHW" if is_gpu(target) else "NHWC"
+
+
+def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Decompose and fold what is known when the package is built."""
+    return tvm.transform.Sequential(
+        [
+            relax.transform.DecomposeOpsForInference(),
+            relax.transform.CanonicalizeBindings(),
+            relax.transform.FoldConstant(),
+            relax.transform.DeadCodeElimination(),
+        ]
+    )(mod)
+
+
+def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    return tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])(mod)
+
+
+def _fuse_as_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[tvm.ir.IRModule, str | None]:
+    """Return the fused module, or the reason why TVM has no code for it."""
+    fused, problem = _attempt(lambda converted: _fuse(_anonymise(pad_channels(converted, target))), mod)
+    left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
+    return fused, problem or (f"no NHWC code for {', '.join(left)}" if left else None)
+
+
+def _attempt(
+    convert: Callable[[tvm.ir.IRModule], tvm.ir.IRModule], mod: tvm.ir.IRModule
+) -> tuple[tvm.ir.IRModule, str | None]:
+    """Return what ``convert`` makes of the module; else the module itself and the reason why TVM cannot do that."""
+    try:
+        return convert(mod), None
+    except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
+        # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
+        return mod, f"ConvertLayout failed: {_last_line(str(error)) or type(error).__name__}"
+
+
+def _last_line(message: str) -> str:
+    """Return the message's last line without addresses and folders: the note is part of a reproducible package."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""
+
+
+def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    return tvm.transform.Sequential(
+        [
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            relax.transform.LegalizeOps(),
+            relax.transform.AnnotateTIROpPattern(),
+            relax.transform.FoldConstant(),
+            relax.transform.FuseOps(),
+            relax.transform.FuseTIR(),
+            # Before Tasks are seen: a reshape is free at run time and not worth a search.
+            relax.transform.RewriteDataflowReshape(),
+            relax.transform.DeadCodeElimination(),
+        ]
+    )(mod)
+
+
+def _anonymise(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Give every Relax variable of ``main`` one name.
+
+    LegalizeOps names blocks after variables (``lv235_red``) and a trace finds blocks by name; without this a trace of
+    one model fails on the equal Task of another.
+    """
+    renamed = _Renamer(mod)
+    function = renamed.visit_expr(mod["main"])
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    result.update_func(result.get_global_var("main"), function)
+    return result
+
+
+@mutator
+class _Renamer(PyExprMutator):  # type: ignore[misc]
+    def visit_var_def_(self, var: relax.Var) -> relax.Var:
+        return self._rename(var, relax.Var(_ANY_NAME, var.ty))
+
+    def visit_dataflow_var_def_(self, var: relax.Var) -> relax.Var:
+        return self._rename(var, relax.DataflowVar(_ANY_NAME, var.ty))
+
+    def _rename(self, var: relax.Var, new: relax.Var) -> relax.Var:
+        self.set_var_remap(var, new)
+        return new
