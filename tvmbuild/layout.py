@@ -86,6 +86,11 @@ class Layout:
         return self.records(target) / "target.lock.json"
 
 
+def choices_folder(records: Path) -> Path:
+    """Return the folder, below `records/<target>`, of the target's measured choices: one JSON file a graph."""
+    return records / "choices"
+
+
 def layout_of_records(folder: Path) -> Layout:
     """Return the layout of the project that the folder `records/<target>` belongs to."""
     return Layout(folder.parent.parent)

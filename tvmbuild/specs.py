@@ -162,6 +162,8 @@ class TuneOptions:
     cost_model: Literal["xgb", "random"] = "xgb"
     ops: tuple[str, ...] = ("*",)
     """Globs of Task names to search; the others are compiled from whatever records they have."""
+    algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=LATER)
+    """How convolutions may be computed; which is best, is measured where there are several."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=1,
+        version=2,
         scope="cell",
         inputs=("model",),
         outputs=(("tasks", "tasks.json"), ("schedule", "schedule.json"), ("info", "tune.json")),

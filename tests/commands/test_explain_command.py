@@ -185,7 +185,7 @@ def test_a_tool_an_environment_and_a_stage(project: DoitProject, capsys: pytest.
     assert _reasons(capsys, "tune:first@v3") == [
         "tune:first@v3: would run",
         "environment TVM_NUM_THREADS: 4 -> 1",
-        "stage version: 0 -> 1",
+        "stage version: 0 -> 2",
         f"tool apache-tvm: 0.26.0 -> {now}",
     ]
 

@@ -156,6 +156,8 @@ def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
 def _make_tune(data: dict[str, Any]) -> TuneOptions:
     plain = dict(data)
     plain["ops"] = tuple(data.get("ops", ("*",)))
+    if "algorithms" in data:
+        plain["algorithms"] = tuple(data["algorithms"])
     return TuneOptions(**_integers(plain))
 
 

@@ -57,7 +57,7 @@ def are_tasks_known(step: Step, values: Mapping[str, object]) -> bool:
     changed = [name for name in names if record["fingerprint"].get(name) != now.get(name)]
     tasks = record["outputs"].get("tasks")
     return (
-        all(name.startswith(_SEARCH_ONLY) for name in changed)
+        all(name.startswith(_SEARCH_ONLY) and name != "option.tune.algorithms" for name in changed)
         and tasks is not None
         and is_same_file(step.output("tasks"), tasks)
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.layout import Layout
+from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
 from tvmbuild.specs import Step, TuneOptions, TuneStep
@@ -36,6 +37,8 @@ class Schedule:
     winners: tuple[tuple[str, str], ...]
     layout: str | None = None
     """The graph's measured layout; None: the default."""
+    algorithms: tuple[tuple[str, str], ...] = ()
+    """The measured algorithms: (convolution's signature, algorithm), sorted; only those that are not the default."""
 
     @property
     def traces(self) -> dict[str, str]:
@@ -45,15 +48,19 @@ class Schedule:
     def to_json(self) -> dict[str, object]:
         """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
         traces = {key: {"trace": json.loads(trace)} for key, trace in self.winners}
-        return {"format": FORMAT, "layout": self.layout, "schedule": traces}
+        return {**self._frame(), "schedule": traces}
 
     def to_text(self) -> str:
         """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
-        frame = pretty_json({"format": FORMAT, "layout": self.layout, "schedule": {}})
+        frame = pretty_json({**self._frame(), "schedule": {}})
         if not self.winners:
             return frame
         rows = ",\n".join(f"  {json.dumps(key)}: {_pretty_winner(trace)}" for key, trace in self.winners)
         return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
+
+    def _frame(self) -> dict[str, object]:
+        chosen = {"algorithms": dict(self.algorithms)} if self.algorithms else {}
+        return {**chosen, "format": FORMAT, "layout": self.layout}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -131,10 +138,11 @@ def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options
     return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
 
 
-def write_tasks(path: Path, tasks: Iterable[TaskId]) -> None:
-    """Publish `tasks.json`."""
+def write_tasks(path: Path, tasks: Iterable[TaskId], graph: Graph | None = None) -> None:
+    """Publish `tasks.json`; ``graph`` where there is something to choose."""
     rows = [{"key": task.key, "name": task.name, "weight": task.weight} for task in tasks]
-    write_json(path, {"format": FORMAT, "tasks": sorted(rows, key=lambda row: str(row["key"]))})
+    what = {} if graph is None else {"graph": graph.to_json()}
+    write_json(path, {**what, "format": FORMAT, "tasks": sorted(rows, key=lambda row: str(row["key"]))})
 
 
 def read_tasks(path: Path) -> tuple[TaskId, ...]:
@@ -161,25 +169,52 @@ def is_current(step: Step) -> str | None:
     if step.settings.tune == "full" and options.device.kind != "none":
         return "tune=full was asked for"
     try:
-        tasks = read_tasks(step.output("tasks"))
+        tasks, graph = read_tasks(step.output("tasks")), read_graph(step.output("tasks"))
         schedule = step.output("schedule").read_text(encoding="utf-8")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return "its outputs are missing or damaged"
     folder = Layout(step.root).records(options.target)
     try:
         files = read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
     except TvmbuildError as error:
         return error.message
+    choices = read_choices(folder, graph, resolved_target(options))
+    algorithms = choices.algorithms(options.tune.algorithms)
     reason = None
-    if _elect_all(files, options.measured_on).to_text() != schedule:
+    if algorithms != _read_algorithms(schedule):
+        reason = "other algorithms are chosen now"
+    elif replace(_elect_all(files, options.measured_on), algorithms=algorithms).to_text() != schedule:
         reason = "other records win now"
     elif step.settings.tune == "missing" and options.device.kind != "none":
-        missing = [task.name for task in list_missing(files, tasks, options.tune)]
-        if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
-            reason = "a search was interrupted: its measurements are to be taken in, its best to be timed again"
-        elif missing:
-            reason = f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
+        reason = _explain_search(step, tasks, files)
+        if must_choose(options, graph, choices):
+            reason = reason or "how its convolutions are best computed was not measured"
+    if choices.problem is not None and reason is not None:
+        reason = f"{reason}; {choices.problem}"
     return reason and "; ".join((reason, *_list_damage(folder, tasks)))
+
+
+def _explain_search(step: Step, tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
+    options = step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
+        return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
+    missing = [task.name for task in list_missing(files, tasks, options.tune)]
+    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None
+
+
+def must_choose(options: TuneStep, graph: Graph | None, choices: Choices) -> bool:
+    """Say whether mode `missing` measures how a convolution is best computed."""
+    has_others = options.can_search and set(options.tune.algorithms) != {DIRECT}
+    return has_others and graph is not None and bool(choices.list_undecided(graph))
+
+
+def _read_algorithms(schedule: str) -> tuple[tuple[str, str], ...] | None:
+    try:
+        return tuple(sorted(json.loads(schedule).get("algorithms", {}).items()))
+    except (ValueError, AttributeError):
+        return None
 
 
 def _list_damage(folder: Path, tasks: Iterable[TaskId]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     report_progress("importing")
     imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
     report_progress("lowering")
-    lowered = lower(imported, target, schedule["layout"])
+    lowered = lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
     database = database_from_schedule(schedule, extract_tasks(lowered), target)
     report_progress("applying records")
     applied = apply_records(lowered, target, database)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import tvm
 
@@ -18,11 +19,13 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
+from tvmbuild.records.choices import Choices, Graph, read_choices
 from tvmbuild.records.selection import (
     Schedule,
     TaskId,
     is_wanted,
     list_missing,
+    must_choose,
     read_applicable_files,
     resolved_target,
     write_tasks,
@@ -30,6 +33,7 @@ from tvmbuild.records.selection import (
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.check_records import checked_records
+from tvmbuild.stages.choose_algorithms import choose_algorithms, find_graph
 from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
 from tvmbuild.stages.task_records import machine_class
 
@@ -43,6 +47,10 @@ class Tuned:
     searched: tuple[Task, ...] = ()
 
 
+Lowering = tuple[Lowered, tuple[Task, ...], Graph | None]
+"""What is compiled, its Tasks, and what there was to choose."""
+
+
 def run(step: Step) -> None:
     """Write `tasks.json`, `schedule.json` and `tune.json`; add what was measured to the target's records."""
     options = step.options
@@ -51,24 +59,72 @@ def run(step: Step) -> None:
     target = tvm_target(options.kind, options.attributes, options.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        lowered = lower(reduce_precision(import_onnx(step.input("model")), options.precision, options.kind), target)
-        tasks = extract_tasks(lowered)
+        imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
+        direct = lower(imported, target)
+        tasks = extract_tasks(direct)
+    graph = find_graph(direct, tasks)
+    folder, resolved = Layout(step.root).records(options.target), resolved_target(options)
+    choices = read_choices(folder, graph, resolved)
+    if choices.problem is not None:
+        report_progress(choices.problem)
+        print(choices.problem)
+    tuned = Tuned()
+    known = Choices({}) if step.settings.tune == "full" else choices
+    if graph is not None and _may_search(step, options) and must_choose(options, graph, known):
+        runs: list[Tuned] = []
+        choices = choose_algorithms(
+            step, (imported, direct, graph), target, lambda found: runs.append(_search(step, found, target))
+        )
+        tuned = _add(*runs)
+    algorithms = choices.algorithms(options.tune.algorithms)
+    lowered = direct
+    if algorithms:
+        with device_lock("local", exclusive=False):
+            lowered = lower(imported, target, None, dict(algorithms))
+            tasks = extract_tasks(lowered)
+    tuned = _add(tuned, _search(step, tasks, target, frozenset(task.key for task in tuned.searched)))
+    records = checked_records(step, options, tasks)
+    with device_lock("local", exclusive=False):
+        schedule = replace(records.elect(), algorithms=algorithms)
+    keys = {task.key for task in tasks}
+    records.drop_failed(task for task in tuned.searched if task.key in keys)
+    _publish(step, (lowered, tasks, graph), tuned, (schedule, records.list_quarantined()))
+
+
+def _search(
+    step: Step, tasks: tuple[Task, ...], target: tvm.target.Target, done: frozenset[str] = frozenset()
+) -> Tuned:
+    """Search what the mode asks for of the Tasks, but not those that this run has searched before."""
+    options = step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    with device_lock("local", exclusive=False):
         records = checked_records(step, options, tasks)
         records.elect()  # what fails is out of the way before anything is searched
-        chosen = _to_search(step, options, tasks)
+        chosen = _to_search(step, options, tasks, done)
         if chosen and _may_search(step, options):
             report_progress("checking the records that the search starts from")
             records.check_for_search(chosen, machine_class())
-    tuned = _tune(step, options, tasks, target)
-    with device_lock("local", exclusive=False):
-        schedule = records.elect()
-    records.drop_failed(tuned.searched)
-    _publish(step, (lowered, tasks), tuned, (schedule, records.list_quarantined()))
+    return _tune(step, (tasks, done), target)
 
 
-def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.target.Target) -> Tuned:
+def _add(*runs: Tuned) -> Tuned:
+    phases: Counter[str] = Counter()
+    for each in runs:
+        phases.update(each.search.phases)
+    return Tuned(
+        Searched(sum(each.search.measured for each in runs), phases),
+        sum(each.seconds for each in runs),
+        tuple(task for each in runs for task in each.searched),
+    )
+
+
+def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for, holding the device; nothing for mode `never` or a target without a device."""
-    if not _may_search(step, options) or not _to_search(step, options, tasks):
+    (tasks, done), options = what, step.options
+    if not isinstance(options, TuneStep):
+        raise TypeError(f"not a tune step: {step.id}")
+    if not _may_search(step, options) or not _to_search(step, options, tasks, done):
         return Tuned()
     if options.kind != "llvm" or options.device.kind != "local":
         raise TvmbuildError(
@@ -81,7 +137,7 @@ def _tune(step: Step, options: TuneStep, tasks: tuple[Task, ...], target: tvm.ta
     start = time.monotonic()
     with device_lock("local", exclusive=True):
         # Another process may have tuned the same Tasks while we waited.
-        chosen = _to_search(step, options, tasks)
+        chosen = _to_search(step, options, tasks, done)
         searched = search_tasks(step, Cell(tasks, chosen, target)) if chosen else Searched()
     return Tuned(searched, time.monotonic() - start, chosen)
 
@@ -90,9 +146,9 @@ def _may_search(step: Step, options: TuneStep) -> bool:
     return step.settings.tune != "never" and options.device.kind != "none"
 
 
-def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...], done: frozenset[str]) -> tuple[Task, ...]:
     if step.settings.tune == "full":
-        return tuple(task for task in tasks if is_wanted(task.name, options.tune))
+        return tuple(task for task in tasks if is_wanted(task.name, options.tune) and task.key not in done)
     files = _files(step, options, tasks)
     missing = {task.key for task in list_missing(files, _ids(tasks), options.tune)}
     # An interrupted search: its last measurements are in the journal, and its best were not timed again.
@@ -101,10 +157,8 @@ def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> tuple[
     return tuple(task for task in tasks if task.key in missing)
 
 
-def _publish(
-    step: Step, cell: tuple[Lowered, tuple[Task, ...]], tuned: Tuned, elected: tuple[Schedule, list[dict[str, str]]]
-) -> None:
-    (lowered, tasks), (schedule, quarantined) = cell, elected
+def _publish(step: Step, cell: Lowering, tuned: Tuned, elected: tuple[Schedule, list[dict[str, str]]]) -> None:
+    (lowered, tasks, graph), (schedule, quarantined) = cell, elected
     uncovered = [task for task in tasks if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
         raise TvmbuildError(
@@ -112,7 +166,7 @@ def _publish(
             + ", ".join(sorted(task.name for task in uncovered)),
             "tune them (tune=missing, on a machine that has the device), or drop strict=1",
         )
-    write_tasks(step.output("tasks"), _ids(tasks))
+    write_tasks(step.output("tasks"), _ids(tasks), graph)
     write_json(
         step.output("info"),
         {
@@ -122,6 +176,7 @@ def _publish(
             "uncovered": [{"key": task.key, "name": task.name} for task in uncovered],
             "quarantined": quarantined,
             "layout": lowered.layout,
+            "algorithms": dict(schedule.algorithms),
             "notes": list(lowered.notes),
             "measured_now": tuned.search.measured,
             "phases_now": dict(tuned.search.phases),

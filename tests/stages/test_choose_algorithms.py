@@ -1,0 +1,102 @@
+"""The tune stage on one convolution that can be computed in three ways, and the package that comes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.layout import Layout
+from tvmbuild.records.choices import choices_path, read_graph
+from tvmbuild.records.selection import is_current, read_tasks
+from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+
+pytestmark = pytest.mark.compiler
+
+SIGNATURE = "1x12x12x16 to 16, padding 1 1 1 1"
+
+
+@pytest.fixture
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    weights = np.random.RandomState(0).uniform(-1, 1, (16, 16, 3, 3)).astype("float32")
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["a"], ["y"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 16, 12, 12))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
+    tune = TuneOptions(trials_per_task=1, repeat=1, min_repeat_ms=1, cost_model="random", ops=("conv2d*", "winograd*"))
+    return Step(
+        stage="tune",
+        subject="net@pc",
+        options=TuneStep("pc", "llvm", attributes, (), None, DeviceSpec(), tune),
+        inputs=(("model", tmp_path / "model.onnx"),),
+        outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        root=tmp_path,
+    )
+
+
+def task_names(step: Step) -> set[str]:
+    return {task.name for task in read_tasks(step.output("tasks"))}
+
+
+def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
+    from tvmbuild.compiler.winograd_tasks import fastest
+    from tvmbuild.stages import tune
+
+    tune.run(step)
+    graph = read_graph(step.output("tasks"))
+    assert graph is not None
+    path = choices_path(Layout(step.root).records("pc"), graph)
+    found = json.loads(path.read_text())["convolutions"]
+    assert list(found) == [SIGNATURE]
+    seconds = found[SIGNATURE]["seconds"]
+    assert set(seconds) == {"direct", "winograd2", "winograd4"}
+    assert found[SIGNATURE]["algorithm"] == fastest(seconds)
+    assert is_current(step) is None
+
+    outputs = {role: path.read_bytes() for role, path in step.outputs if role != "info"}
+    choices = path.read_bytes()
+    tune.run(step)
+    assert json.loads(step.output("info").read_text())["measured_now"] == 0
+    assert {role: path.read_bytes() for role, path in step.outputs if role != "info"} == outputs
+    assert path.read_bytes() == choices
+
+    for algorithm in ("winograd2", "direct"):
+        rows = json.loads(choices)
+        rows["convolutions"][SIGNATURE]["algorithm"] = algorithm
+        path.write_text(json.dumps(rows))
+        tune.run(replace(step, settings=Settings(tune="never")))
+        assert is_current(step) is None
+        schedule = json.loads(step.output("schedule").read_text())
+        assert schedule.get("algorithms") == (None if algorithm == "direct" else {SIGNATURE: algorithm})
+        assert ("winograd_products" in task_names(step)) == (algorithm != "direct")
+        assert ("conv2d_relu" in task_names(step)) == (algorithm == "direct")
+        searched = [task for task in read_tasks(step.output("tasks")) if task.name.startswith(("conv2d", "winograd"))]
+        assert {task.key for task in searched} == set(schedule["schedule"])
+
+
+def test_nothing_is_measured_where_only_one_way_is_allowed(step: Step) -> None:
+    from tvmbuild.stages import tune
+
+    options = step.options
+    assert isinstance(options, TuneStep)
+    only = replace(step, options=replace(options, tune=replace(options.tune, algorithms=("direct",))))
+    tune.run(only)
+    assert json.loads(step.output("info").read_text())["searched_now"] == ["conv2d_relu"]
+    assert not (Layout(step.root).records("pc") / "choices").exists()
+    assert is_current(only) is None
+    assert is_current(step) == "how its convolutions are best computed was not measured"

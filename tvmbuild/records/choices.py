@@ -1,0 +1,124 @@
+"""Measured choices: `records/<target>/choices/<graph>.json` says how each convolution of a graph is computed.
+
+The graph's digest is of its direct Tasks, so a retrained model has the same choices. No tvm here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.files import canonical_json, write_json
+from tvmbuild.layout import choices_folder
+from tvmbuild.records.quarantine import installed_tvm
+from tvmbuild.records.store import ResolvedTarget
+
+FORMAT = 1
+DIRECT = "direct"
+"""The algorithm of what nothing was chosen for."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What `tasks.json` says of a graph that has something to choose."""
+
+    digest: str
+    """16 hex digits."""
+    convolutions: tuple[str, ...]
+    """Signatures of those that can be computed in several ways, sorted."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value."""
+        return {"digest": self.digest, "convolutions": list(self.convolutions)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How one convolution is computed, and the seconds of each algorithm that was measured, all its calls together."""
+
+    algorithm: str
+    measured_on: str
+    seconds: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a choices file says, by signature; nothing where it counts as absent, and ``problem`` says why."""
+
+    by_signature: Mapping[str, Choice]
+    problem: str | None = None
+
+    def list_undecided(self, graph: Graph) -> tuple[str, ...]:
+        """Return the signatures for which nothing was chosen yet."""
+        return tuple(signature for signature in graph.convolutions if signature not in self.by_signature)
+
+    def algorithms(self, allowed: Collection[str]) -> tuple[tuple[str, str], ...]:
+        """Return what `schedule.json` says: (signature, algorithm), sorted, of those that are not direct."""
+        chosen = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
+        return tuple(sorted((s, each) for s, each in chosen.items() if each != DIRECT and each in allowed))
+
+
+def describe_graph(tasks: Iterable[tuple[str, int]], convolutions: Iterable[str]) -> Graph:
+    """Return the graph with these direct Tasks, (key, calls) each, and these signatures."""
+    digest = hashlib.sha256(canonical_json(sorted(tasks)).encode()).hexdigest()
+    return Graph(digest[:16], tuple(sorted(set(convolutions))))
+
+
+def read_graph(path: Path) -> Graph | None:
+    """Return the graph of a `tasks.json`, None where it has nothing to choose; raises as `read_tasks` does."""
+    data = json.loads(path.read_text(encoding="utf-8")).get("graph")
+    return None if data is None else Graph(str(data["digest"]), tuple(str(each) for each in data["convolutions"]))
+
+
+def choices_path(folder: Path, graph: Graph) -> Path:
+    """Return the graph's file below the target's records."""
+    return choices_folder(folder) / f"{graph.digest}.json"
+
+
+def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> Choices:
+    """Return what was chosen for the graph; ``folder`` is `records/<target>`.
+
+    A file that is damaged, or of another TVM version or other target attributes, counts as absent.
+    """
+    if graph is None:
+        return Choices({})
+    path = choices_path(folder, graph)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        choices = {str(signature): _choice(row) for signature, row in data["convolutions"].items()}
+        reasons = [
+            f"its format is {data['format']}, this tvmbuild reads {FORMAT}" if data["format"] != FORMAT else "",
+            f"measured with TVM {data['tvm']}, not {installed_tvm()}" if data["tvm"] != installed_tvm() else "",
+            "measured for other target attributes" if data["target"] != target.to_json() else "",
+        ]
+    except FileNotFoundError:
+        return Choices({})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        choices, reasons = {}, [f"damaged ({type(error).__name__}: {error})"]
+    reason = next((each for each in reasons if each), None)
+    return Choices(choices) if reason is None else Choices({}, f"{path} counts as absent: {reason}")
+
+
+def write_choices(folder: Path, graph: Graph, target: ResolvedTarget, choices: Choices) -> None:
+    """Publish the graph's file."""
+    rows = {
+        signature: {
+            "algorithm": choice.algorithm,
+            "measured_on": choice.measured_on,
+            "seconds": {name: float(f"{seconds:.4g}") for name, seconds in choice.seconds},
+        }
+        for signature, choice in choices.by_signature.items()
+    }
+    head = {"format": FORMAT, "tvm": installed_tvm(), "target": target.to_json()}
+    write_json(choices_path(folder, graph), {**head, "convolutions": rows})
+
+
+def _choice(row: Mapping[str, Any]) -> Choice:
+    if not isinstance(row["algorithm"], str) or not isinstance(row["measured_on"], str):
+        raise TypeError("algorithm and measured_on are text")
+    seconds = tuple(sorted((str(name), float(value)) for name, value in row["seconds"].items()))
+    return Choice(row["algorithm"], row["measured_on"], seconds)
