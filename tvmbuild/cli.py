@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "target": "tvmbuild.commands.target",
     "records": "tvmbuild.commands.records",
     "bench": "tvmbuild.commands.bench",
+    "config": "tvmbuild.commands.config",
 }
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 

@@ -111,6 +111,15 @@ def test_a_letterbox_shows_all_of_the_picture_between_grey(width: int, height: i
     assert np.abs(got[:, top : top + scaled[1], left : left + scaled[0]] - want).max() <= 1.01
 
 
+@pytest.mark.parametrize(("width", "height"), [(30, 40), (7, 24), (50, 37), (3, 400)])
+def test_rows_are_resized_before_columns_whatever_the_sides(width: int, height: int) -> None:
+    pixels = make_picture(width, height)
+    got = preprocess_picture(make_info((1, 3, 16, 14), Preprocess(scale=1.0)), pixels)
+    rows = np.asarray(Image.fromarray(pixels).resize((14, height), Image.Resampling.BILINEAR))
+    want = np.asarray(Image.fromarray(rows).resize((14, 16), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    assert np.array_equal(got[0], want)
+
+
 def test_a_half_precision_and_an_integer_input() -> None:
     pixels = make_picture(2, 2)
     half = preprocess_picture(make_info((1, 3, 2, 2), Preprocess(), "float16"), pixels)

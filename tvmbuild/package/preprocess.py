@@ -109,20 +109,25 @@ def _narrow(image: Image.Image) -> Image.Image:
 def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
     """Return the picture in that size; `crop` is torchvision's Resize and CenterCrop, resampling is Pillow's."""
     if rules.resize == "stretch":
-        return image.resize((width, height), Image.Resampling.BILINEAR)
+        return _resize(image, (width, height))
     wide = width * image.height <= height * image.width  # in proportion wider than the tensor
     along_width = wide == (rules.resize == "letterbox")
     if along_width:
         size = (width, max(1, image.height * width // image.width))
     else:
         size = (max(1, image.width * height // image.height), height)
-    scaled = image.resize(size, Image.Resampling.BILINEAR)
+    scaled = _resize(image, size)
     if rules.resize == "crop":
         left, top = round((size[0] - width) / 2), round((size[1] - height) / 2)
         return scaled.crop((left, top, left + width, top + height))
     background = Image.new(image.mode, (width, height), PADDING if image.mode == "L" else (PADDING,) * 3)
     background.paste(scaled, ((width - size[0]) // 2, (height - size[1]) // 2))
     return background
+
+
+def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Resize along the rows, then along the columns, as Pillow did before 13: by one call, 13 may do it otherwise."""
+    return image.resize((size[0], image.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 
 def _table(rules: Preprocess, channel: int) -> np.ndarray:

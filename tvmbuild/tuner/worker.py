@@ -91,8 +91,8 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
 
+    from tvmbuild.package.runtime.library import num_threads  # noqa: PLC0415
     from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
-    from tvmbuild.package.runtime.session import num_threads  # noqa: PLC0415
 
     tensors = _make_tensors(arguments)
     # Not runtime.load_module: it keeps every library, and its threads, until the process ends.

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from pathlib import Path
 from typing import Any
 
 import tvm_ffi
 from tvm_ffi.libinfo import load_lib_ctypes
 
 from tvmbuild.errors import TvmbuildError
-
-
-def find_folders() -> list[Path]:
-    """Return where TVM's libraries lie, TVM_LIBRARY_PATH first; nothing is imported for it."""
-    named = os.environ.get("TVM_LIBRARY_PATH")
-    found = importlib.util.find_spec("tvm")
-    package = [Path(folder) for folder in (found.submodule_search_locations or ())] if found else []
-    # A wheel keeps them in lib, a source tree in build/lib.
-    built = [folder / inside for folder in package for inside in ("lib", "../../build/lib", "../../lib")]
-    return [Path(named), *built] if named else built
+from tvmbuild.package.tvm_files import find_library_folders
 
 
 def load_library(name: str) -> None:
     """Load TVM's library `lib<name>.so`, unless it is loaded; OSError or RuntimeError when there is none."""
-    load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_folders())
+    load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_library_folders())
 
 
 def load_runtime() -> None:

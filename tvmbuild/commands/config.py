@@ -1,0 +1,45 @@
+"""`tvmbuild config`: where a C++ program finds what it needs to run packages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tvmbuild import package
+from tvmbuild.package.tvm_files import find_headers, find_runtime
+
+HELP = "where C++ programs find the library that runs packages"
+_CPP = Path(package.__file__).parent / "cpp"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("--cmake-dir", action="store_true", help="the CMake project: cmake -S, or add_subdirectory")
+    one.add_argument("--cflags", action="store_true", help="flags to compile with")
+    one.add_argument("--libs", action="store_true", help="flags to link with; the program finds the libraries by path")
+    one.add_argument("--json", action="store_true", help="all of it for machines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was asked for in one line."""
+    if args.cmake_dir:
+        print(_CPP)
+        return 0
+    includes, libraries = [_CPP, find_headers()], find_runtime()
+    if args.json:
+        found = {
+            "cmake_dir": str(_CPP),
+            "include_dirs": list(map(str, includes)),
+            "libraries": list(map(str, libraries)),
+        }
+        print(json.dumps(found))
+    elif args.cflags:
+        # Pictures become the very numbers of Python: no products and sums in one rounding.
+        print("-std=c++17 -ffp-contract=off", *(f"-I{folder}" for folder in includes))
+    else:
+        paths = ",".join(f"-rpath,{library.parent}" for library in libraries)
+        # Nothing of libtvm_runtime is called by name, so that a linker would leave it out.
+        print("-Wl,--no-as-needed", *libraries, f"-Wl,--as-needed,{paths}", "-lpthread -ldl")
+    return 0

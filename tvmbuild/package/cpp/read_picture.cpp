@@ -1,0 +1,177 @@
+#include "read_picture.h"
+
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#ifdef TVMBUILD_WITH_PNG
+#include <png.h>
+#endif
+#ifdef TVMBUILD_WITH_JPEG
+#include <jpeglib.h>
+
+#include <csetjmp>
+// jerror.h needs jpeglib.h before it
+#include <jerror.h>
+#endif
+
+namespace tvmbuild {
+namespace {
+
+constexpr size_t kMostPixels = 178956970; /* Pillow refuses more */
+
+void set_size(Picture& picture, size_t width, size_t height, const std::string& path) {
+  if (width == 0 || height == 0 || width > kMostPixels || height > kMostPixels / width)
+    throw Error(path + " is empty or too large");
+  picture.width = static_cast<int>(width);
+  picture.height = static_cast<int>(height);
+  picture.pixels.resize(width * height * picture.channels);
+}
+
+/* P5 and P6, with 255 as the largest value: https://netpbm.sourceforge.net/doc/ppm.html */
+Picture read_ppm(std::ifstream& stream, const std::string& path) {
+  Picture picture;
+  auto number = [&] {
+    while (std::isspace(stream.peek()) || stream.peek() == '#') {
+      if (stream.get() == '#') {
+        while (stream && stream.get() != '\n') {
+        }
+      }
+    }
+    size_t value = 0;
+    if (!(stream >> value)) throw Error(path + " is damaged: no PPM header");
+    return value;
+  };
+  stream.get();
+  picture.channels = stream.get() == '6' ? 3 : 1;
+  size_t width = number(), height = number();
+  if (number() != 255) throw Error(path + " has more or fewer than 8 bits a channel");
+  stream.get();
+  set_size(picture, width, height, path);
+  if (!stream.read(reinterpret_cast<char*>(picture.pixels.data()), static_cast<std::streamsize>(picture.pixels.size())))
+    throw Error(path + " is cut short");
+  return picture;
+}
+
+#ifdef TVMBUILD_WITH_PNG
+struct PngReason {
+  char text[200];
+};
+
+/* Everything that a jump out of libpng would leave behind belongs to the caller. */
+void decode_png(png_structp png, png_infop info, Picture& picture, std::vector<png_bytep>& rows) {
+  png_read_info(png, info);
+  size_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
+  if (height > kMostPixels / width) png_error(png, "too large");
+  png_set_expand(png); /* palettes and fewer bits */
+  png_set_strip_16(png);
+  png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  picture.width = static_cast<int>(width);
+  picture.height = static_cast<int>(height);
+  picture.channels = png_get_channels(png, info);
+  picture.pixels.resize(width * height * picture.channels);
+  for (size_t y = 0; y < height; y++) rows.push_back(picture.pixels.data() + y * width * picture.channels);
+  png_read_image(png, rows.data());
+}
+
+/* Not libpng's simplified interface: it blends transparent pixels with a background, and corrects gamma. */
+Picture read_png(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) throw Error(path + " cannot be read");
+  PngReason reason = {""};
+  png_structp png = png_create_read_struct(
+      PNG_LIBPNG_VER_STRING, &reason,
+      [](png_structp self, png_const_charp message) {
+        std::snprintf(static_cast<PngReason*>(png_get_error_ptr(self))->text, sizeof(PngReason), "%s", message);
+        png_longjmp(self, 1);
+      },
+      [](png_structp, png_const_charp) {});
+  png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
+  Picture picture;
+  std::vector<png_bytep> rows;
+  if (info != nullptr && setjmp(png_jmpbuf(png)) == 0) {
+    png_init_io(png, file.get());
+    decode_png(png, info, picture, rows);
+  }
+  png_destroy_read_struct(&png, &info, nullptr);
+  if (reason.text[0] != '\0' || picture.pixels.empty()) throw Error(path + " is damaged: " + reason.text);
+  return picture;
+}
+#endif
+
+#ifdef TVMBUILD_WITH_JPEG
+struct JpegFailure {
+  jpeg_error_mgr manager;
+  std::jmp_buf back;
+  char reason[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void leave(j_common_ptr info) {
+  auto* failure = reinterpret_cast<JpegFailure*>(info->err);
+  info->err->format_message(info, failure->reason);
+  std::longjmp(failure->back, 1);
+}
+
+void decode_jpeg(jpeg_decompress_struct& jpeg, FILE* file, Picture& picture) {
+  jpeg_create_decompress(&jpeg);
+  jpeg_stdio_src(&jpeg, file);
+  jpeg_read_header(&jpeg, TRUE);
+  if (size_t{jpeg.image_height} > kMostPixels / jpeg.image_width) ERREXIT(&jpeg, JERR_IMAGE_TOO_BIG);
+  jpeg.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&jpeg);
+  picture.width = static_cast<int>(jpeg.output_width);
+  picture.height = static_cast<int>(jpeg.output_height);
+  picture.pixels.resize(size_t{jpeg.output_width} * jpeg.output_height * 3);
+  while (jpeg.output_scanline < jpeg.output_height) {
+    JSAMPROW row = picture.pixels.data() + size_t{jpeg.output_scanline} * jpeg.output_width * 3;
+    jpeg_read_scanlines(&jpeg, &row, 1);
+  }
+  jpeg_finish_decompress(&jpeg);
+}
+
+Picture read_jpeg(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) throw Error(path + " cannot be read");
+  Picture picture;
+  jpeg_decompress_struct jpeg = {};
+  JpegFailure failure = {};
+  jpeg.err = jpeg_std_error(&failure.manager);
+  failure.manager.error_exit = leave;
+  failure.manager.output_message = [](j_common_ptr) {};
+  if (setjmp(failure.back) == 0) decode_jpeg(jpeg, file.get(), picture);
+  jpeg_destroy_decompress(&jpeg);
+  if (failure.reason[0] != '\0' || picture.pixels.empty()) throw Error(path + " is damaged: " + failure.reason);
+  return picture;
+}
+#endif
+
+}  // namespace
+
+Picture read_picture(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  char begin[4] = {0, 0, 0, 0};
+  if (!stream || !stream.read(begin, 4)) throw Error(path + " cannot be read");
+  std::string kind(begin, 4);
+  stream.seekg(0);
+  if (kind[0] == 'P' && (kind[1] == '5' || kind[1] == '6')) return read_ppm(stream, path);
+  if (kind == "\x89PNG") {
+#ifdef TVMBUILD_WITH_PNG
+    return read_png(path);
+#else
+    throw Error(path + " is a PNG, and this program was built without libpng: convert it to PPM");
+#endif
+  }
+  if (kind.compare(0, 2, "\xff\xd8") == 0) {
+#ifdef TVMBUILD_WITH_JPEG
+    return read_jpeg(path);
+#else
+    throw Error(path + " is a JPEG, and this program was built without libjpeg: convert it to PPM");
+#endif
+  }
+  throw Error(path + " is neither PNG, JPEG nor PPM");
+}
+
+}  // namespace tvmbuild

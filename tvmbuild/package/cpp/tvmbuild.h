@@ -1,0 +1,123 @@
+/* Packages of tvmbuild in C++17: read one, check it, run it. docs/cpp.md is the manual.
+ *
+ * Needs libtvm_runtime and libtvm_ffi, by TVM's C interface alone: whatever compiles C++17 will do. What goes wrong is
+ * a tvmbuild::Error with a message for users. One Session serves one thread at a time; sessions are independent.
+ */
+#ifndef TVMBUILD_H_
+#define TVMBUILD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tvmbuild {
+
+/* A damaged package, a machine that cannot run it, inputs that do not fit, or an error of TVM's. */
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct TensorInfo {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string dtype; /* NumPy's name */
+
+  size_t count() const; /* of elements */
+  size_t bytes() const;
+};
+
+/* An array in memory that TVM uses in place. Copies share it. */
+class Tensor {
+ public:
+  explicit Tensor(TensorInfo info);
+  const TensorInfo& info() const { return info_; }
+  void* data() const { return memory_.get(); }
+  template <typename Number>
+  Number* as() const {
+    if (sizeof(Number) * info_.count() != info_.bytes()) throw Error(info_.name + " is " + info_.dtype);
+    return static_cast<Number*>(memory_.get());
+  }
+
+ private:
+  friend class Session;
+  TensorInfo info_;
+  std::shared_ptr<void> memory_;
+};
+
+/* How a picture becomes the input: models.yaml's `preprocess`. */
+struct Preprocess {
+  std::string input;              /* empty: the only one */
+  std::string resize = "stretch"; /* or letterbox, crop */
+  std::string color = "rgb";      /* or bgr, gray */
+  std::string layout = "NCHW";    /* or NHWC */
+  double scale = 1.0 / 255;
+  std::vector<double> mean, std; /* empty, or one a channel */
+};
+
+/* What mod.json says. */
+struct Info {
+  std::string model, target, kind, entry;
+  std::vector<TensorInfo> inputs, outputs;
+  std::vector<std::string> labels; /* empty: none */
+  std::optional<Preprocess> preprocess;
+  bool lifted = false; /* the weights are in mod.params */
+  int cores = 1;       /* that it was tuned for */
+  int tasks = 0, covered = 0;
+};
+
+/* Rows of pixels, 1 or 3 bytes (red, green, blue) each. */
+struct Picture {
+  int width = 0, height = 0, channels = 3;
+  std::vector<uint8_t> pixels;
+};
+
+struct RankedClass {
+  size_t index = 0;
+  double probability = 0;
+  std::string label; /* empty: none */
+};
+
+class Session {
+ public:
+  /* `threads` 0: TVM_NUM_THREADS, else the cores that the package was tuned for, as far as there are so many. */
+  explicit Session(const std::string& package, int threads = 0);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  const Info& info() const;
+  int threads() const;
+
+  /* Give the inputs, in the order of info().inputs; they are used in place, so their contents may change later. */
+  void bind(const std::vector<Tensor>& inputs);
+  /* Run on the bound inputs. */
+  void call();
+  /* Copy what the last call() computed, in the order of info().outputs. */
+  std::vector<Tensor> outputs() const;
+  /* All three. */
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/* Read and check mod.json and the digests, and load nothing. */
+Info read_info(const std::string& package);
+
+/* The input that a picture becomes, bit by bit what tvmbuild's Python makes of it; `rules` null: the package's. */
+Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* rules = nullptr);
+/* Its place in info.inputs. */
+size_t picture_input(const Info& info, const Preprocess& rules);
+
+/* The likeliest classes of a float32 output with one score a class; scores outside [0, 1] go through softmax. */
+std::vector<RankedClass> rank_classes(const Tensor& scores, const std::vector<std::string>& labels, size_t count);
+
+}  // namespace tvmbuild
+
+#endif  // TVMBUILD_H_

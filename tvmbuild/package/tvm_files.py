@@ -1,0 +1,44 @@
+"""Where TVM's libraries and headers lie; nothing of TVM is imported to find them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+
+
+def find_library_folders() -> list[Path]:
+    """Return where TVM's libraries may lie, TVM_LIBRARY_PATH first."""
+    named = os.environ.get("TVM_LIBRARY_PATH")
+    # A wheel keeps them in lib, a source tree in build/lib.
+    built = [folder / inside for folder in _package("tvm") for inside in ("lib", "../../build/lib", "../../lib")]
+    return [Path(named), *built] if named else built
+
+
+def find_runtime() -> tuple[Path, Path]:
+    """Return libtvm_runtime.so and libtvm_ffi.so; TvmbuildError when one of them is not there."""
+    ffi = [folder / "lib" for folder in _package("tvm_ffi")]
+    return (
+        _find("libtvm_runtime.so", find_library_folders(), "apache-tvm"),
+        _find("libtvm_ffi.so", [*find_library_folders(), *ffi], "apache-tvm-ffi"),
+    )
+
+
+def find_headers() -> Path:
+    """Return the folder of TVM's C interface and DLPack's."""
+    folders = [folder / "include" for folder in _package("tvm_ffi")]
+    return _find("tvm/ffi/c_api.h", folders, "apache-tvm-ffi").parents[2]
+
+
+def _package(name: str) -> list[Path]:
+    found = importlib.util.find_spec(name)
+    return [Path(folder) for folder in (found.submodule_search_locations or ())] if found else []
+
+
+def _find(name: str, folders: list[Path], distribution: str) -> Path:
+    for folder in folders:
+        if (folder / name).is_file():
+            return (folder / name).resolve()
+    raise TvmbuildError(f"{name} is not there", f"install {distribution} where tvmbuild is installed")
