@@ -14,6 +14,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.pad_channels import pad_channels
+from tvmbuild.compiler.scalar_constants import make_scalars
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.winograd_epilogue import attach_epilogues
@@ -58,7 +59,7 @@ def lower(
     same model, target, layout and algorithms give the same module in any process.
     """
     with target:
-        mod = prepare(imported.mod)
+        mod = make_scalars(prepare(imported.mod))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()

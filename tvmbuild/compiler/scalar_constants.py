@@ -1,0 +1,53 @@
+"""Constants of one element as scalars: a tensor of shape [1] beside NHWC data costs two transposes.
+
+ConvertLayout cannot lay out a tensor of another rank than the data's, and so converts the data back to NCHW for the
+operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no layout.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+_OPERATORS = frozenset(
+    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+)
+
+
+def make_scalars(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with each operand of one element that is constant a scalar, where that changes no shape."""
+    rewriter = _Rewriter(mod)
+    function = rewriter.visit_expr(mod["main"])
+    if not rewriter.changed:
+        return mod
+    result = rewriter.builder_.get()
+    result.update_func(result.get_global_var("main"), function)
+    return result
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    changed = False
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if not isinstance(call.op, tvm.ir.Op) or call.op.name not in _OPERATORS:
+            return call
+        left, right = call.args
+        if _is_one_element(left) and _rank(right) >= _rank(left):
+            left = relax.const(left.value.numpy().reshape(()))
+        elif _is_one_element(right) and _rank(left) >= _rank(right):
+            right = relax.const(right.value.numpy().reshape(()))
+        else:
+            return call
+        self.changed = True
+        return relax.Call(call.op, [left, right], call.attrs, call.ty_args)
+
+
+def _is_one_element(expr: relax.Expr) -> bool:
+    return isinstance(expr, tvm.ir.GenericConst) and _rank(expr) > 0 and all(int(n) == 1 for n in expr.value.shape)
+
+
+def _rank(expr: relax.Expr) -> int:
+    return int(expr.ty.ndim)
