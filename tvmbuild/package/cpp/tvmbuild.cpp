@@ -793,6 +793,10 @@ Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
   std::memset(memory, 0, bytes);
 }
 
+static int runtime_threads() {
+  return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
+}
+
 struct Session::Impl {
   Info info;
   int threads = 1;
@@ -800,11 +804,23 @@ struct Session::Impl {
   Value library, machine, entry;
   std::vector<Value> params, inputs;
   Value result;
+
+  /* Make the virtual machine of the loaded code. */
+  void start() {
+    machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
+    invoke(find_function(machine, "vm_initialization"),
+           {argument_of(int64_t{kDLCPU}), argument_of(int64_t{0}), argument_of(int64_t{2})},
+           "the code cannot be started");
+    entry = find_function(machine, info.entry);
+    Value arity = invoke(find_function(machine, "get_function_arity"), {argument_of(info.entry.c_str())},
+                         "there is no function " + info.entry);
+    if (arity.view().v_int64 != static_cast<int64_t>(info.inputs.size() + params.size()))
+      throw Error("the package does not fit together: its code takes another number of inputs and weights");
+  }
 };
 
 Session::Session(const std::string& path, int threads) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
-  impl_->info = package.info;
   check_cpu(package.info, package.cpu);
   check_library(package.library);
   impl_->threads = choose_threads(package.info, threads);
@@ -813,18 +829,23 @@ Session::Session(const std::string& path, int threads) : impl_(std::make_unique<
   std::string name = file.path();
   impl_->library =
       invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-  if (!use_own_pool(name, impl_->threads))
-    impl_->threads = static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
-  impl_->machine = invoke(find_function(impl_->library, "vm_load_executable"), {}, "mod.so cannot be loaded");
-  invoke(find_function(impl_->machine, "vm_initialization"),
-         {argument_of(int64_t{kDLCPU}), argument_of(int64_t{0}), argument_of(int64_t{2})}, "mod.so cannot be started");
-  impl_->entry = find_function(impl_->machine, package.info.entry);
-  if (package.info.lifted) impl_->params = load_params(package.params);
-  Value arity = invoke(find_function(impl_->machine, "get_function_arity"), {argument_of(package.info.entry.c_str())},
-                       "mod.so has no function " + package.info.entry);
-  if (arity.view().v_int64 != static_cast<int64_t>(package.info.inputs.size() + impl_->params.size()))
-    throw Error(
-        "the package does not fit together: its code takes another number of inputs and weights than there are");
+  if (!use_own_pool(name, impl_->threads)) impl_->threads = runtime_threads();
+  impl_->info = std::move(package.info);
+  if (impl_->info.lifted) impl_->params = load_params(package.params);
+  impl_->start();
+}
+
+Session::Session(const LinkedModel& model) : impl_(std::make_unique<Impl>()) {
+  Json json = JsonReader(model.mod_json).read_all();
+  Attributes cpu;
+  impl_->info = read_metadata(Part(json, ""), cpu);
+  check_cpu(impl_->info, cpu);
+  if (impl_->info.lifted)
+    throw Error("the weights of a linked model must be in its code: `params` of mod.json is lifted");
+  impl_->library =
+      invoke(find_global("ffi.SystemLib"), {argument_of(model.prefix.c_str())}, "the linked model cannot be found");
+  impl_->threads = runtime_threads();
+  impl_->start();
 }
 
 Session::~Session() = default;

@@ -82,10 +82,18 @@ struct RankedClass {
   std::string label; /* empty: none */
 };
 
+/* A model whose code is part of the program, with its weights: examples/static_library makes one. */
+struct LinkedModel {
+  std::string prefix;   /* of its functions' names */
+  std::string mod_json; /* the text */
+};
+
 class Session {
  public:
   /* `threads` 0: TVM_NUM_THREADS, else the cores that the package was tuned for, as far as there are so many. */
   explicit Session(const std::string& package, int threads = 0);
+  /* Nothing is read, written or loaded. Runs on the TVM runtime's thread pool. */
+  explicit Session(const LinkedModel& model);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

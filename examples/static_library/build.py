@@ -1,0 +1,59 @@
+"""Compile a model to object files that a program links: python build.py MODEL.onnx MCPU FOLDER.
+
+FOLDER gets the objects and `linked_model.h`, which names them to tvmbuild's C++ library.
+"""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from tvm.s_tir import meta_schedule
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.files import pretty_json
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+
+PREFIX = "linked_"
+
+
+def build(model: Path, mcpu: str, folder: Path) -> None:
+    """Write the objects and the header; the weights stay in the code, and its schedules are tvmbuild's rules."""
+    attributes = (("mcpu", mcpu), ("mtriple", f"{platform.machine()}-linux-gnu"), ("num-cores", 1))
+    target = tvm_target("llvm", attributes, ())
+    lowered = lower(import_onnx(model), target)
+    applied = apply_records(lowered, target, meta_schedule.database.MemoryDatabase())
+    executable = build_executable(applied.mod.with_attr("system_lib_prefix", PREFIX), target)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(output: str, objects: list[str], **_: Any) -> None:
+        for path in map(Path, objects):
+            if path.parent != folder:
+                shutil.copy(path, folder)
+        Path(output).unlink(missing_ok=True)
+
+    keep.output_format = "a"  # type: ignore[attr-defined]
+    executable.export_library(str(folder / "objects.a"), fcompile=keep, workspace_dir=str(folder))
+    info = PackageInfo(
+        model=model.stem,
+        target=PackageTarget("linked", "llvm", attributes),
+        inputs=lowered.inputs,
+        outputs=lowered.outputs,
+        params="embedded",
+        coverage=PackageCoverage(applied.coverage.tasks, len(applied.coverage.covered)),
+        layout=lowered.layout,
+    )
+    text = pretty_json(info.to_json())
+    value = f'{{"{PREFIX}", R"json({text})json"}}'
+    header = f"#include <tvmbuild.h>\n\nstatic const tvmbuild::LinkedModel kLinkedModel = {value};\n"
+    (folder / "linked_model.h").write_text(header, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]).resolve())

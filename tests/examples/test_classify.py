@@ -1,0 +1,61 @@
+"""The classify example: built from the shipped records, it says the same by command, in Python and in C++."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cpp_programs import RankedLine, build_by_cmake, read_ranking, run_program
+
+from tvmbuild.package.archive import read_metadata
+
+pytestmark = pytest.mark.compiler
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
+    """A copy of the example, beside what it shares with tvmbuild's own project, with its package built."""
+    root = tmp_path_factory.mktemp("classify")
+    for shared in ("models", "records"):
+        (root / shared).symlink_to(project_root / shared)
+    ignored = shutil.ignore_patterns("build")
+    copy = root / "examples" / "classify"
+    shutil.copytree(project_root / "examples" / "classify", copy, symlinks=True, ignore=ignored)
+    (root / "locks").mkdir(mode=0o700)
+    environment = dict(os.environ, XDG_RUNTIME_DIR=str(root / "locks"))
+    command = [sys.executable, "-m", "tvmbuild", "compile", "tune=never"]
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copy
+
+
+def run(folder: Path, *command: str) -> str:
+    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_python_the_command_and_cpp_agree(folder: Path, tmp_path: Path) -> None:
+    package = "build/cells/mobilenet_v2@x86-64-v3/mobilenet_v2-x86-64-v3.tar"
+    coverage = read_metadata(folder / package).coverage
+    assert coverage.covered == coverage.tasks > 0, "the shipped records no longer fit"
+    python = read_ranking(run(folder, "classify.py", package, "chelsea.png", "coffee.png"))
+    assert len(python) == 10
+    assert (python[0].label, python[5].label) == ("Egyptian cat", "espresso")
+    told = run(folder, "-m", "tvmbuild", "run", package, "--input", "input=chelsea.png", "--print-top", "5")
+    lines = [line.split(maxsplit=2) for line in told.splitlines()[-5:]]
+    by_command = [RankedLine(int(index), float(value), label.strip()) for index, value, label in lines]
+    assert_close(by_command, python[:5])
+    runner = build_by_cmake(tmp_path) / "bin" / "run_model"
+    for name, want in (("chelsea.png", python[:5]), ("coffee.png", python[5:])):
+        done = run_program(runner, folder / package, folder / name)
+        assert done.returncode == 0, done.stderr
+        assert_close(read_ranking(done.stdout), want)
+
+
+def assert_close(got: list[RankedLine], want: list[RankedLine]) -> None:
+    assert [(each.index, each.label) for each in got] == [(each.index, each.label) for each in want]
+    for one, other in zip(got, want, strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-4)
