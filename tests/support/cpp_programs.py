@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -28,14 +29,21 @@ class RankedLine:
 
 def build_by_cmake(folder: Path, *options: str) -> Path:
     """Build and install with the system's C++ compiler; return the installed folder. Skips where there is none."""
-    if shutil.which("cmake") is None or not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
-        pytest.skip("needs cmake and a C++ compiler")
-    program = shutil.which("tvmbuild", path=str(Path(sys.executable).parent)) or "tvmbuild"
+    # The environment's own programs first: it may not be activated.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    cmake, ninja = shutil.which("cmake", path=path), shutil.which("ninja", path=path)
+    if cmake is None or not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+        pytest.skip("needs cmake (the extra `dev` has it) and a C++ compiler")
+    if ninja is not None:
+        options = (*options, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}")
+    program = shutil.which("tvmbuild", path=path) or "tvmbuild"
     build = ["-B", str(folder / "build"), f"-DTVMBUILD_PROGRAM={program}", *options]
-    subprocess.run(["cmake", "-S", str(SOURCES), *build], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", str(folder / "build")], check=True, stdout=subprocess.DEVNULL)
-    install = ["cmake", "--install", str(folder / "build"), "--prefix", str(folder / "out")]
-    subprocess.run(install, check=True, stdout=subprocess.DEVNULL)
+    for command in (
+        ["-S", str(SOURCES), *build],
+        ["--build", str(folder / "build")],
+        ["--install", str(folder / "build"), "--prefix", str(folder / "out")],
+    ):
+        subprocess.run([cmake, *command], check=True, stdout=subprocess.DEVNULL)
     return folder / "out"
 
 
