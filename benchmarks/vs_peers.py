@@ -1,10 +1,11 @@
 """Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
-python benchmarks/vs_peers.py [MODEL.onnx …] [--threads 2 1] [--cpu x86-64-v4] [--records records/x86-64-v4] [--out DIR]
+python benchmarks/vs_peers.py [MODEL.onnx …] [--threads 2 1] [--cpu x86-64-v4] [--records DIR] [--out DIR]
 
 Without models: the float models of ../shared/models. Each is simplified and compiled with whatever records cover it,
 nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be built
 is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
+benchmarks/records/CPU.tar.xz has the winners of those models' Tasks. A folder of records will do as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import shutil
 import sys
+import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +68,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--threads", nargs="+", type=int, default=[2])
     parser.add_argument("--cpu", default="x86-64-v4")
-    parser.add_argument("--records", type=Path, help="default: the repository's records/CPU")
+    parser.add_argument("--records", type=Path, help="a folder, or an archive of one; default: the shipped archive")
     parser.add_argument("--repeat", type=int, default=60)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "vs_peers")
     args = parser.parse_args()
@@ -75,7 +77,10 @@ def main() -> int:
         sys.exit(f"there are no models in {MODELS}; name some")
     shown = progress_shown_by(lambda text: print(text, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vs-peers-") as name, shown:
-        setting = prepare(Path(name), args.cpu, args.records or ROOT / "records" / args.cpu, args)
+        records = _unpack(
+            args.records or ROOT / "benchmarks" / "records" / f"{args.cpu}.tar.xz", Path(name, "unpacked")
+        )
+        setting = prepare(Path(name), args.cpu, records, args)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
         rows = [row for model in models for row in compare_model(model.resolve(), setting, peaks)]
     table = make_table(rows, peaks)
@@ -102,6 +107,14 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
         if dict(attributes)["mcpu"] != cpu:
             sys.exit(f"the records of {records} are for {dict(attributes)['mcpu']}, not for {cpu}")
     return Setting(root, cpu, attributes, args.repeat)
+
+
+def _unpack(records: Path, folder: Path) -> Path:
+    if not records.is_file():
+        return records
+    with tarfile.open(records) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / records.name.removesuffix(".tar.xz")
 
 
 def _measure_peak(threads: int) -> Peak:
