@@ -23,7 +23,7 @@ from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.prior import teach
 from tvmbuild.tuner.scheduler import predict_latency
 from tvmbuild.tuner.search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
-from tvmbuild.tuner.session import Batch, run_searches, time_again
+from tvmbuild.tuner.session import Batch, drop_wrong, run_searches, time_again
 from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
 
@@ -99,10 +99,16 @@ def _allow(step: Step, options: TuneStep, cell: Cell, file: TaskFile) -> Allowan
 
 
 def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> float:
-    """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took."""
+    """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took.
+
+    The best must compute what the Task does: a schedule of TVM's search that does not is dropped, and the next is it.
+    """
     start = time.monotonic()
     best = records.best(search.task)
-    seconds = time_again(pool, [loaded for _, loaded in best], search.shelf)
+    loaded = [each for _, each in best]
+    seconds = time_again(pool, loaded, search.shelf)
+    for fault in drop_wrong(pool, loaded, seconds):
+        print(f"{search.task.name}: a schedule was dropped that computes wrong numbers: {fault}")
     records.close(search, {record: found for (record, _), found in zip(best, seconds, strict=True)})
     return time.monotonic() - start
 

@@ -18,6 +18,7 @@ from tvm.support.popen_pool import PopenPoolExecutor
 
 from tvmbuild.compiler.link import compile_pool
 from tvmbuild.tuner.cores import Cores
+from tvmbuild.tuner.correctness import find_difference
 from tvmbuild.tuner.worker import Argument, Timing, build_candidate, start_worker, time_candidate
 
 BUILD_TIMEOUT_S = 30
@@ -112,6 +113,16 @@ class CandidatePool:
             return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
             return Timed(error=f"run: {error}")
+
+    def find_fault(self, candidate: Any, workload: Any) -> str | None:
+        """Return how the candidate's numbers differ from the workload's, or how running it failed; else None."""
+        done: Future[str | None] = self._builders.submit(find_difference, candidate.sch.mod, workload, self._target)
+        try:
+            return done.result()
+        except TimeoutError:
+            return None  # the workload itself, unscheduled, takes too long: the package's numbers are checked later
+        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+            return str(error)
 
     def _time_all(
         self, candidates: Sequence[Any], built: list[Future[str]], timing: Callable[[], Timing], seen: Seen

@@ -113,6 +113,20 @@ def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shel
     return [statistics.median(found) if found else None for found in samples]
 
 
+def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: list[float | None]) -> list[str]:
+    """Put None for the fastest as long as it computes other numbers than its Task; return what was wrong with each."""
+    faults = []
+    for index in sorted(range(len(seconds)), key=lambda index: seconds[index] or 0.0):
+        if seconds[index] is None:
+            continue
+        fault = pool.find_fault(records[index].as_measure_candidate(), records[index].workload.mod)
+        if fault is None:
+            break
+        seconds[index] = None
+        faults.append(fault)
+    return faults
+
+
 def _land(flight: _Flight, landed: float) -> Batch:
     """Wait for the batch and let its search learn from it; what another batch took until ``landed`` is not its own."""
     done = flight.measurement.result()
