@@ -107,9 +107,11 @@ def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> flo
     best = records.best(search.task)
     loaded = [each for _, each in best]
     seconds = time_again(pool, loaded, search.shelf)
-    for fault in drop_wrong(pool, loaded, seconds):
+    faults = drop_wrong(pool, loaded, seconds)
+    for fault in faults:
         print(f"{search.task.name}: a schedule was dropped that computes wrong numbers: {fault}")
-    records.close(search, {record: found for (record, _), found in zip(best, seconds, strict=True)})
+    times = {record: found for (record, _), found in zip(best, seconds, strict=True)}
+    records.close(search, times, some_were_wrong=bool(faults))
     return time.monotonic() - start
 
 
