@@ -15,21 +15,16 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
+from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, rewrite_main
 
-_FUSABLE_WITH_ELEMENTWISE = 4
-"""Relax's kind of operator that an elementwise operator after it is fused with."""
 _NAME = "conv2d"
 
 
 def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors."""
     rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
-    function = rewriter.visit_expr(mod["main"])
-    if not rewriter.padded:
-        return mod
-    result = rewriter.builder_.get()
-    result.update_func(result.get_global_var("main"), function)
-    return result
+    rewritten = rewrite_main(mod, rewriter)
+    return rewritten if rewriter.padded else mod
 
 
 def padded_channels(channels: int, lanes: int) -> int:
@@ -83,4 +78,4 @@ def _make_function(call: relax.Call, arguments: list[relax.Expr]) -> tirx.PrimFu
     )
     output = te.compute(call.ty.shape.values, lambda n, y, x, c: all_channels[n, y, x, c], name="channels")
     function = te.create_prim_func([data, weights, output])
-    return function.without_attr("global_symbol").with_attr("op_pattern", _FUSABLE_WITH_ELEMENTWISE)
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)

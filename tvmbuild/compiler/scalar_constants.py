@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.rewrite import rewrite_main
+
 _OPERATORS = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 )
@@ -18,12 +20,8 @@ _OPERATORS = frozenset(
 def make_scalars(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with each operand of one element that is constant a scalar, where that changes no shape."""
     rewriter = _Rewriter(mod)
-    function = rewriter.visit_expr(mod["main"])
-    if not rewriter.changed:
-        return mod
-    result = rewriter.builder_.get()
-    result.update_func(result.get_global_var("main"), function)
-    return result
+    rewritten = rewrite_main(mod, rewriter)
+    return rewritten if rewriter.changed else mod
 
 
 @mutator

@@ -12,6 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
 from tvmbuild.compiler.pad_channels import padded_channels
+from tvmbuild.compiler.rewrite import rewrite_main
 from tvmbuild.compiler.winograd_functions import (
     Tiling,
     make_input_transform,
@@ -98,12 +99,9 @@ def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target
     transform; the last takes in what follows elementwise. The weights are transformed here.
     """
     rewriter = _Rewriter(mod, algorithms, target)
-    function = rewriter.visit_expr(mod["main"])
-    if all(algorithms.get(each.convolution.signature) not in TILES for each in rewriter.found):
-        return Rewritten(mod, tuple(rewriter.found))
-    result = rewriter.builder_.get()
-    result.update_func(result.get_global_var("main"), function)
-    return Rewritten(result, tuple(rewriter.found))
+    rewritten = rewrite_main(mod, rewriter)
+    changed = any(algorithms.get(each.convolution.signature) in TILES for each in rewriter.found)
+    return Rewritten(rewritten if changed else mod, tuple(rewriter.found))
 
 
 @mutator

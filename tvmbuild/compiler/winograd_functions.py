@@ -18,11 +18,11 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
+from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, OPAQUE
+
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""
 CROP = "winograd_crop"
-_OPAQUE, _FUSABLE_WITH_ELEMENTWISE = 8, 4
-"""Relax's kinds of operators: what nothing is fused with, and what an elementwise operator after it is fused with."""
 
 _WEIGHTS = {
     2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
@@ -99,7 +99,7 @@ def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
     channels, lanes = tiling.shape[3], tiling.lanes[0]
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("winograd_input")
-        T.func_attr({"tirx.noalias": True, "op_pattern": _OPAQUE})
+        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
         data = T.arg("data", T.buffer(tiling.shape, layout=None))
         out = T.arg("out", T.buffer((tiling.positions, tiling.tiles, channels), layout=None))
         # Two blocks, for the loop over tiles to have two parts: a search would make vectors across tiles of one.
@@ -143,7 +143,7 @@ def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
     batch, rows, columns = tiling.grid
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(INVERSE)
-        T.func_attr({"tirx.noalias": True, "op_pattern": _FUSABLE_WITH_ELEMENTWISE})
+        T.func_attr({"tirx.noalias": True, "op_pattern": FUSABLE_WITH_ELEMENTWISE})
         # 64 bits: FuseTIR wants the types that TVM gives to the functions after it.
         shape = (tiling.positions, tiling.tiles, tiling.panels, panel)
         data = T.arg("data", T.buffer(_wide(*shape), layout=None))
