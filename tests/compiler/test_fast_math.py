@@ -40,6 +40,11 @@ def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
 SCALES = [1e-30, 1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 80.0]
 
 
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    result: np.ndarray = 1 / (1 + np.exp(-values))
+    return result
+
+
 def samples() -> np.ndarray:
     rng = np.random.default_rng(0)
     return np.concatenate([rng.uniform(-scale, scale, 4096) for scale in SCALES]).astype("float32")
@@ -47,7 +52,7 @@ def samples() -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("function", "reference", "ulps"),
-    [("exp", np.exp, 3), ("tanh", np.tanh, 8), ("erf", np.vectorize(math.erf), 12)],
+    [("exp", np.exp, 3), ("sigmoid", sigmoid, 5), ("tanh", np.tanh, 8), ("erf", np.vectorize(math.erf), 12)],
 )
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_a_polynomial_is_as_good_as_the_c_library(
@@ -64,10 +69,11 @@ def test_the_ends_of_the_range_infinities_and_nan() -> None:
     want = {
         "exp": [np.inf, 0, np.nan, 1, math.exp(88.7), np.inf, math.exp(-87.3), 0],
         "tanh": [1, -1, np.nan, 0, 1, 1, -1, -1],
+        "sigmoid": [1, 0, np.nan, 0.5, 1, 1, 0, 0],
         "erf": [1, -1, np.nan, 0, 1, 1, -1, -1],
     }
     for function, expected in want.items():
-        np.testing.assert_allclose(run(function, values, 8), expected * 2, rtol=1e-5, atol=0, err_msg=function)
+        np.testing.assert_allclose(run(function, values, 8), expected * 2, rtol=1e-5, atol=1e-37, err_msg=function)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float64", 1e-12)])
@@ -76,11 +82,12 @@ def test_tanh_of_other_floats_has_its_limits(dtype: str, tolerance: float) -> No
     np.testing.assert_allclose(run("tanh", values, lanes=1), np.tanh(values), rtol=tolerance, atol=1e-4)
 
 
-@pytest.mark.parametrize("function", ["exp", "tanh", "erf"])
+@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf"])
 def test_other_floats_stay_right(function: str) -> None:
     values = np.linspace(-5, 5, 64)
     references: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "exp": np.exp,
+        "sigmoid": sigmoid,
         "tanh": np.tanh,
         "erf": np.vectorize(math.erf),
     }
@@ -102,3 +109,22 @@ def test_a_built_kernel_calls_no_libm() -> None:
     text = built.mod.inspect_source("ll") if hasattr(built, "mod") else built.inspect_source("ll")
     assert "llvm.exp" not in text
     assert "expf" not in text
+
+
+@pytest.mark.parametrize(("level", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
+def test_sigmoid_divides_nothing(level: str, lanes: int) -> None:
+    import tvm
+    from tvm import te, tirx
+
+    from tvmbuild.compiler.fast_math import use_fast_math
+
+    use_fast_math()
+    x = te.placeholder((256,), "float32", name="x")
+    y = te.compute((256,), lambda i: x[i] * tirx.sigmoid(x[i]), name="y")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    _, inner = schedule.split(schedule.get_loops(schedule.get_sblock("y"))[0], [None, lanes])
+    schedule.vectorize(inner)
+    built: Any = tvm.compile(schedule.mod, target=tvm.target.Target({"kind": "llvm", "mcpu": level}))
+    text = built.mod.inspect_source("asm") if hasattr(built, "mod") else built.inspect_source("asm")
+    assert "vfmadd" in text
+    assert "vdiv" not in text

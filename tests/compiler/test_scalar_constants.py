@@ -55,3 +55,19 @@ def test_a_constant_that_gives_the_result_its_shape_stays(save_model: SaveModel,
     applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
     machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
     assert machine["main"](tvm.runtime.tensor(np.zeros(5, "float32"))).numpy().shape == (1, 1, 5)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("divisor", "name"), [(6.0, "multiply"), (3e38, "divide")])
+def test_a_division_by_a_constant_becomes_a_multiplication(
+    divisor: float, name: str, save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    nodes = [helper.make_node("Div", ["x", "s"], ["y"])]
+    path = save_model(nodes, {"s": np.array(divisor, "float32")}, (4, 5))
+    lowered = lower(import_onnx(path), cpu)
+    assert [task.name for task in extract_tasks(lowered)] == [name]
+    applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    data = RANDOM.uniform(-1, 1, (4, 5)).astype("float32")
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(data)).numpy(), want, rtol=1e-6)

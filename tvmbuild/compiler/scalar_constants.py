@@ -1,11 +1,14 @@
 """Constants of one element as scalars: a tensor of shape [1] beside NHWC data costs two transposes.
 
+And a division by one as a multiplication: a vector's division takes as long as 30 additions.
+
 ConvertLayout cannot lay out a tensor of another rank than the data's, and so converts the data back to NCHW for the
 operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no layout.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -18,7 +21,10 @@ _OPERATORS = frozenset(
 
 
 def make_scalars(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Return the module with each operand of one element that is constant a scalar, where that changes no shape."""
+    """Return the module with each operand of one element that is constant a scalar, where that changes no shape.
+
+    A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ.
+    """
     rewriter = _Rewriter(mod)
     rewritten = rewrite_main(mod, rewriter)
     return rewritten if rewriter.changed else mod
@@ -37,10 +43,28 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             left = relax.const(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
             right = relax.const(right.value.numpy().reshape(()))
-        else:
+        elif not _is_division_by_scalar(call):
             return call
         self.changed = True
-        return relax.Call(call.op, [left, right], call.attrs, call.ty_args)
+        scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
+        return _multiply(scaled) if _is_division_by_scalar(scaled) else scaled
+
+
+def _is_division_by_scalar(call: relax.Call) -> bool:
+    """Tell whether the call divides floats by a constant scalar that has a reciprocal."""
+    if call.op.name != "relax.divide":
+        return False
+    by = call.args[1]
+    if not isinstance(by, tvm.ir.GenericConst) or _rank(by) > 0 or "float" not in str(by.ty.dtype):
+        return False
+    value = by.value.numpy()
+    with np.errstate(divide="ignore", over="ignore"):
+        return bool(np.isfinite(1 / value) and abs(1 / value) >= np.finfo(value.dtype).tiny)
+
+
+def _multiply(division: relax.Call) -> relax.Expr:
+    value = division.args[1].value.numpy()
+    return relax.op.multiply(division.args[0], relax.const((1 / value).astype(value.dtype)))
 
 
 def _is_one_element(expr: relax.Expr) -> bool:
