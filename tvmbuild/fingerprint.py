@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvmbuild.files import canonical_json, sha256_file
 from tvmbuild.masking import mask_credentials
-from tvmbuild.specs import Step
+from tvmbuild.specs import Json, Step
 
 Digest = tuple[int, int, str]
 """A file's size in bytes, its mtime in nanoseconds, its SHA-256."""
@@ -49,7 +49,7 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
     if isinstance(value, tuple) and value and all(dataclasses.is_dataclass(item) for item in value):
         return [pair for index, item in enumerate(value) for pair in _flatten(f"{prefix}[{index}]", item)]
     if _is_mapping(value):
-        return [(f"{prefix}.{name}", canonical_json(inner)) for name, inner in value]  # type: ignore[attr-defined]
+        return [(f"{prefix}.{name}", _show(inner)) for name, inner in value]  # type: ignore[attr-defined]
     # Masked: pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
     return [(prefix, mask_credentials(canonical_json(value)))]
 
@@ -57,6 +57,10 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
 def _counts(field: dataclasses.Field[object], value: object) -> bool:
     """Say whether the field is in the fingerprint: one that came later only when it is not its default."""
     return "later" not in field.metadata or getattr(value, field.name) != field.default
+
+
+def _show(value: object) -> str:
+    return str(value) if isinstance(value, Json) else canonical_json(value)
 
 
 def _is_mapping(value: object) -> bool:

@@ -81,6 +81,7 @@ def _make_step(stage: Stage, subject: _Subject, root: Path, capabilities: Capabi
         inputs=(
             *((role, path) for role in stage.inputs if (path := _input(role, subject, root)) is not None),
             *(_list_samples(subject, root) if stage.name == "benchmark" else ()),
+            *(_list_arguments(subject, root) if stage.name == "simplify" else ()),
         ),
         outputs=tuple((role, _path(stage, role, subject, root)) for role, _ in stage.outputs),
         tools=_tools(stage.name, subject, capabilities),
@@ -167,8 +168,9 @@ def _target(subject: _Subject) -> TargetSpec:
 def _input(role: str, subject: _Subject, root: Path) -> Path | None:
     """Return the file of that role; None where the YAML names none."""
     source = subject.model.source
-    if role == "source":
-        return root / source.location if source.kind == "path" else None
+    if role in {"source", "export"}:
+        kind = "path" if role == "source" else role
+        return root / source.location if source.kind == kind else None
     if role == "labels":
         return None if subject.model.labels is None else root / subject.model.labels
     return _path(_PRODUCERS[role], role, subject, root)
@@ -178,6 +180,13 @@ def _list_samples(subject: _Subject, root: Path) -> tuple[tuple[str, Path], ...]
     """Return the files of real inputs, each in a role of its own, `sample 0` first."""
     accuracy = subject.model.accuracy
     return tuple((f"sample {i}", root / path) for i, path in enumerate(accuracy.paths)) if accuracy else ()
+
+
+def _list_arguments(subject: _Subject, root: Path) -> tuple[tuple[str, Path], ...]:
+    """Return the project's own files among the arguments of an export, in the role `argument NAME`."""
+    export = subject.model.source.export
+    files = export.files if export else ()
+    return tuple((f"argument {file.name}", root / file.source.location) for file in files if file.source.kind == "path")
 
 
 def _path(stage: Stage, role: str, subject: _Subject, root: Path) -> Path:
@@ -248,13 +257,13 @@ def _validate(steps: list[Step]) -> list[Step]:
             origins[path] = step.id
     for step in steps:
         for role, path in step.inputs:
-            given = role in {"source", "labels"} or role.startswith("sample ")
+            given = role in {"source", "export", "labels"} or role.startswith(("sample ", "argument "))
             if not given and path not in origins:
                 raise ValueError(f"{step.id} reads {path}, which no step writes")
             if given and path in origins:
                 raise TvmbuildError(
                     f"{step.id} reads {path}, which {origins[path]} writes",
-                    "Keep sources, labels and pictures outside the build folder.",
+                    "Keep what models.yaml names outside the build folder.",
                 )
     return steps
 

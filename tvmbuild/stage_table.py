@@ -15,7 +15,7 @@ class Stage:
     """Bump when the same inputs and options come to mean another output; a refactoring does not."""
     scope: Literal["model", "cell"]
     inputs: tuple[str, ...]
-    """Roles of input files. `source` and `labels` are present only when the YAML names a path."""
+    """Roles of input files. `source`, `export` and `labels` are present only when the YAML names a path."""
     outputs: tuple[tuple[str, str], ...]
     """(role, file name); the package's name is layout.package's."""
     module: str
@@ -27,7 +27,7 @@ STAGES: tuple[Stage, ...] = (
         name="simplify",
         version=1,
         scope="model",
-        inputs=("source",),
+        inputs=("source", "export"),
         outputs=(("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json")),
         module="tvmbuild.stages.simplify",
     ),

@@ -6,7 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
-from tvmbuild.specs import CompileStep, InputSpec, Settings, SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import (
+    CompileStep,
+    Export,
+    ExportFile,
+    InputSpec,
+    Json,
+    Settings,
+    SimplifyOptions,
+    SimplifyStep,
+    Source,
+    Step,
+)
 
 STEP = Step(
     stage="simplify",
@@ -24,6 +35,24 @@ def test_pairs_are_flat_and_readable() -> None:
     assert pairs["tool onnx"] == "1.0"
     assert pairs["environment TVM_NUM_THREADS"] == "2"
     assert pairs["stage version"] == "1"
+
+
+def test_arguments_of_an_export_are_shown_as_the_yaml_has_them() -> None:
+    files = (ExportFile("weights", Source("path", "w.bin")),)
+    export = Export("make", (("depth", Json('{"a":[1,2]}')), ("name", Json('"net"'))), files)
+    options = SimplifyStep("net", Source("export", "net.py", export=export), (), SimplifyOptions())
+    pairs = fingerprint(replace(STEP, options=options))
+    assert pairs["option.source.export.function"] == '"make"'
+    assert pairs["option.source.export.arguments.depth"] == '{"a":[1,2]}'
+    assert pairs["option.source.export.arguments.name"] == '"net"'
+    assert pairs["option.source.export.files[0].name"] == '"weights"'
+    assert pairs["option.source.export.files[0].source.location"] == '"w.bin"'
+
+
+def test_other_sources_have_the_fingerprint_that_they_had_before_exports() -> None:
+    assert {name for name in fingerprint(STEP) if name.startswith("option.source.")} == {
+        f"option.source.{name}" for name in ("kind", "location", "file", "sha256")
+    }
 
 
 def test_mode_root_and_availability_are_not_in_it() -> None:

@@ -117,10 +117,10 @@ def _explain_pattern(document: Document, violation: Violation) -> None:
     path = violation.path
     if violation.is_name:
         name = violation.value
-        usable = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in name.lower()).strip("-_.")[
-            :64
-        ]
-        document.report_key((*path, name), "not a usable name", expected, usable or None)
+        usable = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in name.lower()).strip("-_.")
+        near = (usable[:64], usable.replace("-", "_").replace(".", "_"))
+        fits = (word for word in near if re.search(violation.wanted, word))
+        document.report_key((*path, name), "not a usable name", expected, next(fits, None))
     else:
         document.report(path, f"{show_value(violation.value)} is not valid", expected)
 

@@ -12,6 +12,7 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.files import check_file, list_pictures, relative_path
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
+from tvmbuild.config.sources import check_source, make_source
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import (
     Accuracy,
@@ -20,7 +21,6 @@ from tvmbuild.specs import (
     Precision,
     Preprocess,
     SimplifyOptions,
-    Source,
     Tolerance,
 )
 
@@ -41,7 +41,7 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
     for name, own in models.items() if isinstance(models, dict) else ():
         path: KeyPath = ("models", name)
         if isinstance(own, dict):
-            _check_source(document, root, path, {"enabled": defaults.get("enabled", True), **own})
+            _check_files(document, root, path, {"enabled": defaults.get("enabled", True), **own})
             _check_inputs(document, path, own)
             _check_preprocess(document, path, own)
             _check_accuracy(document, root, path, {"enabled": defaults.get("enabled", True), **own})
@@ -51,12 +51,10 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
     return tuple(specs)
 
 
-def _check_source(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
+def _check_files(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
     """Report files that are not there; those of a model that is off may be absent."""
     required = own.get("enabled", True) is not False
-    text = document.part((*path, "source"), "path", None) if isinstance(own.get("source"), dict) else None
-    if text is not None:
-        check_file(document, root, (*path, "source", "path"), text, must_exist=required)
+    check_source(document, root, (*path, "source"), own.get("source"), must_exist=required)
     labels = document.part(path, "labels", None)
     if labels is not None:
         check_file(document, root, (*path, "labels"), labels, must_exist=required)
@@ -117,7 +115,7 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
     plain = {key: float(value) for key, value in tolerance.items() if not isinstance(value, dict)}
     return ModelSpec(
         name=name,
-        source=_make_source(root, data["source"]),
+        source=make_source(root, data["source"]),
         inputs=tuple(_make_input(key, item) for key, item in sorted(data.get("inputs", {}).items())),
         tolerance=Tolerance(**plain),
         reduced_tolerance=_make_reduced(tolerance),
@@ -134,16 +132,6 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
 def _make_reduced(data: dict[str, Any]) -> tuple[tuple[Precision, tuple[tuple[str, float], ...]], ...]:
     precisions = [name for name in get_args(Precision) if name in data]
     return tuple((name, tuple(sorted((key, float(value)) for key, value in data[name].items()))) for name in precisions)
-
-
-def _make_source(root: Path, data: dict[str, Any]) -> Source:
-    sha256 = data.get("sha256")
-    sha256 = sha256.lower() if sha256 else None
-    if "url" in data:
-        return Source("url", data["url"], None, sha256)
-    if "package" in data:
-        return Source("package", data["package"], data["file"], sha256)
-    return Source("path", relative_path(root, data["path"]), None, sha256)
 
 
 def _make_input(name: str, data: dict[str, Any]) -> InputSpec:

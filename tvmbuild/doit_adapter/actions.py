@@ -18,6 +18,7 @@ from tvmbuild.external_data import list_external_data
 from tvmbuild.files import write_json
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
+from tvmbuild.python_imports import list_local_imports
 from tvmbuild.specs import Step
 
 RECORD = "tvmbuild"
@@ -26,6 +27,8 @@ CACHE = "cache"
 """Key, among a task's metadata, of what the step cache did for it."""
 EXTERNAL = "external data "
 """Role, before its path beside the source, of a file that the source names."""
+IMPORTED = "imported "
+"""Role, before its path beside the export's script, of a file of the project that the script imports."""
 
 
 def run_step(step: Step, task: Task) -> TaskFailed | None:
@@ -55,12 +58,14 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
 
 
 def _locate_inputs(step: Step) -> dict[str, Path]:
-    """Return role → file; weights beside the source are inputs too, and which files they are, only the source says."""
+    """Return role → file, those too that only the source names: weights beside it, modules that its script imports."""
     inputs = dict(step.inputs)
-    source = inputs.get("source")
-    if source is None:
-        return inputs
-    return inputs | {EXTERNAL + name: source.parent / name for name in list_external_data(source)}
+    source, script = inputs.get("source"), inputs.get("export")
+    if source is not None:
+        return inputs | {EXTERNAL + name: source.parent / name for name in list_external_data(source)}
+    if script is not None:
+        return inputs | {IMPORTED + str(path.relative_to(script.parent)): path for path in list_local_imports(script)}
+    return inputs
 
 
 def _are_unchanged(step: Step, inputs: Mapping[str, Digest]) -> bool:

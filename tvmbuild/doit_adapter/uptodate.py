@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from tvmbuild.doit_adapter.actions import EXTERNAL, RECORD
+from tvmbuild.doit_adapter.actions import EXTERNAL, IMPORTED, RECORD
 from tvmbuild.doit_adapter.winners import list_winner_changes
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
@@ -75,11 +75,15 @@ def _read_record(values: Mapping[str, object]) -> dict[str, Any] | None:
     return record
 
 
-def _external_data(step: Step, known: Iterable[str]) -> dict[str, Path]:
-    source = dict(step.inputs).get("source")
-    if source is None:
-        return {}
-    return {role: source.parent / role.removeprefix(EXTERNAL) for role in known if role.startswith(EXTERNAL)}
+def _named_by_source(step: Step, known: Iterable[str]) -> dict[str, Path]:
+    """Return the known inputs that only the source names; a new one among them needs a change of what names it."""
+    inputs = dict(step.inputs)
+    found = {}
+    for role in known:
+        for prefix, origin in ((EXTERNAL, inputs.get("source")), (IMPORTED, inputs.get("export"))):
+            if role.startswith(prefix) and origin is not None:
+                found[role] = origin.parent / role.removeprefix(prefix)
+    return found
 
 
 def _check_records(step: Step) -> Iterator[str]:
@@ -114,7 +118,7 @@ def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> 
 
 
 def _compare_files(step: Step, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
-    now = dict(step.inputs) | _external_data(step, before) if kind == "input" else dict(step.outputs)
+    now = dict(step.inputs) | _named_by_source(step, before) if kind == "input" else dict(step.outputs)
     for role in sorted(before.keys() | now.keys()):
         path, known = now.get(role), before.get(role)
         if path is None:

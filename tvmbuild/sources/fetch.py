@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish, sha256_file
@@ -41,6 +42,12 @@ def fetch(source: Source, root: Path) -> Path:
 def describe(source: Source) -> str:
     """Return the source as messages name it."""
     return f"{source.location}, file {source.file}" if source.file else source.location
+
+
+def name_file(source: Source) -> str:
+    """Return the name that the file has where it comes from; in the cache it has none."""
+    path = source.file or unquote(urlsplit(source.location).path)
+    return PurePosixPath(path).name or "file"
 
 
 def _find_path(source: Source, root: Path) -> Path:

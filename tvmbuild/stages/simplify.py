@@ -12,7 +12,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file, write_bytes, write_json
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.progress import report_progress
-from tvmbuild.sources.fetch import fetch
+from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import SimplifyOptions, SimplifyStep, Step, Tolerance
 from tvmbuild.stages.compare import Comparison, compare
 from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, graph_inputs, load_model, set_output_shapes
@@ -39,8 +39,8 @@ def run(step: Step) -> None:
     options = step.options
     if not isinstance(options, SimplifyStep):
         raise TypeError(f"{step.id} has the options of another stage")
-    path = fetch(options.source, step.root)
-    with device_lock("local", exclusive=False):
+    with obtain_model(options.source, step.root) as path, device_lock("local", exclusive=False):
+        source_sha256 = sha256_file(path)
         proto = load_model(path, options.model)
         source_nodes = len(proto.graph.node)
         tensors = fix_inputs(proto, options.inputs, options.model)
@@ -53,7 +53,7 @@ def run(step: Step) -> None:
     write_bytes(step.output("model"), outcome.model)
     write_reference(step.output("reference"), references[0])
     info = _describe(outcome, tensors, references[0])
-    info["source_sha256"] = sha256_file(path)
+    info["source_sha256"] = source_sha256
     info["opset"] = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
     info["nodes"] = {"before": source_nodes, "after": outcome.nodes}
     write_json(step.output("info"), info)

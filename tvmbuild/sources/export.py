@@ -1,0 +1,92 @@
+"""Have the user's own function make a model's ONNX file, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.processes import neutral_folder
+from tvmbuild.progress import report_progress
+from tvmbuild.sources.fetch import fetch, name_file
+from tvmbuild.sources.user_code import find_crash
+from tvmbuild.specs import Export, Source
+
+REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "crash.txt"
+"""Files of the folder by which the two processes talk."""
+
+
+@contextmanager
+def obtain_model(source: Source, root: Path) -> Iterator[Path]:
+    """Yield the local ONNX file of ``source``, whatever its kind; what a function made is gone afterwards."""
+    if source.export is None:
+        yield fetch(source, root)
+        return
+    with TemporaryDirectory(prefix="tvmbuild-export-") as folder:
+        yield _export(source, source.export, root, Path(folder))
+
+
+def _export(source: Source, export: Export, root: Path, folder: Path) -> Path:
+    files = {file.name: str(_hand_over(file.source, root, folder / "files" / file.name)) for file in export.files}
+    request = {
+        "root": str(root),
+        "script": source.location,
+        "function": export.function,
+        "arguments": {name: json.loads(value) for name, value in export.arguments},
+        "files": files,
+    }
+    write_json(folder / REQUEST, request)
+    shown = f"{source.location}:{export.function}"
+    report_progress(f"running {shown}")
+    with device_lock("local", exclusive=False):
+        status = _run(folder)
+    if (folder / ERROR).exists():
+        error = json.loads((folder / ERROR).read_text(encoding="utf-8"))
+        raise TvmbuildError(error["message"], error["hint"])
+    if not (folder / RESULT).exists():  # a crash after that, while Python ends, harms nobody
+        raise _explain_ending(status, shown, find_crash(folder / CRASH, root / source.location, root))
+    return folder / RESULT
+
+
+def _hand_over(source: Source, root: Path, folder: Path) -> Path:
+    """Return the file under its own name: some libraries tell a format by it, and the cache's names are digests."""
+    path = fetch(source, root).absolute()
+    if source.kind == "path":
+        return path
+    folder.mkdir(parents=True)
+    named = folder / name_file(source)
+    named.symlink_to(path)
+    return named
+
+
+def _run(folder: Path) -> int:
+    """Return the exit status. What the function prints goes where ours does, to the step's log."""
+    with neutral_folder() as neutral:
+        command = [sys.executable, "-m", "tvmbuild.sources.export_process", str(folder)]
+        return subprocess.run(command, cwd=neutral, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+def _explain_ending(status: int, shown: str, crash: str | None) -> TvmbuildError:
+    at = f"{crash}: " if crash else ""
+    if status == -signal.SIGKILL:
+        return TvmbuildError(
+            f"{at}{shown} was killed (SIGKILL), most likely because memory ran out",
+            "Free memory, or export a smaller model.",
+        )
+    if status < 0:
+        return TvmbuildError(
+            f"{at}{shown} crashed with {signal.Signals(-status).name}",
+            "Look for the library that did at the end of the log.",
+        )
+    return TvmbuildError(
+        f"{at}{shown} ended its process with the status {status} and returned no model",
+        "Leave out os._exit: the function must return an onnx.ModelProto.",
+    )

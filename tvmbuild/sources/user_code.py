@@ -1,0 +1,90 @@
+"""What went wrong in the user's own code, in terms of its files and lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+
+MAX_FRAMES = 6
+MAX_CAUSE = 300
+EXTRAS = {"torch": "torch", "onnxscript": "torch"}
+"""Modules that an extra of ours brings."""
+
+_CRASHED_AT = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
+
+
+def explain_exception(error: BaseException, script: Path, root: Path) -> TvmbuildError:
+    """Say what the user's code raised and where, with the lines of the project's own files that led there."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_own(Path(frame.filename), root, script)
+    ]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        place = f"{show_path(Path(error.filename), root)}:{error.lineno}"
+    elif frames:
+        place = f"{show_path(Path(frames[-1].filename), root)}:{frames[-1].lineno}: in {frames[-1].name}"
+    else:
+        place = show_path(script, root)
+    lines = [
+        f"\n  | {show_path(Path(frame.filename), root)}:{frame.lineno}: in {frame.name}: {frame.line}"
+        for frame in (frames[-MAX_FRAMES:] if len(frames) > 1 else ())
+    ]
+    return TvmbuildError(f"{place}: {_show_cause(error)}{''.join(lines)}", _find_remedy(error, script, root))
+
+
+def is_own(path: Path, root: Path, script: Path) -> bool:
+    """Say whether the file is the project's or lies with the script, and is no installed library's."""
+    if "site-packages" in path.parts or path.is_relative_to(sys.prefix):
+        return False
+    return path.is_relative_to(root) or path.is_relative_to(script.parent)
+
+
+def show_path(path: Path, root: Path) -> str:
+    """Return the path as models.yaml would name it."""
+    return os.path.relpath(path, root)
+
+
+def find_crash(trace: Path, script: Path, root: Path) -> str | None:
+    """Return the place in the user's code that faulthandler's trace names; None when it names none."""
+    try:
+        text = trace.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    for match in _CRASHED_AT.finditer(text):  # the most recent call first
+        if is_own(Path(match["file"]), root, script):
+            return f"{show_path(Path(match['file']), root)}:{match['line']}: in {match['function']}"
+    return None
+
+
+def _show_cause(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
+    text = str(error.msg if isinstance(error, SyntaxError) else error).strip()
+    first = text.splitlines()[0] if text else ""
+    short = first if len(first) <= MAX_CAUSE else f"{first[:MAX_CAUSE]}…"
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+
+
+def _find_remedy(error: BaseException, script: Path, root: Path) -> str:
+    missing = _find_missing(error)
+    if missing is None:
+        return "Correct the function."
+    module = missing.partition(".")[0]
+    if module in EXTRAS:
+        return f"Install it: `pip install 'tvmbuild[{EXTRAS[module]}]'`, with the pip of {sys.executable}."
+    beside = show_path(script.parent / f"{module}.py", root)
+    return f"Install what brings `{module}` with the pip of {sys.executable}, or, if it is yours, put it at {beside}."
+
+
+def _find_missing(error: BaseException) -> str | None:
+    """Return the module that is not there: the error's, or that of the one that it came from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            return cause.name
+        cause = cause.__cause__
+    return None
