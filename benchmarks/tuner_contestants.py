@@ -19,6 +19,7 @@ from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize
 from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.table import LOCAL
 from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import CompileStep, DeviceSpec, SimplifyOptions, SimplifyStep, Source, Step, TuneOptions, TuneStep
 
@@ -154,7 +155,7 @@ def time_loads(loads: Mapping[str, Load], repeat: int) -> dict[str, float]:
 
 def time_workers(workers: Mapping[str, Worker], repeat: int) -> dict[str, float]:
     """Return the median ms a call of paused workers. The caller holds the device."""
-    measured = measure_in_turns(workers, 1, repeat)
+    measured = measure_in_turns(workers, 1, repeat, LOCAL.watch(tuple(workers.values())))
     return {name: summarize(samples).median.value for name, samples in measured.samples.items()}
 
 

@@ -21,6 +21,7 @@ from tvmbuild.benchmarking.measure import (
     plan_turns,
 )
 from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.watch import Watch
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_workers_take_turns_and_are_left_paused(loads: dict[str, Load]) -> None:
         workers = {name: stack.enter_context(start_worker(load)) for name, load in loads.items()}
         for worker in workers.values():
             worker.pause()
-        measured = measure_in_turns(workers, number=2, repeat=30)
+        measured = measure_in_turns(workers, 2, 30, Watch())
         assert {psutil.Process(worker.pid).status() for worker in workers.values()} == {psutil.STATUS_STOPPED}
     assert list(measured.samples) == ["short", "long"]
     for samples in measured.samples.values():

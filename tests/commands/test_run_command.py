@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 from mnist_package import change_package
 
-from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import Machine
 from tvmbuild.cli import main
+from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.watch import Watch
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs

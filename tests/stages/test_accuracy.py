@@ -19,7 +19,7 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.specs import Accuracy, BenchmarkOptions, BenchmarkStep, DeviceSpec, Preprocess, Step, Tolerance
-from tvmbuild.stages.accuracy import compare_samples, list_samples, measure_accuracy
+from tvmbuild.stages.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_text import write_markdown
 
@@ -92,7 +92,7 @@ def test_agreement_is_of_the_first_output_and_the_error_of_all() -> None:
 
 def test_no_samples_no_figure(tmp_path: Path) -> None:
     options = BenchmarkStep("pc", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
-    assert measure_accuracy(Step("benchmark", "net@pc", options, root=tmp_path)) is None
+    assert make_judge(Step("benchmark", "net@pc", options, root=tmp_path)) is None
 
 
 def test_the_report_shows_it_for_cells_that_have_it(tmp_path: Path) -> None:
@@ -112,6 +112,8 @@ def test_the_report_shows_it_for_cells_that_have_it(tmp_path: Path) -> None:
 
 @pytest.mark.compiler
 def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, shared_models: Path) -> None:
+    from tvmbuild.package.runtime.session import Session
+
     os.environ["TVM_NUM_THREADS"] = "2"
     model = shared_models / "mnist.onnx"
     (tensor,) = onnxruntime.InferenceSession(str(model)).get_inputs()
@@ -127,7 +129,9 @@ def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, shared_m
         ),
         root=tmp_path,
     )
-    found = measure_accuracy(step)
-    assert found is not None
+    judge = make_judge(step)
+    assert judge is not None
+    with Session(step.input("package")) as session:
+        found = judge(session.run)
     assert (found.samples, found.agreeing) == (5, 5)
     assert found.max_abs_error < 1e-4 * found.largest

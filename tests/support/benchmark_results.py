@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.benchmarking.results import Absent, Machine, Product, Result, Rival
+from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
+from tvmbuild.devices.machine import Machine
 from tvmbuild.package.profile import OperatorRow
 
 SPREAD = 0.02

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import Machine
 from tvmbuild.benchmarking.statistics import Samples
+from tvmbuild.devices.device import Watching
 from tvmbuild.devices.local import Worker
+from tvmbuild.devices.machine import Machine
 from tvmbuild.progress import report_progress
 
 BUDGET_S = 20.0
@@ -59,9 +59,11 @@ class Measured:
     machine: Machine
 
 
-def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int) -> Measured:
-    """Time the workers, all of them paused, in rounds; paused they are left. The caller holds the device."""
-    watch = Watch([worker.pid for worker in workers.values()])
+def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:
+    """Time the workers, all of them paused, in rounds; paused they are left. The caller holds the device.
+
+    ``watch`` is the device's, made now.
+    """
     warm = {}
     for name, worker in workers.items():
         report_progress(f"warming up {name}")

@@ -8,40 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
+from tvmbuild.devices.machine import Machine
 from tvmbuild.package.profile import OperatorRow
 
 RESULT_FORMAT = 2
 """Version of result.json and of the history's lines; another one counts as not benchmarked."""
-BUSY_SHARE = 0.05
-"""Other programs that take more than this share of the cores' time make a measurement doubtful."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a latency depends on besides the program. None: the system does not tell."""
-
-    cpu: str
-    cores: int
-    """Cores that the measuring process could use."""
-    governor: str | None = None
-    load: float | None = None
-    """Load average of the last minute when the timing began."""
-    others: float | None = None
-    """Share of those cores' time that other programs, and other machines of the same host, took during the timing."""
-    temperature_c: float | None = None
-    """Of the hottest core when it ended."""
-
-    @property
-    def busy(self) -> str | None:
-        """Return the warning that the machine was not quiet; None: it was, or it is not known."""
-        if self.others is None or self.others <= BUSY_SHARE:
-            return None
-        return f"the machine was busy: other programs took {self.others:.0%} of the cores' time during the timing"
-
-    @property
-    def name(self) -> str:
-        """Return what must be equal for two latencies to be compared."""
-        return f"{self.cpu}, {self.cores} cores"
 
 
 @dataclass(frozen=True)

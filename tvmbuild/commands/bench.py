@@ -11,11 +11,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import BUSY_SHARE, Result
+from tvmbuild.benchmarking.results import Result
 from tvmbuild.commands.arguments import positive
 from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
+from tvmbuild.devices.machine import BUSY_SHARE
+from tvmbuild.devices.watch import Watch
 from tvmbuild.doit_adapter.display import show_progress
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, is_pattern, suggest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvmbuild.benchmarking.machine import Watch
 from tvmbuild.devices.local import Worker
 from tvmbuild.devices.peak import measure_peak
+from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import OperatorRow, Peak

@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.processes import neutral_folder
 
@@ -54,10 +55,14 @@ class Worker:
     def outputs(self) -> dict[str, np.ndarray]:
         """Run once and return the outputs by name."""
         with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
-            path = Path(folder, "outputs.npz")
-            self._ask({"do": "outputs", "path": str(path)})
-            with np.load(path, allow_pickle=False) as arrays:
-                return {name.removeprefix("output:"): arrays[name] for name in arrays.files}
+            return self._compute({"do": "outputs"}, Path(folder, "outputs.npz"))
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run once on other inputs than the reference's; packages only."""
+        with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
+            given = Path(folder, "inputs.npz")
+            write_arrays(given, inputs)
+            return self._compute({"do": "run", "inputs": str(given)}, Path(folder, "outputs.npz"))
 
     def warm_up(self, seconds: float) -> float:
         """Run for about ``seconds``; return the last call's time in ms."""
@@ -101,6 +106,11 @@ class Worker:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process.wait()
+
+    def _compute(self, command: Mapping[str, object], path: Path) -> dict[str, np.ndarray]:
+        self._ask({**command, "path": str(path)})
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name.removeprefix("output:"): arrays[name] for name in arrays.files}
 
     def _ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
         """Return the answer; the worker gives a sign of life at least every ``calls`` calls of the model."""

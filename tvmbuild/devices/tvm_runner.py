@@ -36,6 +36,10 @@ class TvmRunner:
         """Run once and copy the outputs."""
         return self._session.run(self._inputs)
 
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Run once on other inputs."""
+        return self._session.run(inputs)
+
     def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
         """Return the time of each operator, the longest first."""
         return profile_operators(self._session, self._inputs, repeat, beat)

@@ -44,6 +44,14 @@ class Profiler(Protocol):
         """Run ``repeat`` times and return the operators, the longest first."""
 
 
+@runtime_checkable
+class Computer(Protocol):
+    """A runner that takes other inputs than those it has in place."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Run once on those inputs and return the outputs."""
+
+
 def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
     """Load a package; its threads come from TVM_NUM_THREADS."""
     from tvmbuild.devices.tvm_runner import TvmRunner  # noqa: PLC0415 - each process imports its own runtime only
@@ -129,8 +137,14 @@ def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Ca
 def _obey(runner: Runner, command: Mapping[str, object], beat: Callable[[], None]) -> dict[str, object]:
     kind = command["do"]
     if kind == "outputs":
-        arrays: dict[str, Any] = {f"output:{name}": value for name, value in runner.outputs().items()}
-        np.savez(str(command["path"]), **arrays)
+        _save_outputs(str(command["path"]), runner.outputs())
+        return {}
+    if kind == "run":
+        if not isinstance(runner, Computer):
+            raise TvmbuildError("only packages run on other inputs than the reference's")
+        with np.load(str(command["inputs"]), allow_pickle=False) as arrays:
+            inputs = {name: arrays[name] for name in arrays.files}
+        _save_outputs(str(command["path"]), runner.run(inputs))
         return {}
     if kind == "warm_up":
         return {"ms": warm_up(runner.call, float(str(command["seconds"])), beat)}
@@ -143,6 +157,11 @@ def _obey(runner: Runner, command: Mapping[str, object], beat: Callable[[], None
     if kind == "memory":
         return {"peak_mb": peak_memory_mb()}
     raise ValueError(f"unknown command {kind}")
+
+
+def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:
+    arrays: dict[str, Any] = {f"output:{name}": value for name, value in outputs.items()}
+    np.savez(path, **arrays)
 
 
 if __name__ == "__main__":

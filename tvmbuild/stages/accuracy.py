@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from tvmbuild.benchmarking.results import Agreement
-from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import check_inputs, read_arrays
@@ -25,21 +24,27 @@ from tvmbuild.stages.reference import run_onnx
 Arrays = Mapping[str, np.ndarray]
 
 
-def measure_accuracy(step: Step) -> Agreement | None:
-    """Run both on the step's samples; None where the model names none. TvmbuildError for inputs that do not fit."""
+Run = Callable[[Arrays], Arrays]
+
+
+def make_judge(step: Step) -> Callable[[Run], Agreement] | None:
+    """Return what runs both on the step's samples; None where the model names none.
+
+    It raises TvmbuildError for inputs that do not fit.
+    """
     options = step.options
     if not isinstance(options, BenchmarkStep) or options.accuracy is None:
         return None
-    # Only models that ask for it pay for TVM in this process.
-    from tvmbuild.package.runtime.session import Session  # noqa: PLC0415
-
     package, model = step.input("package"), step.input("model").read_bytes()
     paths = [path for role, path in step.inputs if role.startswith("sample ")]
-    samples = list_samples(options.accuracy, paths, read_metadata(package))
-    report_progress("comparing with the original model on real inputs")
-    with device_lock("local", exclusive=False):
-        session = Session(package)
-        return compare_samples(samples, session.run, lambda inputs: run_onnx(model, inputs, "the simplified model"))
+    accuracy = options.accuracy
+
+    def judge(ours: Run) -> Agreement:
+        samples = list_samples(accuracy, paths, read_metadata(package))
+        report_progress("comparing with the original model on real inputs")
+        return compare_samples(samples, ours, lambda inputs: run_onnx(model, inputs, "the simplified model"))
+
+    return judge
 
 
 def list_samples(accuracy: Accuracy, paths: list[Path], info: PackageInfo) -> Iterator[dict[str, np.ndarray]]:
@@ -53,9 +58,7 @@ def list_samples(accuracy: Accuracy, paths: list[Path], info: PackageInfo) -> It
         yield from _cut(read_arrays(paths[0]), info, paths[0])
 
 
-def compare_samples(
-    samples: Iterator[dict[str, np.ndarray]], ours: Callable[[Arrays], Arrays], theirs: Callable[[Arrays], Arrays]
-) -> Agreement:
+def compare_samples(samples: Iterator[dict[str, np.ndarray]], ours: Run, theirs: Run) -> Agreement:
     """Run both on each sample; the outputs have the same names and shapes."""
     count = agreeing = 0
     error = largest = 0.0

@@ -7,32 +7,28 @@ from pathlib import Path
 
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Result
+from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.specs import BenchmarkStep, Step
-from tvmbuild.stages.accuracy import measure_accuracy
+from tvmbuild.stages.accuracy import make_judge
 from tvmbuild.stages.contest import Trial, run_contest
 
 
 def run(step: Step) -> None:
     """Publish result.json and add to the history; TvmbuildError when the package's numbers are not the reference's."""
-    result = replace(run_contest(make_trial(step)), accuracy=measure_accuracy(step))
+    result = run_contest(make_trial(step))
     keep_result(step, result)
     write_json(step.output("result"), result.to_json())
 
 
 def make_trial(step: Step) -> Trial:
-    """Return what the step times; TvmbuildError for a device that cannot be asked yet."""
+    """Return what the step times; TvmbuildError for a device that packages cannot run on."""
     options = step.options
     if not isinstance(options, BenchmarkStep):
         raise TypeError(f"{step.id} has the options of another stage")
-    if options.device.kind != "local":
-        raise TvmbuildError(
-            f"{step.id}: benchmarking on a device of kind {options.device.kind} is not possible yet",
-            f"write `device: none` for {options.target} in targets.yaml; its packages are still built",
-        )
     return Trial(
         subject=step.subject,
         package=step.input("package"),
@@ -41,6 +37,8 @@ def make_trial(step: Step) -> Trial:
         threads=options.threads,
         tolerance=options.tolerance,
         options=options.benchmark,
+        device=open_device(options.device),
+        judge=make_judge(step),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
-from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
+from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
-from tvmbuild.devices.local import Load, Worker, start_worker
-from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.local import Load, Worker
+from tvmbuild.devices.table import LOCAL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file
 from tvmbuild.host_cpu import available_cores
@@ -24,6 +25,7 @@ from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import BenchmarkOptions, Tolerance
+from tvmbuild.stages.accuracy import Run
 from tvmbuild.stages.baselines import Contender, Contest, prepare_baseline, prepare_package
 from tvmbuild.stages.compare import Comparison, compare
 from tvmbuild.stages.reference import Reference, make_inputs, read_reference, write_reference
@@ -48,6 +50,14 @@ class Trial:
     options: BenchmarkOptions
     packages: tuple[Path, ...] = ()
     """Other packages of the same model."""
+    device: Device = LOCAL
+    judge: Callable[[Run], Agreement] | None = None
+    """Compares the package with the original model on real inputs; None: there are none."""
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Return the baselines that can be timed in turns with the package: those of this machine."""
+        return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
 
 
 @dataclass
@@ -66,22 +76,24 @@ def run_contest(trial: Trial) -> Result:
     A baseline that cannot be measured is no error: the result says why. Another package that cannot is one.
     """
     report_progress("loading the package")
-    info = read_package(trial.package).info
+    device, info = trial.device, read_package(trial.package).info
     contest = Contest(info, Load("tvm", trial.package, trial.reference, trial.threads), trial.model)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tvmbuild-benchmark-")))
         field = _Field({}, {}, [], [])
-        for name in trial.options.baselines if trial.model is not None else ():
+        for name in trial.baselines:
             _prepare(field, name, contest, folder)
         field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
-        with device_lock("local", exclusive=False):
-            ours = stack.enter_context(start_worker(contest.load))
+        with device.hold(exclusive=False):
+            ours = stack.enter_context(device.start(contest.load))
             comparison = _check_numbers(trial, ours.outputs())
+            agreement = trial.judge(ours.run) if trial.judge else None
             ours.pause()  # it may wait long, and must not disturb what is being timed
             _start_others(trial, field, stack)
-        with device_lock("local", exclusive=True):
-            options = trial.options
-            measured = measure_in_turns({OURS: ours, **field.workers}, options.number, options.repeat)
+        with device.hold(exclusive=True):
+            options, workers = trial.options, {OURS: ours, **field.workers}
+            watch = device.watch(tuple(workers.values()))
+            measured = measure_in_turns(workers, options.number, options.repeat, watch)
             latency = summarize(measured.samples[OURS])
             ours.resume()
             memory = ours.peak_memory_mb()
@@ -99,6 +111,7 @@ def run_contest(trial: Trial) -> Result:
         peak_memory_mb=None if memory is None else round(memory, 1),
         warnings=_list_warnings(field, measured),
         operators=operators,
+        accuracy=agreement,
     )
 
 
@@ -133,7 +146,7 @@ def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
     for name, contender in tuple(field.contenders.items()):
         report_progress(f"loading {name}")
         try:
-            worker = stack.enter_context(start_worker(contender.load))
+            worker = stack.enter_context(trial.device.start(contender.load))
             got = worker.outputs()
         except TvmbuildError as error:
             if contender.load.model in trial.packages:
@@ -191,6 +204,6 @@ def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path, th
     threads = threads or default_threads(info, available_cores())
     inputs, path = make_inputs(info.inputs, (), 0), folder / "reference.npz"
     write_reference(path, Reference(inputs, {}))
-    with device_lock("local", exclusive=False), start_worker(Load("tvm", package, path, threads)) as worker:
+    with LOCAL.hold(exclusive=False), LOCAL.start(Load("tvm", package, path, threads)) as worker:
         write_reference(path, Reference(inputs, worker.outputs()))
     return Trial(package.name, package, None, path, threads, Tolerance(), BenchmarkOptions(), others)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tvmbuild.benchmarking.machine import Watch
-from tvmbuild.benchmarking.results import Machine
+from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.watch import Watch
 
 SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
 

@@ -1,0 +1,49 @@
+"""What a device is to those who run packages on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tvmbuild.devices.local import Load, Worker
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.machine import Machine
+
+
+class Watching(Protocol):
+    """Counts, from its making on, what else runs where the packages do."""
+
+    def read(self) -> Machine:
+        """Return the machine's state since then."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A place where packages run."""
+
+    name: str
+    """What messages call it."""
+    start: Callable[[Load], AbstractContextManager[Worker]]
+    """Start a process that has a model loaded; on a device that is not here, it is the only one until it ends."""
+    watch: Callable[[Sequence[Worker]], Watching]
+    """Watch the machine on which those workers run."""
+    here: bool = True
+    """Whether this machine's cores do the work, so that its lock is to be held."""
+    emulated: bool = False
+    """Whether its times mean nothing."""
+
+    @property
+    def takes_baselines(self) -> bool:
+        """Say whether other runtimes can be timed in turns with a package."""
+        return self.here and not self.emulated
+
+    @contextmanager
+    def hold(self, *, exclusive: bool) -> Iterator[None]:
+        """Hold this machine's lock where its cores do the work; other devices are held by whoever runs on them."""
+        if not self.here:
+            yield
+            return
+        with device_lock("local", exclusive=exclusive):
+            yield
