@@ -1,0 +1,41 @@
+"""A copy of one of the examples, beside what it shares with tvmbuild's own project, built by real doit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def copy_example(project_root: Path, to: Path, name: str) -> Path:
+    """Return the copy's folder; its `build` is empty, whatever the original has."""
+    for shared in ("models", "records"):
+        (to / shared).symlink_to(project_root / shared)
+    (to / "locks").mkdir(mode=0o700)
+    ignored = shutil.ignore_patterns("build", "__pycache__")
+    copy = to / "examples" / name
+    shutil.copytree(project_root / "examples" / name, copy, symlinks=True, ignore=ignored)
+    return copy
+
+
+def run_in_example(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in the folder; its output has both streams."""
+    environment = dict(os.environ, XDG_RUNTIME_DIR=str(copy.parents[1] / "locks"))
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def build_example(copy: Path, *arguments: str) -> str:
+    """Build it without measuring anything and return what doit said."""
+    done = run_in_example(copy, "-m", "tvmbuild", *arguments, "tune=never")
+    assert done.returncode == 0, done.stdout
+    return done.stdout
