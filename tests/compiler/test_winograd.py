@@ -32,6 +32,7 @@ SHAPES = {
     "asymmetric padding": ((1, 20, 10, 11), 16, [0, 1, 1, 0]),
     "much padding": ((1, 16, 5, 5), 16, [2, 3, 1, 2]),
     "two images": ((2, 24, 7, 6), 40, [1, 1, 1, 1]),
+    "channels that fill no vector": ((1, 16, 9, 9), 20, [1, 1, 1, 1]),
     "many channels": ((1, 128, 13, 13), 128, [1, 1, 1, 1]),
 }
 

@@ -15,7 +15,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.pad_channels import pad_channels
 from tvmbuild.compiler.scalar_constants import make_scalars
+from tvmbuild.compiler.sink_transposes import sink_transposes
 from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.transposed import replace_patches
 from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.winograd_epilogue import attach_epilogues
 from tvmbuild.package.metadata import TensorInfo
@@ -110,7 +112,8 @@ def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    return tvm.transform.Sequential([relax.transform.ConvertLayout(_CPU_LAYOUTS), relax.transform.FoldConstant()])(mod)
+    converted = relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod)
+    return relax.transform.FoldConstant()(sink_transposes(replace_patches(converted)))
 
 
 def _fuse_as_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[tvm.ir.IRModule, str | None]:

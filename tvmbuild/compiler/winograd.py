@@ -26,6 +26,8 @@ TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
 """Algorithm → rows and columns of outputs in a tile."""
 FEWEST_CHANNELS = 16
 """With fewer, the transforms cost more than the products save."""
+FEWEST_LANES = 4
+"""With fewer channels in a vector, the transforms take as long as the convolution."""
 VECTORS_IN_PANEL = 4
 
 
@@ -50,11 +52,11 @@ class Convolution:
         """Return the convolution in the algorithm's tiles, in vectors of the target's width."""
         width = describe_machine(target).lanes(32)
         lanes = power_of_two_divisor(self.shape[3], width), power_of_two_divisor(self.channels, width)
-        panel = power_of_two_divisor(self.channels, VECTORS_IN_PANEL * width)
+        panel = power_of_two_divisor(padded_channels(self.channels, width), VECTORS_IN_PANEL * width)
         return Tiling(TILES[algorithm], self.shape, self.channels, self.padding, lanes, panel)
 
 
-def find_convolution(call: relax.Call, target: tvm.target.Target) -> Convolution | None:
+def find_convolution(call: relax.Call) -> Convolution | None:
     """Return the convolution that a call of a Relax operator is, if Winograd's algorithm can compute it."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
         return None
@@ -68,8 +70,7 @@ def find_convolution(call: relax.Call, target: tvm.target.Target) -> Convolution
         return None
     if min(kernel[2:]) < FEWEST_CHANNELS or min(output[1:3]) < min(TILES.values()):
         return None
-    # Without vectors, or with weights that are padded after this, there is nothing to gain.
-    if kernel[2] % 4 or padded_channels(kernel[3], describe_machine(target).lanes(32)) != kernel[3]:
+    if kernel[2] % FEWEST_LANES or kernel[3] % FEWEST_LANES:
         return None
     top, left, bottom, right = (int(each) for each in attributes.padding)
     return Convolution((shape[0], shape[1], shape[2], shape[3]), kernel[3], (top, left, bottom, right))
@@ -113,7 +114,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self.found: list[ConvolutionCall] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        convolution = find_convolution(call, self._target)
+        convolution = find_convolution(call)
         if convolution is None:
             return super().visit_call_(call)
         algorithm = self._algorithms.get(convolution.signature, "direct")

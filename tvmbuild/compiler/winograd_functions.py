@@ -51,7 +51,7 @@ class Tiling:
     lanes: tuple[int, int]
     """Channels in a vector, of the input and of the output."""
     panel: int
-    """Output channels that lie together in the weights."""
+    """Output channels that lie together in the weights; the last panel may have some that are zero and left out."""
 
     @property
     def size(self) -> int:
@@ -83,13 +83,15 @@ class Tiling:
     @property
     def panels(self) -> int:
         """Return how many panels of output channels there are."""
-        return self.channels // self.panel
+        return -(-self.channels // self.panel)
 
 
 def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[np.float32]:
     """Return HWIO weights as [position, panel, input channel, channel of the panel]."""
     factors = np.array(_WEIGHTS[tiling.m])
-    wide = np.einsum("ij,jkcd,lk->ilcd", factors, weights.astype(np.float64), factors)
+    unused = tiling.panels * tiling.panel - tiling.channels
+    padded = np.pad(weights.astype(np.float64), ((0, 0), (0, 0), (0, 0), (0, unused)))
+    wide = np.einsum("ij,jkcd,lk->ilcd", factors, padded, factors)
     wide = wide.reshape(tiling.positions, tiling.shape[3], tiling.panels, tiling.panel)
     return np.ascontiguousarray(wide.transpose(0, 2, 1, 3), dtype=np.float32)
 

@@ -1,0 +1,138 @@
+"""Transposes between NHWC and NCHW, carried on until they cancel: how many Tasks are left, and the right numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tvm
+from onnx import helper
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.sink_transposes import _match_extents
+from tvmbuild.compiler.tasks import extract_tasks
+
+SaveModel = Callable[..., Path]
+RANDOM = np.random.RandomState(5)
+SHAPE = (1, 3, 8, 10)
+
+
+def draw(*shape: int) -> np.ndarray:
+    values: np.ndarray = RANDOM.uniform(-1, 1, shape).astype("float32")
+    return values
+
+
+def integers(*values: int) -> np.ndarray:
+    return np.array(values, "int64")
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs.split(), outputs.split(), **attributes)
+
+
+def check(path: Path, target: tvm.target.Target) -> list[str]:
+    """Build, compare with ONNX Runtime and return the names of the Tasks."""
+    lowered: Lowered = lower(import_onnx(path), target)
+    applied = apply_records(lowered, target, ms.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, target), tvm.cpu())
+    data = draw(*SHAPE)
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    got = machine["main"](tvm.runtime.tensor(data)).numpy()
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    return [task.name for task in extract_tasks(lowered)]
+
+
+WEIGHTS = {"w": draw(8, 3, 1, 1), "v": draw(4, 4, 1, 1), "u": draw(8, 8, 1, 1)}
+
+
+@pytest.mark.compiler
+def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    constants = {"five": integers(1, 2, 4, 8, 10), "four": integers(1, 8, 8, 10), "half": integers(4, 4)}
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Split", "a half", "left right", axis=1),
+        node("Conv", "right v", "b"),
+        node("Concat", "left b", "c", axis=1),
+        node("Reshape", "c five", "d"),
+        node("Transpose", "d", "e", perm=[0, 2, 1, 3, 4]),
+        node("Reshape", "e four", "f"),
+        node("Split", "f half", "g h", axis=1),
+        node("Conv", "h v", "i"),
+        node("Concat", "i g", "y", axis=1),
+    ]
+    names = check(save_model(nodes, WEIGHTS | constants, SHAPE), cpu)
+    # The input's and the output's are left: the model's own are NCHW.
+    assert sum(name.count("transpose") for name in names) == 3, names
+    assert [name for name in names if name.startswith("concatenate_reshape_transpose_reshape")], names
+
+
+@pytest.mark.compiler
+def test_a_detectors_head_needs_no_transpose(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Conv", "a u", "b"),
+        node("Sigmoid", "b", "c"),
+        node("Concat", "a c", "d", axis=1),
+        node("Reshape", "d three", "e"),
+        node("Transpose", "e", "y", perm=[0, 2, 1]),
+    ]
+    names = check(save_model(nodes, WEIGHTS | {"three": integers(1, 16, 80)}, SHAPE), cpu)
+    assert sum(name.count("transpose") for name in names) == 1, names
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((1, 8, 80), None),
+        ((8, 80), (1, 0)),
+        ((1, 4, 2, 80), (0, 2, 1, 3)),
+        ((2, 4, 8, 10), (1, 0, 3, 2)),
+        ((1, 8, 2, 4, 5, 2), (0, 3, 5, 1, 2, 4)),
+        ((640,), None),
+        ((1, 16, 40), (0, 2, 1)),
+        ((1, 1, 8, 80, 1), (4, 0, 3, 1, 2)),
+    ],
+)
+@pytest.mark.parametrize("after", ["Relu", "Add", "Mul"])
+def test_reshapes_of_all_kinds_stay_right(
+    shape: tuple[int, ...], axes: tuple[int, ...] | None, after: str, save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    operand = draw(*shape[-2:-1], 1) if len(shape) > 1 else draw(1)
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Reshape", "a s", "b"),
+        node("Transpose", "b", "c", perm=list(axes)) if axes else node("Identity", "b", "c"),
+        node(after, "b" if after == "Relu" else "b o", "d"),
+        node("Transpose", "d", "e", perm=list(axes)) if axes else node("Identity", "d", "e"),
+        node("Sub", "e c", "y"),
+    ]
+    check(
+        save_model(nodes, WEIGHTS | {"s": integers(*shape), "o": operand}, SHAPE),
+        cpu,
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "groups"),
+    [
+        ((1, 8, 4, 5), (1, 8, 20), [((0,), (0,)), ((1,), (1,)), ((2, 3), (2,))]),
+        ((1, 8, 20), (1, 2, 4, 20), [((0,), (0,)), ((1,), (1, 2)), ((2,), (3,))]),
+        ((6, 4), (4, 6), [((0, 1), (0, 1))]),
+        ((2, 3, 1), (6,), [((0, 1, 2), (0,))]),
+        ((6,), (2, 3, 1, 1), [((0,), (0, 1, 2, 3))]),
+        ((), (1,), None),
+    ],
+)
+def test_axes_are_matched_in_the_smallest_groups(old: tuple[int, ...], new: tuple[int, ...], groups: Any) -> None:
+    assert _match_extents(old, new) == groups
