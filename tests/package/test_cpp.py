@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -13,11 +14,13 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from cpp_programs import build_by_cmake, build_by_zig, read_flags, read_range, read_ranking, run_program
+from cpp_programs import build_by_cmake, expect_pythons_ranking, read_range, read_ranking, run_program
 from mnist_package import build_package, change_package
 from PIL import Image
 
-from tvmbuild.package.ranking import rank_classes
+from tvmbuild.cpu_features import X86_FEATURES
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.specs import Preprocess
 
@@ -47,19 +50,6 @@ def mnist(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path
     return change_package(package, folder / "m.tar", preprocess=Preprocess(color="gray"))
 
 
-def expect_equal(output: str, package: Path, picture: Path) -> None:
-    with Session(package) as session:
-        (tensor_name,) = (each.name for each in session.inputs)
-        tensor = session.preprocess(picture)
-        (scores,) = session.run({tensor_name: tensor}).values()
-        want = rank_classes(scores, session.metadata.labels, 5)
-    got = read_ranking(output)
-    assert [each.index for each in got] == [each.index for each in want]
-    assert [each.label for each in got] == [each.label or "-" for each in want]
-    np.testing.assert_allclose([g.probability for g in got], [w.probability for w in want], atol=1e-4)
-    assert read_range(output) == (round(float(tensor.min()), 6), round(float(tensor.max()), 6))
-
-
 @pytest.mark.parametrize(
     ("name", "resize"), list(itertools.product(["chelsea.png", "coffee.png"], ["stretch", "crop", "letterbox"]))
 )
@@ -70,7 +60,7 @@ def test_top_classes_are_pythons(
     package = change_package(mobilenet, tmp_path / "m.tar", preprocess=replace(RULES, resize=resize, color=color))
     done = run_program(installed / "bin" / "run_model", package, shared_images / name)
     assert done.returncode == 0, done.stderr
-    expect_equal(done.stdout, package, shared_images / name)
+    expect_pythons_ranking(done.stdout, package, shared_images / name)
     assert f"resize {resize}" in done.stdout
     assert "mean: 0.485, 0.456, 0.406" in done.stdout
     assert "input: input float32 1x3x224x224 NCHW" in done.stdout
@@ -115,7 +105,7 @@ def test_every_kind_of_picture_is_read_as_pillow_does(installed: Path, mnist: Pa
     if "built without lib" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
-    expect_equal(done.stdout, mnist, path)
+    expect_pythons_ranking(done.stdout, mnist, path)
 
 
 def test_the_latency_of_one_and_of_two_packages(installed: Path, mnist: Path) -> None:
@@ -150,24 +140,54 @@ def test_the_installed_folder_runs_in_an_empty_root(installed: Path, mnist: Path
     picture = tmp_path / "p.ppm"
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 40, 3), np.uint8)).save(picture)
     shutil.copy(picture, root / "p.ppm")
+    there = {path.name for path in root.rglob("*") if path.is_file()} - {"run_model", "bench_model", "m.tar", "p.ppm"}
+    libraries = r"(ld-linux-\S+|lib(tvm_runtime|tvm_ffi|c|m|stdc\+\+|gcc_s|z|png16|jpeg|pthread|dl|rt))\.so[.\d]*"
+    assert [name for name in there if not re.fullmatch(libraries, name)] == []
+    chroot = [shutil.which("chroot") or "/usr/sbin/chroot", str(root)]
     done = subprocess.run(
-        [shutil.which("chroot") or "/usr/sbin/chroot", root, "/bin/run_model", "m.tar", "p.ppm"],
-        env={},
-        capture_output=True,
-        text=True,
-        check=False,
+        [*chroot, "/bin/run_model", "m.tar", "p.ppm"], env={}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    expect_equal(done.stdout, mnist, picture)
+    expect_pythons_ranking(done.stdout, mnist, picture)
     assert not list((root / "tmp").iterdir())
+    done = subprocess.run(
+        [*chroot, "/bin/bench_model", "m.tar", "--repeat", "3"], env={}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "(3 samples of 1)" in done.stdout) == (0, True), done.stderr
 
 
-def test_zig_builds_it_from_what_config_says(mnist: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = build_by_zig(tmp_path / "run_model", read_flags(capsys), "read_picture.cpp", "run_model.cpp")
-    pixels = np.random.default_rng(2).integers(0, 256, (40, 30, 3), np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "p.ppm")
-    done = run_program(program, mnist, tmp_path / "p.ppm")
-    assert done.returncode == 0, done.stderr
-    expect_equal(done.stdout, mnist, tmp_path / "p.ppm")
-    done = run_program(program, mnist.with_name("absent.tar"), tmp_path / "p.ppm")
-    assert (done.returncode, done.stderr) == (1, f"error: {mnist.with_name('absent.tar')} cannot be read\n")
+def test_what_is_no_file_is_refused_at_once(installed: Path, mnist: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, reason in ((tmp_path / "pipe", "Operation not supported"), (tmp_path, "Is a directory")):
+        done = run_program(installed / "bin" / "bench_model", path)
+        assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read: {reason}\n")
+    for path in (tmp_path / "pipe", tmp_path):
+        done = run_program(installed / "bin" / "run_model", mnist, path)
+        assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86")
+def test_an_instruction_set_that_is_missing_is_named_as_python_names_it(
+    installed: Path, mnist: Path, tmp_path: Path
+) -> None:
+    metadata = read_metadata(mnist)
+    cases: list[tuple[str, str | tuple[str, ...]]] = [(f"+{name}", f"+{name}") for name in X86_FEATURES]
+    cases += [
+        ("list", ("+avx512f", "+tbm")),
+        ("text", "+avx512f,+tbm"),
+        ("off", "+tbm,-tbm"),
+        ("hint", "+slow-3ops-lea"),
+    ]
+    refused = 0
+    for name, mattr in cases:
+        target = replace(metadata.target, attributes=(("mattr", mattr), ("mcpu", "x86-64"), ("num-cores", 2)))
+        package = change_package(mnist, tmp_path / "m.tar", target=target)
+        done = run_program(installed / "bin" / "bench_model", package, "--repeat", 1)
+        told = ""
+        try:
+            Session(package).close()
+        except TvmbuildError as error:
+            told = f"error: {error.message}\n"
+            refused += 1
+        assert (done.returncode, done.stderr) == (1 if told else 0, told), name
+    assert refused > 3  # no CPU has AMD's and Intel's sets

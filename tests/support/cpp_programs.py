@@ -10,12 +10,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tvmbuild.package
 from tvmbuild.cli import main
+from tvmbuild.package.ranking import rank_classes
+from tvmbuild.package.runtime.session import Session
 
+SUPPORT = Path(__file__).parent
 SOURCES = Path(tvmbuild.package.__file__).parent / "cpp"
+PROGRAMS = {"run_model": ("run_model", "read_picture"), "bench_model": ("bench_model",)}
+"""Of which sources each is made, besides the library."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class RankedLine:
     label: str
 
 
-def build_by_cmake(folder: Path, *options: str) -> Path:
+def build_by_cmake(folder: Path, *options: str, source: Path = SOURCES) -> Path:
     """Build and install with the system's C++ compiler; return the installed folder. Skips where there is none."""
     # The environment's own programs first: it may not be activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -37,9 +43,9 @@ def build_by_cmake(folder: Path, *options: str) -> Path:
     if ninja is not None:
         options = (*options, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}")
     program = shutil.which("tvmbuild", path=path) or "tvmbuild"
-    build = ["-B", str(folder / "build"), f"-DTVMBUILD_PROGRAM={program}", *options]
+    build = ["-B", str(folder / "build"), f"-DTVMBUILD_PROGRAM={program}", f"-DTVMBUILD_CMAKE_DIR={SOURCES}", *options]
     for command in (
-        ["-S", str(SOURCES), *build],
+        ["-S", str(source), *build],
         ["--build", str(folder / "build")],
         ["--install", str(folder / "build"), "--prefix", str(folder / "out")],
     ):
@@ -47,12 +53,20 @@ def build_by_cmake(folder: Path, *options: str) -> Path:
     return folder / "out"
 
 
-def build_by_zig(path: Path, flags: tuple[list[str], list[str]], *names: str) -> Path:
-    """Build one program with the compiler that tvmbuild depends on; ``flags`` are to compile and to link with."""
-    sources = [str(SOURCES / name) for name in ("tvmbuild.cpp", *names)]
-    command = [sys.executable, "-m", "ziglang", "c++", "-O1", *flags[0], *sources, "-o", str(path), *flags[1]]
-    subprocess.run(command, check=True)
-    return path
+def build_by_zig(folder: Path, flags: tuple[list[str], list[str] | None], target: str | None = None) -> Path:
+    """Build both programs with the compiler that tvmbuild depends on; return the folder with them and their objects.
+
+    ``flags`` are to compile and to link with; None: objects alone.
+    """
+    compiler = [sys.executable, "-m", "ziglang", "c++", *(["-target", target] if target else [])]
+    for source in SOURCES.glob("*.cpp"):
+        command = [*compiler, "-O1", *flags[0], "-c", str(source), "-o", str(folder / f"{source.stem}.o")]
+        subprocess.run(command, check=True)
+    if flags[1] is not None:
+        for program, sources in PROGRAMS.items():
+            objects = [str(folder / f"{name}.o") for name in ("tvmbuild", *sources)]
+            subprocess.run([*compiler, *objects, "-o", str(folder / program), *flags[1]], check=True)
+    return folder
 
 
 def read_flags(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:
@@ -64,10 +78,10 @@ def read_flags(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]
     return told[0], told[1]
 
 
-def run_program(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def run_program(program: Path | str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run it; a death by a signal is a failure of the test whatever it expects."""
     command = [str(program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode in (0, 1, 2), f"exit code {done.returncode}: {done.stderr[-3000:]}"
     assert "Sanitizer" not in done.stderr, done.stderr[-3000:]
     assert "runtime error" not in done.stderr, done.stderr[-3000:]
@@ -84,3 +98,17 @@ def read_range(output: str) -> tuple[float, float]:
     """Return the least and the greatest number of the input tensor as printed."""
     (found,) = re.findall(r"^range: (\S+) to (\S+)$", output, re.MULTILINE)
     return float(found[0]), float(found[1])
+
+
+def expect_pythons_ranking(output: str, package: Path, picture: Path) -> None:
+    """Compare what run_model printed with what Python makes of the same picture."""
+    with Session(package) as session:
+        (tensor_name,) = (each.name for each in session.inputs)
+        tensor = session.preprocess(picture)
+        (scores,) = session.run({tensor_name: tensor}).values()
+        want = rank_classes(scores, session.metadata.labels, 5)
+    got = read_ranking(output)
+    assert [each.index for each in got] == [each.index for each in want]
+    assert [each.label for each in got] == [each.label or "-" for each in want]
+    np.testing.assert_allclose([g.probability for g in got], [w.probability for w in want], atol=1e-4)
+    assert read_range(output) == (round(float(tensor.min()), 6), round(float(tensor.max()), 6))

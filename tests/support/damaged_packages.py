@@ -80,6 +80,7 @@ _CONTENTS: dict[str, Callable[[Members], object]] = {
     "deep json": lambda members: members.update({"mod.json": b"[" * 100_000}),
     "binary json": lambda members: members.update({"mod.json": b"\xff\xfe\0"}),
     "other weights": lambda members: members.update({"mod.params": b"weights"}),
+    "broken letters": lambda members: members.update({"mod.json": members["mod.json"].replace(b"main", b"ma\xffn")}),
 }
 _METADATA: dict[str, Callable[[dict[str, Any]], object]] = {
     "no inputs": lambda value: value.pop("inputs"),
@@ -90,6 +91,8 @@ _METADATA: dict[str, Callable[[dict[str, Any]], object]] = {
     "labels of numbers": lambda value: value.update(labels=[1, 2]),
     "another file": lambda value: value["files"].update({"mod.x": {"sha256": "0" * 64, "size": 1}}),
     "another machine": lambda value: value["target"]["attributes"].update(mtriple="riscv64-linux-gnu"),
+    "an input twice": lambda value: value["inputs"].append(value["inputs"][0]),
+    "an unknown rule": lambda value: value.update(preprocess={"colour": "gray"}),
     "one input more": lambda value: value["inputs"].append({"name": "more", "shape": [1], "dtype": "float32"}),
     "no such function": lambda value: value.update(entry="other"),
 }

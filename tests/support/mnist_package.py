@@ -11,10 +11,13 @@ from typing import Any
 
 from tvmbuild.files import write_json
 from tvmbuild.package.archive import read_package, write_package
+from tvmbuild.specs import Attributes
+
+ANY_X86: Attributes = (("mcpu", "x86-64"), ("num-cores", 2))
 
 
-def build_package(model: Path, folder: Path) -> Path:
-    """Compile the ONNX file for any x86-64 CPU without records; return the package, `net.tar` in ``folder``."""
+def build_package(model: Path, folder: Path, attributes: Attributes = ANY_X86) -> Path:
+    """Compile the ONNX file without records; return the package, `net.tar` in ``folder``."""
     folder.chmod(0o700)
     write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
     program = f"""
@@ -22,7 +25,7 @@ from pathlib import Path
 from tvmbuild.specs import CompileStep, Step
 from tvmbuild.stages import compile
 folder = Path({str(folder)!r})
-options = CompileStep("net", "here", "llvm", (("mcpu", "x86-64"), ("num-cores", 2)), (), "auto", None, None)
+options = CompileStep("net", "here", "llvm", {attributes!r}, (), "auto", None, None)
 inputs = (("model", Path({str(model)!r})), ("schedule", folder / "schedule.json"))
 compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net.tar"),)))
 """

@@ -4,11 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <random>
 
+#include "program.h"
 #include "tvmbuild.h"
 
 namespace {
@@ -16,40 +14,10 @@ namespace {
 const char* const kUsage =
     "usage: bench_model PACKAGE.tar [OTHER.tar] [--repeat N] [--number N] [--threads N]\n"
     "\n"
-    "OTHER.tar   timed in turns with the first, call by call: how many times as long it takes\n"
+    "OTHER.tar   timed in turns with the first, sample by sample: how many times as long it takes\n"
     "--repeat N  samples (default: 100)\n"
     "--number N  calls in a sample (default: 1)\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
-
-struct Options {
-  std::vector<std::string> packages;
-  int repeat = 100, number = 1, threads = 0;
-};
-
-Options read_options(int count, char** words) {
-  Options options;
-  for (int i = 1; i < count; i++) {
-    std::string word = words[i];
-    if (word.compare(0, 2, "--") != 0) {
-      options.packages.push_back(word);
-      continue;
-    }
-    int* place = word == "--repeat"    ? &options.repeat
-                 : word == "--number"  ? &options.number
-                 : word == "--threads" ? &options.threads
-                                       : nullptr;
-    if (place == nullptr) throw std::invalid_argument("there is no option " + word);
-    std::string value = i + 1 < count ? words[++i] : "";
-    char* end = nullptr;
-    long read = std::strtol(value.c_str(), &end, 10);
-    if (value.empty() || *end != '\0' || read < 1 || read > 1 << 20)
-      throw std::invalid_argument(word + " needs a number over 0");
-    *place = static_cast<int>(read);
-  }
-  if (options.packages.empty() || options.packages.size() > 2)
-    throw std::invalid_argument("one or two packages are needed");
-  return options;
-}
 
 /* [-1, 1) for floats, 0 for integers, which may be indices. */
 std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info& info) {
@@ -70,6 +38,11 @@ double time_ms(tvmbuild::Session& session, int number) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / number;
 }
 
+/* Calls that are not counted: after another session's, its threads look for work a while, and the caches are its. */
+void settle(tvmbuild::Session& session, double for_ms) {
+  for (double spent = 0; spent < for_ms;) spent += time_ms(session, 1);
+}
+
 double print_statistics(const tvmbuild::Session& session, std::vector<double> samples, int number) {
   const tvmbuild::Info& info = session.info();
   std::sort(samples.begin(), samples.end());
@@ -87,43 +60,32 @@ double print_statistics(const tvmbuild::Session& session, std::vector<double> sa
   return median;
 }
 
-void run(const Options& options) {
+void run(const tvmbuild::Arguments& arguments) {
+  int repeat = arguments.number("--repeat", 100), number = arguments.number("--number", 1);
   std::vector<tvmbuild::Session> sessions;
-  for (const std::string& package : options.packages) {
-    sessions.emplace_back(package, options.threads);
+  for (const std::string& package : arguments.plain) {
+    sessions.emplace_back(package, arguments.number("--threads", 0));
     sessions.back().bind(make_inputs(sessions.back().info()));
   }
-  for (tvmbuild::Session& session : sessions) { /* half a second, twice at least */
-    double spent = 0;
-    for (int calls = 0; calls < 2 || spent < 500; calls++) spent += time_ms(session, 1);
-  }
+  for (tvmbuild::Session& session : sessions) settle(session, 500);
   std::vector<std::vector<double>> samples(sessions.size());
-  for (int i = 0; i < options.repeat; i++) {
-    for (size_t j = 0; j < sessions.size(); j++) samples[j].push_back(time_ms(sessions[j], options.number));
+  for (int i = 0; i < repeat; i++) {
+    for (size_t j = 0; j < sessions.size(); j++) {
+      if (sessions.size() > 1) settle(sessions[j], 2);
+      samples[j].push_back(time_ms(sessions[j], number));
+    }
   }
   std::vector<double> medians;
-  for (size_t j = 0; j < sessions.size(); j++)
-    medians.push_back(print_statistics(sessions[j], samples[j], options.number));
+  for (size_t j = 0; j < sessions.size(); j++) medians.push_back(print_statistics(sessions[j], samples[j], number));
   if (medians.size() == 2)
-    std::printf("%s takes %.3f times as long as %s\n", options.packages[1].c_str(), medians[1] / medians[0],
-                options.packages[0].c_str());
+    std::printf("%s takes %.3f times as long as %s\n", arguments.plain[1].c_str(), medians[1] / medians[0],
+                arguments.plain[0].c_str());
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  try {
-    if (count == 2 && std::strcmp(words[1], "--help") == 0) {
-      std::printf("%s", kUsage);
-      return 0;
-    }
-    run(read_options(count, words));
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "error: %s\n%s", error.what(), kUsage);
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
+  return tvmbuild::run_program(kUsage, count, words, [&] {
+    run(tvmbuild::read_arguments(count, words, {"--repeat", "--number", "--threads"}, 1, 2));
+  });
 }

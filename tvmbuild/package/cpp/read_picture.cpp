@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -151,6 +152,8 @@ Picture read_jpeg(const std::string& path) {
 }  // namespace
 
 Picture read_picture(const std::string& path) {
+  std::error_code reason; /* first: opening a pipe would wait for a writer */
+  if (!std::filesystem::is_regular_file(path, reason)) throw Error(path + " cannot be read");
   std::ifstream stream(path, std::ios::binary);
   char begin[4] = {0, 0, 0, 0};
   if (!stream || !stream.read(begin, 4)) throw Error(path + " cannot be read");

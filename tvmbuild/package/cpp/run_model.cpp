@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <sstream>
 
+#include "program.h"
 #include "read_picture.h"
 #include "tvmbuild.h"
 
@@ -18,47 +18,6 @@ const char* const kUsage =
     "--normalize imagenet, none, or MEAN,MEAN,MEAN:STD,STD,STD instead of the package's mean and std\n"
     "--top N     how many classes to print (default: 5)\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
-
-struct Options {
-  std::string package, picture, labels, normalize;
-  int top = 5, threads = 0;
-};
-
-int number_of(const std::string& text) {
-  char* end = nullptr;
-  long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > 1 << 20)
-    throw std::invalid_argument(text + " is no number over 0");
-  return static_cast<int>(value);
-}
-
-Options read_options(int count, char** words) {
-  Options options;
-  std::vector<std::string> plain;
-  for (int i = 1; i < count; i++) {
-    std::string word = words[i];
-    if (word.compare(0, 2, "--") != 0) {
-      plain.push_back(word);
-      continue;
-    }
-    if (i + 1 == count) throw std::invalid_argument(word + " needs a value");
-    std::string value = words[++i];
-    if (word == "--normalize") {
-      options.normalize = value;
-    } else if (word == "--top") {
-      options.top = number_of(value);
-    } else if (word == "--threads") {
-      options.threads = number_of(value);
-    } else {
-      throw std::invalid_argument("there is no option " + word);
-    }
-  }
-  if (plain.size() < 2 || plain.size() > 3) throw std::invalid_argument("a package and a picture are needed");
-  options.package = plain[0];
-  options.picture = plain[1];
-  options.labels = plain.size() == 3 ? plain[2] : "";
-  return options;
-}
 
 std::vector<double> read_numbers(const std::string& text) {
   std::vector<double> numbers;
@@ -117,14 +76,16 @@ std::string show(const std::vector<int64_t>& shape) {
   return text;
 }
 
-void run(const Options& options) {
-  tvmbuild::Session session(options.package, options.threads);
+void run(const tvmbuild::Arguments& arguments) {
+  int top = arguments.number("--top", 5);
+  std::string how = arguments.text("--normalize");
+  tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
   const tvmbuild::Info& info = session.info();
   if (!info.preprocess) throw tvmbuild::Error(info.model + " does not say how a picture becomes its input");
   tvmbuild::Preprocess rules = *info.preprocess;
-  if (!options.normalize.empty()) normalize(rules, options.normalize);
-  std::vector<std::string> labels = options.labels.empty() ? info.labels : read_labels(options.labels);
-  tvmbuild::Picture picture = tvmbuild::read_picture(options.picture);
+  if (!how.empty()) normalize(rules, how);
+  std::vector<std::string> labels = arguments.plain.size() < 3 ? info.labels : read_labels(arguments.plain[2]);
+  tvmbuild::Picture picture = tvmbuild::read_picture(arguments.plain[1]);
 
   tvmbuild::Tensor tensor = tvmbuild::preprocess(info, picture, &rules);
   std::vector<tvmbuild::Tensor> inputs;
@@ -148,7 +109,7 @@ void run(const Options& options) {
     std::printf("output: %s %s %s\n", output.info().name.c_str(), output.info().dtype.c_str(), show(shape).c_str());
     if (std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) != 1) continue;
     ranked = true;
-    for (const tvmbuild::RankedClass& each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(options.top)))
+    for (const tvmbuild::RankedClass& each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
       std::printf("%6zu  %.6f  %s\n", each.index, each.probability, each.label.empty() ? "-" : each.label.c_str());
   }
   if (!ranked) throw tvmbuild::Error("no output of " + info.model + " has one score a class");
@@ -157,18 +118,7 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int count, char** words) {
-  try {
-    if (count == 2 && std::string(words[1]) == "--help") {
-      std::printf("%s", kUsage);
-      return 0;
-    }
-    run(read_options(count, words));
-    return 0;
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "error: %s\n%s", error.what(), kUsage);
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
+  return tvmbuild::run_program(kUsage, count, words, [&] {
+    run(tvmbuild::read_arguments(count, words, {"--normalize", "--top", "--threads"}, 2, 3));
+  });
 }

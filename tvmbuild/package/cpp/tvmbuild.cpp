@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <tvm/ffi/c_api.h>
 #include <unistd.h>
@@ -11,19 +10,24 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <utility>
 
+#include "json.hpp"
+
 namespace tvmbuild {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kMostBytes = size_t{4} << 30;
+constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 constexpr size_t kMostMetadataBytes = size_t{64} << 20;
-constexpr double kMostTensorBytes = 1LL << 40;
+constexpr int kMostDepth = 64; /* of mod.json */
+constexpr uint64_t kMostTensorBytes = uint64_t{1} << 40;
+constexpr size_t kMostPixels = size_t{1} << 28;
 
 /* ---------------- SHA-256 (FIPS 180-4) */
 
@@ -81,25 +85,32 @@ std::string sha256(const std::string& data) {
 
 /* ---------------- the archive: package/ustar.py's twin */
 
-[[noreturn]] void damaged(const std::string& reason) { throw Error("the package is damaged: " + reason); }
+/* Becomes an Error where the package's name is known. */
+class Damage : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
-std::optional<size_t> octal(const std::string& field) {
+[[noreturn]] void damaged(const std::string& reason) { throw Damage(reason); }
+
+std::optional<uint64_t> octal(const std::string& field) {
   size_t begin = field.find_first_not_of(std::string(" \0", 2)), end = field.find_last_not_of(std::string(" \0", 2));
   if (begin == std::string::npos) return std::nullopt;
-  size_t value = 0;
+  uint64_t value = 0;
   for (size_t i = begin; i <= end; i++) {
     if (field[i] < '0' || field[i] > '7') return std::nullopt;
-    value = value * 8 + static_cast<size_t>(field[i] - '0'); /* at most 12 digits: no overflow */
+    value = value * 8 + static_cast<uint64_t>(field[i] - '0'); /* at most 12 digits: no overflow */
   }
   return value;
 }
 
 std::string read_file(const std::string& path) {
-  struct stat status;
+  std::error_code reason; /* first: opening a pipe would wait for a writer */
+  uint64_t size = std::filesystem::file_size(path, reason);
+  if (reason) throw Error(path + " cannot be read: " + reason.message());
+  if (size > kMostBytes) throw Error(path + " is no package: it is larger than 4 GiB");
   std::ifstream stream(path, std::ios::binary);
-  if (!stream || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) throw Error(path + " cannot be read");
-  if (static_cast<size_t>(status.st_size) > kMostBytes) throw Error(path + " is no package: it is larger than 4 GiB");
-  std::string data(static_cast<size_t>(status.st_size), '\0');
+  std::string data(static_cast<size_t>(size), '\0');
   if (!stream.read(data.data(), static_cast<std::streamsize>(data.size()))) throw Error(path + " cannot be read");
   return data;
 }
@@ -108,12 +119,12 @@ std::map<std::string, std::string> read_members(const std::string& data) {
   const std::set<std::string> expected = {"mod.json", "mod.params", "mod.so"};
   std::map<std::string, std::string> members;
   size_t at = 0;
-  for (; at + 512 <= data.size();) {
+  while (at + 512 <= data.size()) {
     std::string header = data.substr(at, 512);
     if (header.find_first_not_of('\0') == std::string::npos) break;
     size_t sum = 0;
     for (size_t i = 0; i < 512; i++) sum += i >= 148 && i < 156 ? ' ' : static_cast<uint8_t>(header[i]);
-    std::optional<size_t> size = octal(header.substr(124, 12));
+    std::optional<uint64_t> size = octal(header.substr(124, 12));
     if (header.substr(257, 5) != "ustar" || octal(header.substr(148, 8)) != sum || !size)
       damaged("no readable archive: a header is damaged");
     std::string name = header.substr(0, 100).c_str();
@@ -135,233 +146,111 @@ std::map<std::string, std::string> read_members(const std::string& data) {
   return members;
 }
 
-/* ---------------- JSON */
+/* ---------------- mod.json: package/metadata_check.py's twin */
 
-struct Json {
-  enum Kind { kNull, kBool, kNumber, kText, kList, kMap } kind = kNull;
-  double number = 0; /* and of bool */
-  std::string text;
-  std::vector<Json> items;
-  std::vector<std::pair<std::string, Json>> entries;
-};
-
-class JsonReader {
- public:
-  explicit JsonReader(const std::string& text) : text_(text) {}
-
-  Json read_all() {
-    Json value = read(0);
-    skip();
-    if (at_ != text_.size()) fail();
-    return value;
-  }
-
- private:
-  [[noreturn]] void fail() const { damaged("mod.json is no JSON, at byte " + std::to_string(at_)); }
-  void skip() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-
-  bool take(const char* word) {
-    skip();
-    size_t size = std::strlen(word);
-    if (text_.compare(at_, size, word) != 0) return false;
-    at_ += size;
+nlohmann::json read_json(const std::string& text) {
+  auto check_depth = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kMostDepth) damaged("mod.json is no JSON of ours: it is nested too deep");
     return true;
-  }
+  };
+  nlohmann::json json = nlohmann::json::parse(text, check_depth, false);
+  if (json.is_discarded()) damaged("mod.json is no JSON");
+  return json;
+}
 
-  Json read(int depth) {
-    if (depth > 64) fail();
-    Json value;
-    if (take("{")) {
-      value.kind = Json::kMap;
-      for (bool first = true; !take("}"); first = false) {
-        if ((!first && !take(",")) || !take("\"")) fail();
-        std::string key = read_text();
-        if (!take(":")) fail();
-        value.entries.emplace_back(std::move(key), read(depth + 1));
-      }
-    } else if (take("[")) {
-      value.kind = Json::kList;
-      for (bool first = true; !take("]"); first = false) {
-        if (!first && !take(",")) fail();
-        value.items.push_back(read(depth + 1));
-      }
-    } else if (take("\"")) {
-      value.kind = Json::kText;
-      value.text = read_text();
-    } else if (take("true")) {
-      value.kind = Json::kBool;
-      value.number = 1;
-    } else if (take("false")) {
-      value.kind = Json::kBool;
-    } else if (!take("null")) {
-      value.kind = Json::kNumber;
-      value.number = read_number();
-    }
-    return value;
-  }
-
-  double read_number() {
-    size_t end = std::min(text_.find_first_not_of("+-.0123456789eE", at_), text_.size());
-    std::istringstream stream(text_.substr(at_, end - at_)); /* the locale of the process must not matter */
-    stream.imbue(std::locale::classic());
-    double value = 0;
-    if (end == at_ || !(stream >> value) || !std::isfinite(value)) fail();
-    at_ = end;
-    return value;
-  }
-
-  std::string read_text() {
-    std::string value;
-    while (peek() != '"') {
-      if (at_ >= text_.size()) fail();
-      char letter = text_[at_++];
-      if (letter != '\\') {
-        value += letter;
-        continue;
-      }
-      const char *from = "\"\\/bfnrt", *to = "\"\\/\b\f\n\r\t";
-      char escaped = at_ < text_.size() ? text_[at_++] : '\0';
-      const char* found = escaped == '\0' ? nullptr : std::strchr(from, escaped);
-      if (found != nullptr) {
-        value += to[found - from];
-      } else if (escaped == 'u') {
-        append_utf8(value, read_code());
-      } else {
-        fail();
-      }
-    }
-    at_++;
-    return value;
-  }
-
-  uint32_t read_unit() {
-    uint32_t unit = 0;
-    for (int i = 0; i < 4; i++) {
-      const char* digits = "0123456789abcdef";
-      const char* found =
-          at_ < text_.size() ? std::strchr(digits, std::tolower(static_cast<uint8_t>(text_[at_]))) : nullptr;
-      if (found == nullptr || *found == '\0') fail();
-      unit = unit * 16 + static_cast<uint32_t>(found - digits);
-      at_++;
-    }
-    return unit;
-  }
-
-  uint32_t read_code() {
-    uint32_t high = read_unit();
-    if (high < 0xD800 || high > 0xDFFF) return high;
-    if (high > 0xDBFF || text_.compare(at_, 2, "\\u") != 0) fail();
-    at_ += 2;
-    uint32_t low = read_unit();
-    if (low < 0xDC00 || low > 0xDFFF) fail();
-    return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-  }
-
-  static void append_utf8(std::string& text, uint32_t code) {
-    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const uint8_t lead[] = {0, 0xC0, 0xE0, 0xF0};
-    text += static_cast<char>(lead[more] | code >> (6 * more));
-    for (int i = more - 1; i >= 0; i--) text += static_cast<char>(0x80 | (code >> (6 * i) & 0x3F));
-  }
-
-  const std::string& text_;
-  size_t at_ = 0;
-};
-
-/* A part of mod.json with its place in it, for messages. */
+/* A part of it with its place, for messages. */
 class Part {
  public:
-  Part(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+  explicit Part(const nlohmann::json& json, std::string where = "") : json_(json), where_(std::move(where)) {}
 
   Part operator[](const std::string& key) const {
-    for (const auto& [name, value] : of(Json::kMap, "map").entries) {
-      if (name == key) return Part(value, where_.empty() ? key : where_ + "." + key);
-    }
-    damaged("mod.json is damaged: " + (where_.empty() ? key : where_ + "." + key) + " is missing");
+    if (!has(key)) damaged("mod.json is damaged: " + place(key) + " is missing");
+    return Part(json_.at(key), place(key));
   }
-  bool has(const std::string& key) const {
-    const auto& all = of(Json::kMap, "map").entries;
-    return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.first == key; });
-  }
-  bool is_null() const { return json_.kind == Json::kNull; }
-  bool is_number() const { return json_.kind == Json::kNumber; }
-  const std::string& text() const { return of(Json::kText, "text").text; }
-  double number() const { return of(Json::kNumber, "number").number; }
-  int64_t natural() const {
-    double value = number();
-    if (value < 0 || value != std::floor(value) || value > kMostTensorBytes) wrong("natural number");
-    return static_cast<int64_t>(value);
+  bool has(const std::string& key) const { return expect(json_.is_object(), "map").contains(key); }
+  bool is_null() const { return json_.is_null(); }
+  bool is_number() const { return json_.is_number(); }
+  bool is_text() const { return json_.is_string(); }
+  std::string text() const { return expect(is_text(), "text").get<std::string>(); }
+  double number() const { return expect(is_number(), "number").get<double>(); }
+  uint64_t natural() const {
+    auto value = expect(json_.is_number_unsigned(), "natural number").get<uint64_t>();
+    expect(value <= kMostTensorBytes, "sensible number");
+    return value;
   }
   std::vector<Part> list() const {
     std::vector<Part> parts;
-    const auto& items = of(Json::kList, "list").items;
-    for (size_t i = 0; i < items.size(); i++) parts.emplace_back(items[i], where_ + "[" + std::to_string(i) + "]");
+    for (const nlohmann::json& item : expect(json_.is_array(), "list"))
+      parts.emplace_back(item, where_ + "[" + std::to_string(parts.size()) + "]");
     return parts;
   }
-  std::vector<std::string> names() const {
-    std::vector<std::string> keys;
-    for (const auto& each : of(Json::kMap, "map").entries) keys.push_back(each.first);
+  std::set<std::string> keys() const {
+    std::set<std::string> keys;
+    for (const auto& item : expect(json_.is_object(), "map").items()) keys.insert(item.key());
     return keys;
   }
-  [[noreturn]] void wrong(const char* wanted) const { damaged("mod.json is damaged: " + where_ + " is no " + wanted); }
-
- private:
-  const Json& of(Json::Kind kind, const char* wanted) const {
-    if (json_.kind != kind) wrong(wanted);
+  const nlohmann::json& expect(bool true_of_it, const char* wanted) const {
+    if (!true_of_it) damaged("mod.json is damaged: " + (where_.empty() ? "all of it" : where_) + " is no " + wanted);
     return json_;
   }
-  const Json& json_;
+
+ private:
+  std::string place(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
+  const nlohmann::json& json_;
   std::string where_;
 };
 
-/* ---------------- mod.json */
-
+/* What the code needs of a CPU. */
 struct Attributes {
   std::string mcpu, mtriple;
+  std::vector<std::string> features; /* `+name` or `-name` */
 };
 
 const std::map<std::string, size_t>& dtype_sizes() {
-  static const std::map<std::string, size_t> sizes = {{"bool", 1},    {"int8", 1},    {"uint8", 1},  {"int16", 2},
-                                                      {"uint16", 2},  {"float16", 2}, {"int32", 4},  {"uint32", 4},
-                                                      {"float32", 4}, {"int64", 8},   {"uint64", 8}, {"float64", 8}};
+  static const std::map<std::string, size_t> sizes = {
+      {"bool", 1},     {"int8", 1},  {"uint8", 1},  {"int16", 2},   {"uint16", 2}, {"float16", 2}, {"bfloat16", 2},
+      {"int32", 4},    {"uint32", 4}, {"float32", 4}, {"int64", 8}, {"uint64", 8}, {"float64", 8}};
   return sizes;
 }
 
 std::vector<TensorInfo> read_tensors(const Part& part) {
   std::vector<TensorInfo> tensors;
+  std::set<std::string> names;
   for (const Part& each : part.list()) {
     TensorInfo info{each["name"].text(), {}, each["dtype"].text()};
-    if (!dtype_sizes().count(info.dtype)) each["dtype"].wrong("type of numbers that is known");
-    double count = 1;
+    each["name"].expect(names.insert(info.name).second, "name of its own");
+    each["dtype"].expect(dtype_sizes().count(info.dtype), "type of numbers that is known");
+    double bytes = static_cast<double>(dtype_sizes().at(info.dtype));
     for (const Part& size : each["shape"].list()) {
-      info.shape.push_back(size.natural());
-      count *= static_cast<double>(info.shape.back());
+      info.shape.push_back(static_cast<int64_t>(size.natural()));
+      bytes *= static_cast<double>(info.shape.back());
     }
-    if (count * 8 > kMostTensorBytes) each["shape"].wrong("shape that fits a memory");
+    each["shape"].expect(bytes <= static_cast<double>(kMostTensorBytes), "shape that fits a memory");
     tensors.push_back(std::move(info));
   }
   return tensors;
 }
 
-std::string one_of(const Part& part, std::initializer_list<const char*> choices) {
-  for (const char* choice : choices) {
-    if (part.text() == choice) return choice;
-  }
-  part.wrong("choice that is known");
+std::string one_of(const Part& part, const std::set<std::string>& choices) {
+  part.expect(choices.count(part.text()), "choice that is known");
+  return part.text();
 }
 
-void check_numbers(const Preprocess& rules) {
+/* Empty: none. */
+std::string find_fault(const Preprocess& rules) {
   size_t channels = rules.color == "gray" ? 1 : 3;
   for (const std::vector<double>* numbers : {&rules.mean, &rules.std}) {
     if (!numbers->empty() && numbers->size() != channels)
-      throw Error("mean and std need one number a channel, " + std::to_string(channels) + " of them");
+      return "mean and std need one number a channel, " + std::to_string(channels) + " of them";
   }
-  if (std::count(rules.std.begin(), rules.std.end(), 0.0)) throw Error("std has a zero");
+  return std::count(rules.std.begin(), rules.std.end(), 0.0) ? "std has a zero" : "";
 }
 
 Preprocess read_preprocess(const Part& part) {
   Preprocess rules;
+  for (const std::string& key : part.keys())
+    part[key].expect(std::set<std::string>{"input", "resize", "color", "layout", "scale", "mean", "std"}.count(key),
+                     "rule that is known");
   if (part.has("input") && !part["input"].is_null()) rules.input = part["input"].text();
   if (part.has("resize")) rules.resize = one_of(part["resize"], {"stretch", "letterbox", "crop"});
   if (part.has("color")) rules.color = one_of(part["color"], {"rgb", "bgr", "gray"});
@@ -371,13 +260,26 @@ Preprocess read_preprocess(const Part& part) {
     if (!part.has(key)) continue;
     for (const Part& each : part[key].list()) (*key == 'm' ? rules.mean : rules.std).push_back(each.number());
   }
-  check_numbers(rules);
+  std::string fault = find_fault(rules);
+  if (!fault.empty()) damaged("mod.json is damaged: preprocess: " + fault);
   return rules;
+}
+
+/* A list, or one text with commas. */
+std::vector<std::string> read_features(const Part& part) {
+  std::vector<std::string> features;
+  if (part.is_text()) {
+    std::istringstream items(part.text());
+    for (std::string item; std::getline(items, item, ',');) features.push_back(item);
+  } else {
+    for (const Part& item : part.list()) features.push_back(item.text());
+  }
+  return features;
 }
 
 Info read_metadata(const Part& part, Attributes& cpu) {
   if (part["format"].number() != 1)
-    throw Error("mod.json has another format than 1: build the package again, or this program");
+    damaged("mod.json has another format than 1: build the package again, or this program");
   Info info;
   info.model = part["model"].text();
   info.entry = part["entry"].text();
@@ -386,9 +288,10 @@ Info read_metadata(const Part& part, Attributes& cpu) {
   info.kind = target["kind"].text();
   Part attributes = target[info.kind == "llvm" ? "attributes" : "host"];
   if (attributes.has("num-cores") && attributes["num-cores"].is_number())
-    info.cores = static_cast<int>(std::clamp<int64_t>(attributes["num-cores"].natural(), 1, 1024));
+    info.cores = static_cast<int>(std::clamp<uint64_t>(attributes["num-cores"].natural(), 1, 1024));
   if (attributes.has("mcpu")) cpu.mcpu = attributes["mcpu"].text();
   if (attributes.has("mtriple")) cpu.mtriple = attributes["mtriple"].text();
+  if (attributes.has("mattr")) cpu.features = read_features(attributes["mattr"]);
   info.inputs = read_tensors(part["inputs"]);
   info.outputs = read_tensors(part["outputs"]);
   info.lifted = one_of(part["params"], {"lifted", "embedded"}) == "lifted";
@@ -407,26 +310,29 @@ struct Package {
   std::string library, params;
 };
 
-Package read_package(const std::string& path) {
-  std::map<std::string, std::string> members = read_members(read_file(path));
-  Json json = JsonReader(members["mod.json"]).read_all();
-  Part metadata(json, "");
+Package read_archive(const std::string& data) {
+  std::map<std::string, std::string> members = read_members(data);
+  nlohmann::json json = read_json(members["mod.json"]);
+  Part metadata(json);
   Package package;
   package.info = read_metadata(metadata, package.cpu);
   Part files = metadata["files"];
-  std::vector<std::string> listed = files.names();
-  std::sort(listed.begin(), listed.end());
-  if (listed != std::vector<std::string>{"mod.params", "mod.so"})
+  if (files.keys() != std::set<std::string>{"mod.params", "mod.so"})
     damaged("mod.json lists other files than the archive holds");
-  for (const std::string& name : listed) {
+  for (const std::string& name : files.keys()) {
     const std::string& data = members[name];
-    if (static_cast<size_t>(files[name]["size"].natural()) != data.size() ||
-        files[name]["sha256"].text() != sha256(data))
+    if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
       damaged(name + " is not the file that mod.json describes");
   }
   package.library = std::move(members["mod.so"]);
   package.params = std::move(members["mod.params"]);
   return package;
+}
+
+Package read_package(const std::string& path) try {
+  return read_archive(read_file(path));
+} catch (const Damage& damage) {
+  throw Error(path + " is damaged: " + damage.what());
 }
 
 /* ---------------- what runs it here */
@@ -443,7 +349,49 @@ std::set<std::string> cpu_flags() {
   return {};
 }
 
-/* Like package/runtime/host.py, but for single features of `mattr`. */
+/* The twin of cpu_features.py: LLVM's names of instruction sets, with the kernel's where that is another. */
+const std::map<std::string, std::string>& x86_features() {
+  static const std::map<std::string, std::string> features = [] {
+    std::istringstream words(
+        "sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 popcnt avx avx2 f16c fma bmi=bmi1 bmi2 lzcnt=abm movbe aes "
+        "pclmul=pclmulqdq vaes vpclmulqdq gfni sha=sha_ni avx512f avx512bw avx512cd avx512dq avx512vl avx512ifma "
+        "avx512vbmi avx512vbmi2=avx512_vbmi2 avx512vnni=avx512_vnni avx512bitalg=avx512_bitalg "
+        "avx512vpopcntdq=avx512_vpopcntdq avx512bf16=avx512_bf16 avx512fp16=avx512_fp16 "
+        "avx512vp2intersect=avx512_vp2intersect avxvnni=avx_vnni avxvnniint8=avx_vnni_int8 "
+        "avxvnniint16=avx_vnni_int16 avxifma=avx_ifma avxneconvert=avx_ne_convert amx-tile=amx_tile "
+        "amx-int8=amx_int8 amx-bf16=amx_bf16 amx-fp16=amx_fp16 sse4a xop fma4 tbm");
+    std::map<std::string, std::string> names;
+    for (std::string word; words >> word;) {
+      size_t equals = word.find('=');
+      names[word.substr(0, equals)] = equals == std::string::npos ? word : word.substr(equals + 1);
+    }
+    return names;
+  }();
+  return features;
+}
+
+/* What the CPU must have, by the kernel's names; what another `mcpu` needs, only the compiler knows. */
+std::set<std::string> required_features(const Attributes& cpu) {
+  static const std::pair<const char*, const char*> levels[] = {
+      {"x86-64-v2", "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"},
+      {"x86-64-v3", "avx avx2 bmi1 bmi2 f16c fma abm movbe"},
+      {"x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl"}};
+  std::set<std::string> needed;
+  for (const auto& [level, features] : levels) {
+    if (cpu.mcpu.compare(0, 8, "x86-64-v") != 0 || cpu.mcpu < level) break;
+    std::istringstream words(features);
+    for (std::string word; words >> word;) needed.insert(word);
+  }
+  for (const std::string& feature : cpu.features) {
+    auto known = x86_features().find(feature.substr(std::min<size_t>(1, feature.size())));
+    if (known == x86_features().end()) continue; /* a hint for the compiler, say */
+    if (feature[0] == '+') needed.insert(known->second);
+    if (feature[0] == '-') needed.erase(known->second);
+  }
+  return needed;
+}
+
+/* Like package/runtime/host.py. */
 void check_cpu(const Info& info, const Attributes& cpu) {
   if (info.kind != "llvm") throw Error("the package is for " + info.kind + "; this program runs packages for CPUs");
   struct utsname system;
@@ -451,18 +399,12 @@ void check_cpu(const Info& info, const Attributes& cpu) {
   if (wanted == "arm64") wanted = "aarch64";
   if (!wanted.empty() && !here.empty() && wanted != here)
     throw Error("the package is built for " + wanted + " (" + info.target + "); this machine is " + here);
-  static const std::pair<const char*, const char*> levels[] = {
-      {"x86-64-v2", "pni ssse3 sse4_1 sse4_2 popcnt"},
-      {"x86-64-v3", "avx avx2 f16c fma bmi1 bmi2 abm movbe"},
-      {"x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl"}};
-  std::set<std::string> present = cpu_flags();
-  if (present.empty() || cpu.mcpu.compare(0, 8, "x86-64-v") != 0) return;
-  for (const auto& [level, features] : levels) {
-    if (cpu.mcpu < level) break;
-    std::istringstream words(features);
-    for (std::string word; words >> word;) {
-      if (!present.count(word)) throw Error("the package is built for " + cpu.mcpu + "; this CPU has no " + word);
-    }
+  std::set<std::string> present = here == "x86_64" ? cpu_flags() : std::set<std::string>();
+  if (present.empty()) return;
+  for (const std::string& feature : required_features(cpu)) {
+    if (!present.count(feature))
+      throw Error("the package is built for " + (cpu.mcpu.empty() ? info.target : cpu.mcpu) + "; this CPU has no " +
+                  feature);
   }
 }
 
@@ -473,10 +415,8 @@ void check_library(const std::string& data) {
     for (int i = bytes - 1; i >= 0; i--) value = value << 8 | static_cast<uint8_t>(data[at + i]);
     return value;
   };
-  if (data.size() < 64 || data.compare(0, 6,
-                                       "\x7f"
-                                       "ELF\x02\x01") != 0)
-    throw Error("mod.so is no 64-bit ELF file");
+  static const std::string magic = "\x7f" "ELF\x02\x01"; /* 64 bits, little-endian */
+  if (data.size() < 64 || data.compare(0, magic.size(), magic) != 0) throw Error("mod.so is no 64-bit ELF file");
   uint64_t begin = number(32, 8), size = number(54, 2), count = number(56, 2);
   if (number(16, 2) != 3 || size != 56) throw Error("mod.so is no shared library");
   if (begin > data.size() || count * size > data.size() - begin) throw Error("mod.so is cut short");
@@ -556,7 +496,7 @@ TVMFFIAny argument_of(const char* text) {
   return any;
 }
 
-[[noreturn]] void raise(const std::string& what) {
+[[noreturn]] void throw_raised(const std::string& what) {
   TVMFFIObjectHandle error = nullptr;
   TVMFFIErrorMoveFromRaised(&error);
   std::string reason = "unknown error";
@@ -572,14 +512,14 @@ Value invoke(const Value& function, std::vector<TVMFFIAny> arguments, const std:
   Value result;
   if (TVMFFIFunctionCall(function.object(), arguments.data(), static_cast<int32_t>(arguments.size()), result.any()) !=
       0)
-    raise(what);
+    throw_raised(what);
   return result;
 }
 
 Value find_global(const std::string& name) {
   TVMFFIByteArray bytes{name.data(), name.size()};
   TVMFFIObjectHandle found = nullptr;
-  if (TVMFFIFunctionGetGlobal(&bytes, &found) != 0) raise("looking for " + name);
+  if (TVMFFIFunctionGetGlobal(&bytes, &found) != 0) throw_raised("looking for " + name);
   if (found == nullptr) throw Error("this TVM runtime has no function " + name);
   return Value(found, kTVMFFIFunction);
 }
@@ -619,6 +559,10 @@ class LibraryFile {
   std::string folder_;
 };
 
+int runtime_threads() {
+  return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
+}
+
 /* The package's own pool instead of the runtime's: package/runtime/pool.py. */
 bool use_own_pool(const std::string& path, int threads) {
   const char* wanted = std::getenv("TVMBUILD_THREAD_POOL");
@@ -634,31 +578,31 @@ bool use_own_pool(const std::string& path, int threads) {
   return true;
 }
 
-void release(DLManagedTensor* managed) {
-  delete static_cast<std::shared_ptr<void>*>(managed->manager_ctx);
-  delete[] managed->dl_tensor.shape;
-  delete managed;
-}
+/* A tensor's memory as TVM sees it; both hold it. */
+struct Shared {
+  std::shared_ptr<void> memory;
+  std::vector<int64_t> shape;
+  DLManagedTensor managed = {};
 
-Value share(const Tensor& tensor, const std::shared_ptr<void>& memory) {
-  const TensorInfo& info = tensor.info();
+  static void release(DLManagedTensor* managed) { delete static_cast<Shared*>(managed->manager_ctx); }
+};
+
+Value share(const TensorInfo& info, const std::shared_ptr<void>& memory) {
+  auto shared = std::make_unique<Shared>();
+  shared->memory = memory;
+  shared->shape = info.shape;
   TVMFFIByteArray name{info.dtype.data(), info.dtype.size()};
-  auto managed = std::make_unique<DLManagedTensor>();
-  std::memset(managed.get(), 0, sizeof(DLManagedTensor));
-  if (TVMFFIDataTypeFromString(&name, &managed->dl_tensor.dtype) != 0) raise(info.dtype);
-  managed->dl_tensor.data = memory.get();
-  managed->dl_tensor.device = DLDevice{kDLCPU, 0};
-  managed->dl_tensor.ndim = static_cast<int32_t>(info.shape.size());
-  managed->dl_tensor.shape = new int64_t[info.shape.size() + 1];
-  std::copy(info.shape.begin(), info.shape.end(), managed->dl_tensor.shape);
-  managed->manager_ctx = new std::shared_ptr<void>(memory);
-  managed->deleter = release;
+  DLTensor& tensor = shared->managed.dl_tensor;
+  if (TVMFFIDataTypeFromString(&name, &tensor.dtype) != 0) throw_raised(info.dtype);
+  tensor.data = memory.get();
+  tensor.device = DLDevice{kDLCPU, 0};
+  tensor.ndim = static_cast<int32_t>(shared->shape.size());
+  tensor.shape = shared->shape.data();
+  shared->managed.manager_ctx = shared.get();
+  shared->managed.deleter = Shared::release;
   TVMFFIObjectHandle made = nullptr;
-  if (TVMFFITensorFromDLPack(managed.get(), kAlignment, 1, &made) != 0) {
-    release(managed.release());
-    raise("the input " + info.name);
-  }
-  managed.release(); /* TVM calls its deleter */
+  if (TVMFFITensorFromDLPack(&shared->managed, kAlignment, 1, &made) != 0) throw_raised("the input " + info.name);
+  shared.release(); /* TVM calls its deleter */
   return Value(made, kTVMFFITensor);
 }
 
@@ -692,6 +636,8 @@ std::string show(const std::vector<int64_t>& shape) {
 Picture resize_along(const Picture& from, int size, bool horizontal) {
   int old = horizontal ? from.width : from.height;
   if (old == size) return from;
+  if (static_cast<size_t>(size) > kMostPixels / (horizontal ? from.height : from.width))
+    throw Error("the picture is too long and thin");
   Picture to{horizontal ? size : from.width, horizontal ? from.height : size, from.channels, {}};
   to.pixels.resize(static_cast<size_t>(to.width) * to.height * to.channels);
   constexpr int kBits = 22;
@@ -763,7 +709,7 @@ Picture fit(const Picture& from, int width, int height, const std::string& how) 
   bool along_width = (by_width <= by_height) == (how == "letterbox");
   int64_t scaled_width = along_width ? width : std::max<int64_t>(1, by_height / from.height);
   int64_t scaled_height = along_width ? std::max<int64_t>(1, by_width / from.width) : height;
-  if (scaled_width * scaled_height > (1 << 28)) throw Error("the picture is too long and thin");
+  if (static_cast<size_t>(scaled_width * scaled_height) > kMostPixels) throw Error("the picture is too long and thin");
   Picture scaled = resize(from, static_cast<int>(scaled_width), static_cast<int>(scaled_height));
   if (how == "crop") return place(scaled, width, height, -half(scaled.width - width), -half(scaled.height - height));
   return place(scaled, width, height, (width - scaled.width) / 2, (height - scaled.height) / 2);
@@ -793,10 +739,6 @@ Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
   std::memset(memory, 0, bytes);
 }
 
-static int runtime_threads() {
-  return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
-}
-
 struct Session::Impl {
   Info info;
   int threads = 1;
@@ -824,21 +766,23 @@ Session::Session(const std::string& path, int threads) : impl_(std::make_unique<
   check_cpu(package.info, package.cpu);
   check_library(package.library);
   impl_->threads = choose_threads(package.info, threads);
-  setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0); /* of packages without a pool of their own */
   LibraryFile file(package.library);
   std::string name = file.path();
   impl_->library =
       invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
-  if (!use_own_pool(name, impl_->threads)) impl_->threads = runtime_threads();
+  if (!use_own_pool(name, impl_->threads)) {
+    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0); /* until a pool is made, it may be said */
+    impl_->threads = runtime_threads();
+  }
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_params(package.params);
   impl_->start();
 }
 
-Session::Session(const LinkedModel& model) : impl_(std::make_unique<Impl>()) {
-  Json json = JsonReader(model.mod_json).read_all();
+Session::Session(const LinkedModel& model) try : impl_(std::make_unique<Impl>()) {
+  nlohmann::json json = read_json(model.mod_json);
   Attributes cpu;
-  impl_->info = read_metadata(Part(json, ""), cpu);
+  impl_->info = read_metadata(Part(json), cpu);
   check_cpu(impl_->info, cpu);
   if (impl_->info.lifted)
     throw Error("the weights of a linked model must be in its code: `params` of mod.json is lifted");
@@ -846,6 +790,8 @@ Session::Session(const LinkedModel& model) : impl_(std::make_unique<Impl>()) {
       invoke(find_global("ffi.SystemLib"), {argument_of(model.prefix.c_str())}, "the linked model cannot be found");
   impl_->threads = runtime_threads();
   impl_->start();
+} catch (const Damage& damage) {
+  throw Error("the linked model is damaged: " + std::string(damage.what()));
 }
 
 Session::~Session() = default;
@@ -866,7 +812,7 @@ void Session::bind(const std::vector<Tensor>& inputs) {
     if (got.shape != wanted[i].shape || got.dtype != wanted[i].dtype)
       throw Error("the input " + wanted[i].name + " of " + impl_->info.model + " is " + wanted[i].dtype + " " +
                   show(wanted[i].shape) + ", got " + got.dtype + " " + show(got.shape));
-    shared.push_back(share(inputs[i], inputs[i].memory_));
+    shared.push_back(share(got, inputs[i].memory_));
   }
   impl_->inputs = std::move(shared);
 }
@@ -920,7 +866,8 @@ size_t picture_input(const Info& info, const Preprocess& rules) {
 Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* given) {
   if (given == nullptr && !info.preprocess) throw Error(info.model + " does not say how a picture becomes its input");
   const Preprocess& rules = given != nullptr ? *given : *info.preprocess;
-  check_numbers(rules);
+  std::string fault = find_fault(rules);
+  if (!fault.empty()) throw Error(fault);
   if (picture.width < 1 || picture.height < 1 || (picture.channels != 1 && picture.channels != 3) ||
       picture.pixels.size() != static_cast<size_t>(picture.width) * picture.height * picture.channels)
     throw Error("the picture is empty, or its pixels are not as many as its sides say");
@@ -934,6 +881,8 @@ Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* gi
   if (!fits)
     throw Error("the input " + tensor.name + " of " + info.model + " is " + show(tensor.shape) + ": no " + rules.color +
                 " picture in " + rules.layout);
+  if (tensor.dtype != "float32" && tensor.dtype != "uint8")
+    throw Error("pictures become float32 or uint8 here; " + tensor.name + " is " + tensor.dtype);
   int height = static_cast<int>(shape[planes ? 1 : 0]), width = static_cast<int>(shape[planes ? 2 : 1]);
   Picture ready = fit(convert(picture, gray), width, height, rules.resize);
   Tensor result(tensor);
@@ -952,10 +901,8 @@ Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* gi
       size_t at = planes ? channel * area + i : i * channels + channel;
       if (tensor.dtype == "float32") {
         result.as<float>()[at] = value;
-      } else if (tensor.dtype == "uint8") {
-        result.as<uint8_t>()[at] = static_cast<uint8_t>(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
       } else {
-        throw Error("pictures become float32 or uint8 here; " + tensor.name + " is " + tensor.dtype);
+        result.as<uint8_t>()[at] = static_cast<uint8_t>(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
       }
     }
   }
@@ -970,17 +917,19 @@ std::vector<RankedClass> rank_classes(const Tensor& scores, const std::vector<st
   const float* values = scores.as<float>();
   size_t size = info.count();
   if (size == 0) return {};
-  auto [least, most] = std::minmax_element(values, values + size);
-  bool logits = *least < 0 || *most > 1;
-  double total = 0;
-  for (size_t i = 0; i < size; i++) total += logits ? std::exp(static_cast<double>(values[i]) - *most) : 0;
+  auto is_nan = [&](size_t i) { return std::isnan(values[i]); };
   std::vector<size_t> order(size);
   for (size_t i = 0; i < size; i++) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] > values[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return values[a] > values[b] || (is_nan(b) && !is_nan(a)); /* last, as NumPy has them */
+  });
+  double most = values[order.front()], least = values[order.back()], total = 0;
+  bool logits = least < 0 || (most > 1 && !std::isnan(least));
+  for (size_t i = 0; i < size; i++) total += logits ? std::exp(values[i] - most) : 0;
   std::vector<RankedClass> best;
   for (size_t i = 0; i < std::min(count, size); i++) {
     double value = values[order[i]];
-    double probability = logits ? std::exp(value - *most) / total : value;
+    double probability = logits ? std::exp(value - most) / total : value;
     best.push_back({order[i], probability, labels.size() == size ? labels[order[i]] : ""});
   }
   return best;

@@ -1,0 +1,84 @@
+/* What the two programs share: their arguments, and one place where errors become messages and exit codes. */
+#ifndef TVMBUILD_PROGRAM_H_
+#define TVMBUILD_PROGRAM_H_
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tvmbuild {
+
+/* Arguments that make no sense: the usage is printed too. */
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Arguments {
+  std::vector<std::string> plain;
+  std::map<std::string, std::string> options;
+
+  std::string text(const std::string& option) const {
+    auto found = options.find(option);
+    return found == options.end() ? "" : found->second;
+  }
+  int number(const std::string& option, int otherwise) const {
+    if (!options.count(option)) return otherwise;
+    std::string digits = text(option);
+    char* end = nullptr;
+    long value = std::strtol(digits.c_str(), &end, 10);
+    if (digits.empty() || *end != '\0' || value < 1 || value > 1 << 20)
+      throw UsageError(option + " needs a number over 0, not " + digits);
+    return static_cast<int>(value);
+  }
+};
+
+/* `known` are the options; each has a value. */
+inline Arguments read_arguments(int count, char** words, const std::vector<std::string>& known, size_t least,
+                                size_t most) {
+  Arguments arguments;
+  for (int i = 1; i < count; i++) {
+    std::string word = words[i];
+    if (word.compare(0, 2, "--") != 0) {
+      arguments.plain.push_back(word);
+      continue;
+    }
+    bool found = false;
+    for (const std::string& each : known) found = found || each == word;
+    if (!found) throw UsageError("there is no option " + word);
+    if (++i == count) throw UsageError(word + " needs a value");
+    arguments.options[word] = words[i];
+  }
+  if (arguments.plain.size() < least || arguments.plain.size() > most)
+    throw UsageError(std::to_string(arguments.plain.size()) + " arguments that are no options");
+  return arguments;
+}
+
+/* The exit code of main(): 0; 1 with `error: …`; 2 with the usage too. */
+template <typename Run>
+int run_program(const char* usage, int count, char** words, Run run) {
+  try {
+    if (count == 2 && std::string(words[1]) == "--help") {
+      std::printf("%s", usage);
+    } else {
+      run();
+    }
+    return 0;
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "error: %s\n%s", error.what(), usage);
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: there is too little memory\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+  }
+  return 1;
+}
+
+}  // namespace tvmbuild
+
+#endif  // TVMBUILD_PROGRAM_H_
