@@ -33,6 +33,7 @@ SHAPES = {
     "much padding": ((1, 16, 5, 5), 16, [2, 3, 1, 2]),
     "two images": ((2, 24, 7, 6), 40, [1, 1, 1, 1]),
     "channels that fill no vector": ((1, 16, 9, 9), 20, [1, 1, 1, 1]),
+    "inputs that fill no vector": ((1, 19, 9, 9), 16, [1, 1, 1, 1]),
     "many channels": ((1, 128, 13, 13), 128, [1, 1, 1, 1]),
 }
 

@@ -15,11 +15,11 @@ from tvmbuild.compiler.pad_channels import padded_channels
 from tvmbuild.compiler.rewrite import rewrite_main
 from tvmbuild.compiler.winograd_functions import (
     Tiling,
-    make_input_transform,
     make_inverse_transform,
     make_products,
     transform_weights,
 )
+from tvmbuild.compiler.winograd_input import make_input_transform
 
 Algorithm = Literal["direct", "winograd2", "winograd4"]
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
@@ -51,7 +51,8 @@ class Convolution:
     def tile(self, algorithm: str, target: tvm.target.Target) -> Tiling:
         """Return the convolution in the algorithm's tiles, in vectors of the target's width."""
         width = describe_machine(target).lanes(32)
-        lanes = power_of_two_divisor(self.shape[3], width), power_of_two_divisor(self.channels, width)
+        inputs = power_of_two_divisor(self.shape[3], width)
+        lanes = inputs if inputs >= FEWEST_LANES else width, power_of_two_divisor(self.channels, width)
         panel = power_of_two_divisor(padded_channels(self.channels, width), VECTORS_IN_PANEL * width)
         return Tiling(TILES[algorithm], self.shape, self.channels, self.padding, lanes, panel)
 
@@ -70,7 +71,7 @@ def find_convolution(call: relax.Call) -> Convolution | None:
         return None
     if min(kernel[2:]) < FEWEST_CHANNELS or min(output[1:3]) < min(TILES.values()):
         return None
-    if kernel[2] % FEWEST_LANES or kernel[3] % FEWEST_LANES:
+    if kernel[3] % FEWEST_LANES:
         return None
     top, left, bottom, right = (int(each) for each in attributes.padding)
     return Convolution((shape[0], shape[1], shape[2], shape[3]), kernel[3], (top, left, bottom, right))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, OPAQUE
+from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE
 
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""
@@ -49,7 +48,7 @@ class Tiling:
     padding: tuple[int, int, int, int]
     """Top, left, bottom, right."""
     lanes: tuple[int, int]
-    """Channels in a vector, of the input and of the output."""
+    """Channels in a vector, of the input and of the output; what they leave of the input goes one by one."""
     panel: int
     """Output channels that lie together in the weights; the last panel may have some that are zero and left out."""
 
@@ -96,36 +95,6 @@ def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[n
     return np.ascontiguousarray(wide.transpose(0, 2, 1, 3), dtype=np.float32)
 
 
-def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
-    """Return the function from NHWC to [position, tile, channel]; padding is read as zeros."""
-    channels, lanes = tiling.shape[3], tiling.lanes[0]
-    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
-        T.func_name("winograd_input")
-        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
-        data = T.arg("data", T.buffer(tiling.shape, layout=None))
-        out = T.arg("out", T.buffer((tiling.positions, tiling.tiles, channels), layout=None))
-        # Two blocks, for the loop over tiles to have two parts: a search would make vectors across tiles of one.
-        patches = T.sblock_alloc_buffer((tiling.tiles, tiling.size, tiling.size, channels), layout=None)
-        span = range(tiling.size)
-        with T.parallel(tiling.tiles) as tile:
-            with T.serial(channels // lanes) as far, T.vectorized(lanes) as near, T.sblock("winograd_pad"):
-                t = T.axis.spatial(tiling.tiles, tile)
-                c = T.axis.spatial(channels, far * lanes + near)
-                T.reads(data[0 : tiling.shape[0], 0 : tiling.shape[1], 0 : tiling.shape[2], c])
-                T.writes(patches[t, 0 : tiling.size, 0 : tiling.size, c])
-                for i, j in product(span, span):
-                    T.buffer_store(patches, _load_padded(data, tiling, (t, i, j), c), [t, i, j, c])
-            with T.serial(channels // lanes) as far, T.vectorized(lanes) as near, T.sblock("winograd_input"):
-                t = T.axis.spatial(tiling.tiles, tile)
-                c = T.axis.spatial(channels, far * lanes + near)
-                T.reads(patches[t, 0 : tiling.size, 0 : tiling.size, c])
-                T.writes(out[0 : tiling.positions, t, c])
-                values = [[T.bind(patches[t, i, j, c]) for j in span] for i in span]
-                for index, value in enumerate(_apply_twice(_INPUT[tiling.m], values)):
-                    T.buffer_store(out, value, [index, t, c])
-    return builder.get()
-
-
 def make_products(tiling: Tiling) -> tirx.PrimFunc:
     """Return the product of matrices at each position: [position, tile, panel, channel of the panel]."""
     inputs = tiling.shape[3]
@@ -156,12 +125,12 @@ def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
         with loops[0] as tile, loops[1] as far, loops[2] as near, T.sblock(INVERSE):
             t = T.axis.spatial(tiles, tile)
             c = T.axis.spatial(channels, far * lanes + near)
-            n, y, x = _place(tiling, t)
+            n, y, x = place(tiling, t)
             T.reads(data[0 : tiling.positions, t, c // panel, c % panel])
             T.writes(whole[n, y : y + m, x : x + m, c])
             span = range(tiling.size)
             values = [[T.bind(data[i * tiling.size + j, t, c // panel, c % panel]) for j in span] for i in span]
-            for index, value in enumerate(_apply_twice(_OUTPUT[m], values)):
+            for index, value in enumerate(apply_twice(_OUTPUT[m], values)):
                 T.buffer_store(whole, value, [n, y + index // m, x + index % m, c])
         with T.grid(*_wide(*tiling.output)) as variables, T.sblock(CROP):
             at = T.axis.remap("SSSS", variables)
@@ -169,7 +138,7 @@ def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
     return builder.get()
 
 
-def _place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
+def place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
     """Return the image of a tile, and its first row and column in the output."""
     batch, rows, columns = tiling.grid
     row = tile // columns
@@ -177,39 +146,11 @@ def _place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
     return image, (row % rows if batch > 1 else row) * tiling.m, tile % columns * tiling.m
 
 
-def _load_padded(data: Any, tiling: Tiling, where: tuple[Any, int, int], channel: Any) -> Any:
-    """Return the element (row, column) of a tile's input; a condition only where it may be padding."""
-    tile, row, column = where
-    image, y, x = _place(tiling, tile)
-    y, x = y + (row - tiling.padding[0]), x + (column - tiling.padding[1])
-    conditions = []
-    for index, direction, offset in ((y, 0, row), (x, 1, column)):
-        first = offset - tiling.padding[direction]
-        if first < 0:
-            conditions.append(index >= 0)
-        if (tiling.grid[1 + direction] - 1) * tiling.m + first >= tiling.shape[1 + direction]:
-            conditions.append(index < tiling.shape[1 + direction])
-    value = data[image, y, x, channel]
-    return tirx.if_then_else(tirx.all(*conditions), value, _number(0)) if conditions else value
-
-
-def _apply_twice(line: Any, values: Sequence[Sequence[Any]]) -> list[Any]:
+def apply_twice(line: Any, values: Sequence[Sequence[Any]]) -> list[Any]:
     """Return the transform of a square of values along its rows, then its columns; row by row."""
     halves = [[T.bind(value) for value in line(row)] for row in values]
     columns = [line([half[j] for half in halves]) for j in range(len(halves[0]))]
     return [column[i] for i in range(len(columns[0])) for column in columns]
-
-
-def _input_2(d: Sequence[Any]) -> list[Any]:
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def _input_4(d: Sequence[Any]) -> list[Any]:
-    even, odd = T.bind(d[4] - _number(4) * d[2]), T.bind(d[3] - _number(4) * d[1])
-    near, far = T.bind(d[4] - d[2]), T.bind(_number(2) * (d[3] - d[1]))
-    first = _number(4) * d[0] - _number(5) * d[2] + d[4]
-    last = _number(4) * d[1] - _number(5) * d[3] + d[5]
-    return [first, even + odd, even - odd, near + far, near - far, last]
 
 
 def _output_2(p: Sequence[Any]) -> list[Any]:
@@ -219,16 +160,16 @@ def _output_2(p: Sequence[Any]) -> list[Any]:
 def _output_4(p: Sequence[Any]) -> list[Any]:
     near, far = T.bind(p[1] + p[2]), T.bind(p[3] + p[4])
     slope, steep = T.bind(p[1] - p[2]), T.bind(p[3] - p[4])
-    return [p[0] + near + far, slope + _number(2) * steep, near + _number(4) * far, slope + _number(8) * steep + p[5]]
+    return [p[0] + near + far, slope + number(2) * steep, near + number(4) * far, slope + number(8) * steep + p[5]]
 
 
 def _wide(*extents: int) -> tuple[Any, ...]:
     return tuple(tirx.IntImm("int64", extent) for extent in extents)
 
 
-def _number(value: float) -> Any:
+def number(value: float) -> Any:
+    """Return a constant of float32."""
     return tirx.FloatImm("float32", value)
 
 
-_INPUT = {2: _input_2, 4: _input_4}
 _OUTPUT = {2: _output_2, 4: _output_4}
