@@ -33,7 +33,9 @@ def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities:
     """Return why packages of this kind cannot run on the device from here, or None."""
     if device.kind == "none":
         return "the target has no device; give it `device: local` on a machine that runs its code"
-    if device.kind in {"rpc", "qemu"}:
+    if device.kind == "rpc":
+        return None  # whether it answers is seen when it is asked
+    if device.kind == "qemu":
         return f"device {device.kind} is not supported yet; use `device: local` or `device: none`"
     if kind != "llvm":
         return _explain_gpu(kind, capabilities)

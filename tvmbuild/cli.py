@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "records": "tvmbuild.commands.records",
     "bench": "tvmbuild.commands.bench",
     "config": "tvmbuild.commands.config",
+    "device": "tvmbuild.commands.device",
 }
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 

@@ -105,7 +105,9 @@ def test_other_schema_defaults_are_the_specs() -> None:
     assert properties["scale"]["default"] == "1/255"
     device = load_schema("targets")["$defs"]["device"]
     assert device["default"] == DeviceSpec().kind
-    assert device["anyOf"][1]["properties"]["rpc"]["properties"]["timeout_s"]["default"] == DeviceSpec().timeout_s
+    limits = device["anyOf"][1]["properties"]["rpc"]["properties"]
+    for name in ("timeout_s", "wait_s", "session_s"):
+        assert limits[name]["default"] == getattr(DeviceSpec(), name)
 
 
 @pytest.mark.compiler

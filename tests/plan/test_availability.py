@@ -22,6 +22,7 @@ HERE = Capabilities(
 )
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
 MANY = TargetSpec("many", "llvm", (*V3.attributes, ("num-cores", 8)))
+PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu")))
 GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
 VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
 LOCAL = DeviceSpec("local")
@@ -48,7 +49,7 @@ LOCAL = DeviceSpec("local")
         ("compile", replace(V3, link="gcc"), replace(HERE, versions=()), None),
         ("compile", replace(V3, link="icc"), HERE, "the compiler `icc` is not on PATH"),
         ("benchmark", replace(V3, device=DeviceSpec("none")), HERE, "the target has no device"),
-        ("benchmark", replace(V3, device=DeviceSpec("rpc")), HERE, "device rpc is not supported yet"),
+        ("benchmark", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), HERE, None),
         ("benchmark", replace(V3, device=DeviceSpec("qemu")), HERE, "device qemu is not supported yet"),
         ("tune", replace(V3, unresolved="run `tvmbuild target lock v3`"), HERE, "run `tvmbuild target lock v3`"),
     ],

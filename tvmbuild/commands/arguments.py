@@ -14,3 +14,14 @@ def positive(text: str) -> int:
 
 
 positive.__name__ = "positive integer"  # argparse's message has it
+
+
+def address(text: str) -> str:
+    """Return an address of the form host:port."""
+    host, separator, port = text.rpartition(":")
+    if not (host and separator and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
+    return text
+
+
+address.__name__ = "HOST:PORT"

@@ -23,6 +23,8 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
             yield Finding("ok", what, "is built here; it has no device to run on")
         elif idle:
             yield Finding("missing", what, "is built here and does not run", idle)
+        elif target.device.kind == "rpc":
+            yield Finding("ok", what, f"is built here and runs on {target.device.key} at {target.device.tracker}")
         else:
             yield Finding("ok", what, f"is built here and runs on {target.num_cores} threads")
 

@@ -150,7 +150,8 @@ def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
     if "qemu" in data:
         return DeviceSpec("qemu", arch=data["qemu"])
     rpc = data["rpc"]
-    return DeviceSpec("rpc", rpc["tracker"], rpc["key"], float(rpc.get("timeout_s", 60.0)))
+    limits = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
+    return DeviceSpec("rpc", rpc["tracker"], rpc["key"], **limits)
 
 
 def _make_tune(data: dict[str, Any]) -> TuneOptions:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import IO
 
 import numpy as np
 
+from tvmbuild.devices.machine import Machine, read_machine
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import OperatorRow
@@ -28,6 +29,10 @@ LOAD_LIMIT_S = 600.0
 """A worker that has not loaded its model by then is taken for hung: it would keep the device from all others."""
 CALL_LIMIT_S = 120.0
 """The same for one call of the model."""
+
+
+class DeviceLostError(TvmbuildError):
+    """The device went away in the middle; what was asked of it may be asked again."""
 
 
 @dataclass(frozen=True)
@@ -66,26 +71,34 @@ class Worker:
 
     def warm_up(self, seconds: float) -> float:
         """Run for about ``seconds``; return the last call's time in ms."""
-        return float(str(self._ask({"do": "warm_up", "seconds": seconds})["ms"]))
+        return float(str(self.ask({"do": "warm_up", "seconds": seconds})["ms"]))
 
     def time(self, number: int, repeat: int) -> list[float]:
         """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls."""
-        samples = self._ask({"do": "time", "number": number, "repeat": repeat}, calls=number)["ms"]
+        samples = self.ask({"do": "time", "number": number, "repeat": repeat}, calls=number)["ms"]
         if not isinstance(samples, list):
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
 
     def profile(self, repeat: int = 20) -> tuple[OperatorRow, ...]:
         """Return the time of each operator over ``repeat`` calls, the longest first; packages only."""
-        rows = self._ask({"do": "profile", "repeat": repeat})["rows"]
+        rows = self.ask({"do": "profile", "repeat": repeat})["rows"]
         if not isinstance(rows, list):
             raise TypeError(f"a worker answered {rows!r}")
         return tuple(OperatorRow.from_json(row) for row in rows)
 
     def peak_memory_mb(self) -> float | None:
         """Return the high-water mark of the process's resident memory; None where the system does not tell."""
-        value = self._ask({"do": "memory"})["peak_mb"]
+        value = self.ask({"do": "memory"})["peak_mb"]
         return None if value is None else float(str(value))
+
+    def watch(self) -> None:
+        """Begin to count what else runs on the machine of the process."""
+        self.ask({"do": "watch"})
+
+    def read_machine(self) -> Machine:
+        """Return that machine's state since :meth:`watch`."""
+        return read_machine(self.ask({"do": "machine"}))
 
     def pause(self) -> None:
         """Stop the process: it takes no CPU, not even spinning threads."""
@@ -108,11 +121,11 @@ class Worker:
         self._process.wait()
 
     def _compute(self, command: Mapping[str, object], path: Path) -> dict[str, np.ndarray]:
-        self._ask({**command, "path": str(path)})
+        self.ask({**command, "path": str(path)})
         with np.load(path, allow_pickle=False) as arrays:
             return {name.removeprefix("output:"): arrays[name] for name in arrays.files}
 
-    def _ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
+    def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
         """Return the answer; the worker gives a sign of life at least every ``calls`` calls of the model."""
         if self._process.stdin is None:
             raise TypeError("a worker has no stdin")
@@ -126,8 +139,8 @@ class Worker:
         while "alive" in answer:
             answer = json.loads(self._read_line(limit_s))
         if "error" in answer:
-            hint = answer.get("hint")
-            raise TvmbuildError(str(answer["error"]), None if hint is None else str(hint))
+            hint = None if answer.get("hint") is None else str(answer["hint"])
+            raise (DeviceLostError if answer.get("lost") else TvmbuildError)(str(answer["error"]), hint)
         return answer
 
     def _read_line(self, limit_s: float) -> bytes:
@@ -174,11 +187,22 @@ def _signal_name(number: int) -> str:
 @contextmanager
 def start_worker(load: Load) -> Iterator[Worker]:
     """Start a process that has ``load`` loaded; it is gone when the context ends, or when this process dies."""
-    command = [sys.executable, "-m", "tvmbuild.devices.worker", load.runtime]
-    command += [str(load.model.absolute()), str(load.reference.absolute()), str(load.threads)]
+    command = [sys.executable, "-m", "tvmbuild.devices.worker", *describe_load(load)]
     # The runtime library alone: what a package needs where it ships, and 5 times less memory than the compiler.
-    environment = dict(os.environ, TVM_NUM_THREADS=str(load.threads), TVM_USE_RUNTIME_LIB="1")
-    pipe = subprocess.PIPE
+    variables = {"TVM_NUM_THREADS": str(load.threads), "TVM_USE_RUNTIME_LIB": "1"}
+    with run_worker(load, command, variables) as worker:
+        yield worker
+
+
+def describe_load(load: Load) -> list[str]:
+    """Return the arguments that tell :mod:`tvmbuild.devices.worker` what to load."""
+    return [load.runtime, str(load.model.absolute()), str(load.reference.absolute()), str(load.threads)]
+
+
+@contextmanager
+def run_worker(load: Load, command: Sequence[str], variables: Mapping[str, str]) -> Iterator[Worker]:
+    """Start a program that answers as :mod:`tvmbuild.devices.worker` does, with more environment ``variables``."""
+    environment, pipe = {**os.environ, **variables}, subprocess.PIPE
     with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 BUSY_SHARE = 0.05
 """Other programs that take more than this share of the cores' time make a measurement doubtful."""
@@ -34,3 +36,8 @@ class Machine:
     def name(self) -> str:
         """Return what must be equal for two latencies to be compared."""
         return f"{self.cpu}, {self.cores} cores"
+
+
+def read_machine(data: Mapping[str, Any]) -> Machine:
+    """Return what `asdict` made a JSON value of."""
+    return Machine(**data)

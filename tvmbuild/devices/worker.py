@@ -12,11 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.package.timing import time_calls, warm_up
@@ -80,6 +82,12 @@ RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
 }
 
 
+@dataclass
+class _Holder:
+    runner: Runner
+    watch: Watch | None = None
+
+
 def peak_memory_mb() -> float | None:
     """Return the high-water mark of this process's resident memory; None where the system does not tell.
 
@@ -110,11 +118,11 @@ def serve(arguments: list[str]) -> None:
         runtime, model, reference, threads = arguments
         with np.load(reference, allow_pickle=False) as arrays:
             inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
-        runner = RUNTIMES[runtime](Path(model), inputs, int(threads))
-        answer({"threads": runner.threads()})
+        holder = _Holder(RUNTIMES[runtime](Path(model), inputs, int(threads)))
+        answer({"threads": holder.runner.threads()})
         for line in sys.stdin:
             command = json.loads(line)
-            answer(_obey(runner, command, _heart(answer, float(command["beat_s"]))))
+            answer(COMMANDS[command["do"]](holder, command, _heart(answer, float(command["beat_s"]))))
     except TvmbuildError as error:
         answer({"error": error.message, "hint": error.hint})
         sys.exit(1)
@@ -134,29 +142,64 @@ def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Ca
     return beat
 
 
-def _obey(runner: Runner, command: Mapping[str, object], beat: Callable[[], None]) -> dict[str, object]:
-    kind = command["do"]
-    if kind == "outputs":
-        _save_outputs(str(command["path"]), runner.outputs())
-        return {}
-    if kind == "run":
-        if not isinstance(runner, Computer):
-            raise TvmbuildError("only packages run on other inputs than the reference's")
-        with np.load(str(command["inputs"]), allow_pickle=False) as arrays:
-            inputs = {name: arrays[name] for name in arrays.files}
-        _save_outputs(str(command["path"]), runner.run(inputs))
-        return {}
-    if kind == "warm_up":
-        return {"ms": warm_up(runner.call, float(str(command["seconds"])), beat)}
-    if kind == "time":
-        return {"ms": time_calls(runner.call, int(str(command["number"])), int(str(command["repeat"])), beat)}
-    if kind == "profile":
-        if not isinstance(runner, Profiler):
-            raise TvmbuildError("only packages can be profiled by operator, not the models of other runtimes")
-        return {"rows": [row.to_json() for row in runner.profile(int(str(command["repeat"])), beat)]}
-    if kind == "memory":
-        return {"peak_mb": peak_memory_mb()}
-    raise ValueError(f"unknown command {kind}")
+Command = Mapping[str, Any]
+Beat = Callable[[], None]
+
+
+def _outputs(holder: _Holder, command: Command, _beat: Beat) -> dict[str, object]:
+    _save_outputs(str(command["path"]), holder.runner.outputs())
+    return {}
+
+
+def _run(holder: _Holder, command: Command, _beat: Beat) -> dict[str, object]:
+    if not isinstance(holder.runner, Computer):
+        raise TvmbuildError("only packages run on other inputs than the reference's")
+    with np.load(str(command["inputs"]), allow_pickle=False) as arrays:
+        inputs = {name: arrays[name] for name in arrays.files}
+    _save_outputs(str(command["path"]), holder.runner.run(inputs))
+    return {}
+
+
+def _warm_up(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    return {"ms": warm_up(holder.runner.call, float(command["seconds"]), beat)}
+
+
+def _time(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    return {"ms": time_calls(holder.runner.call, int(command["number"]), int(command["repeat"]), beat)}
+
+
+def _profile(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    if not isinstance(holder.runner, Profiler):
+        raise TvmbuildError("only packages can be profiled by operator, not the models of other runtimes")
+    return {"rows": [row.to_json() for row in holder.runner.profile(int(command["repeat"]), beat)]}
+
+
+def _start_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    holder.watch = Watch()
+    return {}
+
+
+def _read_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    if holder.watch is None:
+        raise ValueError("asked for the machine's state before its watch")
+    return asdict(holder.watch.read())
+
+
+def _memory(_holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    return {"peak_mb": peak_memory_mb()}
+
+
+COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
+    "outputs": _outputs,
+    "run": _run,
+    "warm_up": _warm_up,
+    "time": _time,
+    "profile": _profile,
+    "watch": _start_watch,
+    "machine": _read_watch,
+    "memory": _memory,
+}
+"""What a worker is asked: `do` names the row."""
 
 
 def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:

@@ -78,7 +78,10 @@ def _describe(step: Step) -> str:
 
 
 def _trials(options: TuneStep) -> str:
-    return "" if options.device.kind == "local" else f" (device {options.device.kind}: records only)"
+    device = options.device
+    if device.kind == "rpc":
+        return f" on {device.key} at {device.tracker}"
+    return "" if device.kind == "local" else f" (device {device.kind}: records only)"
 
 
 def _hardware(options: CompileStep) -> str:

@@ -15,7 +15,7 @@ from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker
+from tvmbuild.devices.local import DeviceLostError, Load, Worker
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file
@@ -32,6 +32,8 @@ from tvmbuild.stages.reference import Reference, make_inputs, read_reference, wr
 
 OURS = "tvm"
 """How the package itself is called among the contenders."""
+ATTEMPTS = 3
+"""On a device that goes away in the middle."""
 PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
 """Runs in which operators are timed: so many, or those that fit the time, but no fewer than the least."""
 
@@ -70,11 +72,22 @@ class _Field:
     warnings: list[str]
 
 
-def run_contest(trial: Trial) -> Result:
+def run_contest(trial: Trial, attempts: int = ATTEMPTS) -> Result:
     """Check the package's numbers and time it; TvmbuildError when they are wrong, or the package cannot run.
 
-    A baseline that cannot be measured is no error: the result says why. Another package that cannot is one.
+    A baseline that cannot be measured is no error: the result says why. Another package that cannot is one. All of it
+    is done again when the device goes away in the middle.
     """
+    try:
+        return _run_once(trial)
+    except DeviceLostError as error:
+        if attempts == 1:
+            raise
+        report_progress(f"{error.message}; once more from the beginning")
+    return run_contest(trial, attempts - 1)
+
+
+def _run_once(trial: Trial) -> Result:
     report_progress("loading the package")
     device, info = trial.device, read_package(trial.package).info
     contest = Contest(info, Load("tvm", trial.package, trial.reference, trial.threads), trial.model)

@@ -1,0 +1,120 @@
+"""`tvmbuild device ls`: the boards of trackers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from tvmbuild.capabilities import installed_version
+from tvmbuild.commands.arguments import address
+from tvmbuild.config.load import load_project
+from tvmbuild.console import make_console
+from tvmbuild.devices.rpc_tracker import Boards, list_boards
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import run_module
+from tvmbuild.project import find_root
+from tvmbuild.specs import DeviceSpec, TargetSpec
+
+ANSWER_S = 20.0
+_COLUMNS = ("tracker", "key", "board", "state", "architecture", "CPU", "cores", "TVM", "targets")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the action's arguments."""
+    parser.add_argument(
+        "--tracker",
+        action="append",
+        default=[],
+        type=address,
+        metavar="HOST:PORT",
+        help="a tracker (default: those of targets.yaml)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table; 1 when a tracker does not answer."""
+    targets = [] if args.tracker else _list_targets()
+    trackers = args.tracker or sorted({str(target.device.tracker) for target in targets})
+    if not trackers:
+        raise TvmbuildError(
+            "no target has a device behind a tracker",
+            "name a tracker by `--tracker HOST:PORT`, or give a target `device: {rpc: {tracker: …, key: …}}`",
+        )
+    table = Table(*_COLUMNS, box=box.SIMPLE_HEAD)
+    problems = []
+    for tracker in trackers:
+        try:
+            rows = list(_list_rows(tracker, [each for each in targets if each.device.tracker == tracker]))
+        except TvmbuildError as error:
+            problems.append(str(error))
+            continue
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+    console = make_console()
+    if table.row_count:
+        console.print(table)
+    for problem in problems:
+        console.print(problem, markup=False, highlight=False, soft_wrap=True)
+    return 1 if problems else 0
+
+
+def _list_targets() -> list[TargetSpec]:
+    return [target for target in load_project(find_root(Path.cwd())).targets if target.device.kind == "rpc"]
+
+
+def _list_rows(tracker: str, targets: list[TargetSpec]) -> Iterator[tuple[str, ...]]:
+    known = list_boards(tracker)
+    wanted = {str(target.device.key) for target in targets}
+    if not known and not wanted:
+        raise TvmbuildError(
+            f"the tracker at {tracker} knows no board",
+            f"start one on the board: `tvmbuild device serve --tracker {tracker} --key KEY`",
+        )
+    for key in sorted(known.keys() | wanted):
+        names = ", ".join(target.name for target in targets if target.device.key == key)
+        for row in _list_boards(tracker, key, known.get(key, Boards())):
+            yield tracker, key, *row, names
+
+
+def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[tuple[str, ...]]:
+    """Yield board, state, architecture, CPU, cores and TVM; of a busy board only that it is."""
+    if not boards.addresses:
+        yield "—", "not connected", "", "", "", ""
+        return
+    free = _ask(DeviceSpec("rpc", tracker, key, timeout_s=ANSWER_S, wait_s=ANSWER_S), boards.free)
+    for found in free:
+        yield _show(found)
+    names = {str(found.get("board")) for found in free}
+    busy = [each for each in boards.addresses if each not in names]
+    for each in busy[: max(0, len(boards.addresses) - len(free))]:
+        yield each.replace("None", "?"), "busy", "", "", "", ""
+
+
+def _show(found: dict[str, Any]) -> tuple[str, ...]:
+    board = str(found.get("board", "?"))
+    if "error" in found:
+        return board, f"does not answer: {found['error']}", "", "", "", ""
+    ours = installed_version("apache-tvm")
+    tvm = str(found["tvm"]) if found["tvm"] == ours else f"{found['tvm']}, not {ours}"
+    return board, "free", str(found["machine"]), str(found["cpu"]), str(found["cores"]), tvm
+
+
+def _ask(spec: DeviceSpec, count: int) -> list[dict[str, Any]]:
+    if not count:
+        return []
+    try:
+        limit = ANSWER_S * (count + 1)
+        done = run_module("tvmbuild.devices.rpc_info", json.dumps(asdict(spec)), str(count), timeout_s=limit)
+    except subprocess.TimeoutExpired as error:
+        text = (error.stdout or b"").decode() if isinstance(error.stdout, bytes) else (error.stdout or "")
+        return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,0 +1,100 @@
+"""A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.worker` does.
+
+Started as ``python -m tvmbuild.devices.rpc_relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the DeviceSpec as
+JSON. What it is asked goes to a worker on the board.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.devices.local import DeviceLostError
+from tvmbuild.devices.rpc_session import BoardSession, open_session
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+from tvmbuild.specs import DeviceSpec
+
+BEAT_S = 10.0
+
+
+class Answers:
+    """The real stdout, one JSON object a line; any thread may write."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)  # whatever a library prints goes to stderr
+
+    def put(self, value: Mapping[str, object]) -> None:
+        """Write one."""
+        with self._lock:
+            self._file.write(json.dumps(value) + "\n")
+            self._file.flush()
+
+    def alive(self) -> None:
+        """Tell the parent that we are."""
+        self.put({"alive": True})
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Tell the parent so every now and then, while something waits."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT_S):
+                self.alive()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def fail(self, error: TvmbuildError) -> None:
+        """Tell the parent of an error and end the process, even out of a call that does not return."""
+        self.put({"error": error.message, "hint": error.hint, "lost": isinstance(error, DeviceLostError)})
+        os._exit(1)
+
+
+def serve(arguments: list[str]) -> None:
+    """Open a session, load the package there, then answer commands until stdin ends."""
+    die_with_parent()
+    answers = Answers()
+    _runtime, model, reference, threads, device = arguments
+    try:
+        with answers.beating():
+            session, _ = open_session(DeviceSpec(**json.loads(device)), answers.fail)
+        job = {"package": session.write(Path(model)), "reference": session.write(Path(reference))}
+        answers.put(session.do({"job": "start", "threads": int(threads), **job}, answers.alive))
+        for line in sys.stdin:
+            answers.put(_obey(session, json.loads(line), answers))
+    except TvmbuildError as error:
+        answers.fail(error)
+
+
+def _obey(session: BoardSession, command: dict[str, Any], answers: Answers) -> Mapping[str, object]:
+    """Run the command on the board; what it reads is copied there before, what it writes back afterwards."""
+    there = dict(command)
+    if "inputs" in command:
+        there["inputs"] = session.write(Path(command["inputs"]))
+    if "path" in command:
+        there["path"] = session.new_name()
+    answer = session.do({"job": "ask", "command": there}, answers.alive)
+    if "path" in command:
+        Path(command["path"]).write_bytes(session.read(there["path"]))
+    for name in {"inputs", "path"} & there.keys():
+        session.remove(there[name])
+    return answer
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

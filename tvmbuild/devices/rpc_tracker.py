@@ -1,0 +1,152 @@
+"""Asks TVM's RPC tracker, which knows the boards: what there is, and for one of them. Needs no TVM.
+
+The protocol is that of `tvm/rpc/tracker.py`: a magic number both ways, then JSON with its length before it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest, suggest
+
+CONNECT_S = 5.0
+RESTART_S = 15.0
+"""A server that a session has ended is back within this time."""
+_MAGIC = 0x2F271
+_REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
+_SERVER = "server:"
+
+
+class NoBoardError(TvmbuildError):
+    """The tracker knows no board of that key."""
+
+
+@dataclass(frozen=True)
+class Boards:
+    """The boards of one key: addresses of the connected ones, how many of them are free, how many clients wait."""
+
+    addresses: tuple[str, ...] = ()
+    free: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What opens a session on one board, once."""
+
+    host: str
+    port: int
+    key: str
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return the parts of host:port."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def list_boards(address: str) -> dict[str, Boards]:
+    """Return key → boards of the tracker at ``address``; TvmbuildError when none answers there."""
+    with _connect(address, CONNECT_S) as connection:
+        summary = _ask(connection, [_SUMMARY])
+    addresses: dict[str, list[str]] = {}
+    for server in summary["server_info"]:
+        key = str(server["key"]).removeprefix(_SERVER)
+        addresses.setdefault(key, []).append(":".join(str(part) for part in server["addr"]))
+    queues: Mapping[str, Any] = summary["queue_info"]
+    return {
+        key: Boards(tuple(sorted(found)), int(queue.get("free", 0)), int(queue.get("pending", 0)))
+        for key, found in sorted(addresses.items())
+        for queue in (queues.get(key, {}),)
+    }
+
+
+def find_boards(address: str, key: str) -> Boards:
+    """Return the boards of ``key``; TvmbuildError says how to start one when there is none."""
+    known = list_boards(address)
+    if key in known:
+        return known[key]
+    names = f"it has {', '.join(known)}" if known else "it has no board at all"
+    raise NoBoardError(
+        f"the tracker at {address} knows no board with the key {key}: {names}",
+        f"{suggest(find_nearest(key, known))}start one on the board: "
+        f"`tvmbuild device serve --tracker {address} --key {key}`",
+    )
+
+
+def await_boards(address: str, key: str, seconds: float) -> Boards:
+    """Return what `find_boards` does; one whose server is just being started again may take so long to come back."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return find_boards(address, key)
+        except NoBoardError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.5)
+
+
+def request_board(address: str, key: str, wait_s: float) -> Ticket:
+    """Wait for a free board of ``key``; TvmbuildError when none is free within ``wait_s``."""
+    with _connect(address, wait_s) as connection:
+        try:
+            host, port, match = _ask(connection, [_REQUEST, key, "", 1])
+        except TimeoutError as error:
+            raise TvmbuildError(
+                f"no board {key} of the tracker at {address} was free within {wait_s:g} s",
+                f"see `tvmbuild device ls --tracker {address}`; wait_s of the target's device allows more",
+            ) from error
+    return Ticket(str(host), int(port), str(match))
+
+
+@contextmanager
+def _connect(address: str, limit_s: float) -> Iterator[socket.socket]:
+    host, port = split_address(address)
+    try:
+        connection = socket.create_connection((host, port), CONNECT_S)
+    except OSError as error:
+        raise TvmbuildError(
+            f"no RPC tracker answers at {address}: {error.strerror or error}",
+            f"start one there: `tvmbuild device tracker --port {port}`, or correct the address",
+        ) from error
+    with connection:
+        try:
+            connection.sendall(struct.pack("<i", _MAGIC))
+            if struct.unpack("<i", _receive(connection, 4))[0] != _MAGIC:
+                raise ConnectionError("it speaks another language")
+            connection.settimeout(limit_s)
+            yield connection
+        except TimeoutError as error:
+            raise TvmbuildError(f"the RPC tracker at {address} gave no answer within {limit_s:g} s") from error
+        except (OSError, ValueError) as error:
+            raise TvmbuildError(
+                f"what answers at {address} is no RPC tracker: {error}", "correct the address in targets.yaml"
+            ) from error
+
+
+def _ask(connection: socket.socket, question: list[object]) -> Any:
+    text = json.dumps(question).encode()
+    connection.sendall(struct.pack("<i", len(text)) + text)
+    (length,) = struct.unpack("<i", _receive(connection, 4))
+    status, *answer = json.loads(_receive(connection, length))
+    if status != _SUCCESS:
+        raise ValueError(f"it answers {status}")
+    return answer[0]
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        block = connection.recv(count - len(data))
+        if not block:
+            raise ConnectionError("it closed the connection")
+        data += block
+    return data
