@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.sources import user_code
 from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import Export, ExportFile, Json, Source
 
@@ -153,10 +154,15 @@ BAD: dict[str, tuple[str, str, str]] = {
         f"net.py:{LINES + 2}: in make: EOFError: EOF when reading a line",
         "Correct the function.",
     ),
-    "needs torch": (
+    "needs a module": (
         "def make():\n    import torch_that_is_not_here\n",
         f"net.py:{LINES + 2}: in make: ModuleNotFoundError: No module named 'torch_that_is_not_here'",
         "put it at torch_that_is_not_here.py.",
+    ),
+    "too large": (
+        "from google.protobuf.message import EncodeError\ndef make():\n    raise EncodeError('Failed to serialize')\n",
+        f"net.py:{LINES + 3}: in make: EncodeError: Failed to serialize",
+        "larger than 2 GB",
     ),
     "misspelt function": (
         "def mak(): pass\n",
@@ -213,6 +219,16 @@ def test_what_goes_wrong_is_said_with_its_place(name: str, project: Path, write:
     error = refuse(write(text), project)
     assert error.message == message
     assert hint in (error.hint or "")
+
+
+def test_only_lines_of_the_project_count_as_the_users(tmp_path: Path) -> None:
+    root, script = tmp_path / "project", tmp_path / "tools" / "net.py"
+    own = [root / "layers.py", script, script.parent / "beside.py"]
+    checkout = Path(user_code.__file__).parents[2]  # tvmbuild's, as a project
+    others = [Path(onnx.__file__), Path(json.__file__), tmp_path / "x.py", root / ".venv/lib/site-packages/torch/nn.py"]
+    assert [user_code.is_own(path, root, script) for path in own] == [True] * 3
+    assert [user_code.is_own(path, root, script) for path in others] == [False] * 4
+    assert not user_code.is_own(Path(user_code.__file__), checkout, checkout / "examples" / "net.py")
 
 
 def test_missing_torch_names_the_extra(project: Path, write: Callable[..., Source]) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 
+NOT_THEIRS = (Path(sysconfig.get_paths()["stdlib"]), Path(__file__).parents[1])
+"""Python's and our own code, which lies in the project where that is tvmbuild's own checkout."""
 MAX_FRAMES = 6
 MAX_CAUSE = 300
 EXTRAS = {"torch": "torch", "onnxscript": "torch"}
@@ -38,7 +41,7 @@ def explain_exception(error: BaseException, script: Path, root: Path) -> Tvmbuil
 
 def is_own(path: Path, root: Path, script: Path) -> bool:
     """Say whether the file is the project's or lies with the script, and is no installed library's."""
-    if "site-packages" in path.parts or path.is_relative_to(sys.prefix):
+    if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, NOT_THEIRS)):
         return False
     return path.is_relative_to(root) or path.is_relative_to(script.parent)
 
@@ -70,6 +73,8 @@ def _show_cause(error: BaseException) -> str:
 
 
 def _find_remedy(error: BaseException, script: Path, root: Path) -> str:
+    if type(error).__name__ == "EncodeError":  # protobuf's
+        return "Its ONNX model is most likely larger than 2 GB: models that large are not supported."
     missing = _find_missing(error)
     if missing is None:
         return "Correct the function."
