@@ -1,0 +1,65 @@
+"""The yoeo example: its package has both outputs, the node publishes them, and an absent export is said at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from example_project import build_example, copy_example, run_in_example
+
+import tvmbuild
+
+PACKAGE = "build/cells/yoeo@x86-64-v3/yoeo-x86-64-v3.tar"
+ROS = Path(__file__).parents[1] / "support" / "ros"
+DRIVE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy, rclpy, yoeo_node
+from sensor_msgs.msg import Image
+
+rclpy.parameters["package"] = sys.argv[2]
+node = yoeo_node.YoeoNode()
+picture = numpy.random.default_rng(0).integers(0, 256, (30, 40, 3), numpy.uint8)
+padded = numpy.zeros((30, 128), numpy.uint8)  # rows longer than the picture, as cameras send them
+padded[:, :120] = picture[..., ::-1].reshape(30, 120)
+node.subscribed["image"](Image(height=30, width=40, encoding="bgr8", step=128, data=padded.tobytes(), header="stamp"))
+numpy.save("picture.npy", picture)
+(detections,), (mask,) = node.published["detections"], node.published["segmentation"]
+assert [(dim.label, dim.size, dim.stride) for dim in detections.layout.dim] == [("box", 2535, 20280), ("value", 8, 8)]
+assert (mask.height, mask.width, mask.step, mask.encoding, mask.header) == (416, 416, 416, "mono8", "stamp")
+numpy.savez("published.npz", boxes=numpy.array(detections.data), mask=numpy.frombuffer(mask.data, numpy.uint8))
+"""
+
+
+def test_the_node_is_python(project_root: Path) -> None:
+    path = project_root / "examples" / "yoeo" / "yoeo_node.py"
+    compile(path.read_text(), path, "exec")
+
+
+def test_an_absent_export_is_said_with_the_line_to_edit(tmp_path: Path, project_root: Path) -> None:
+    folder = copy_example(project_root, tmp_path, "yoeo")
+    (folder / "yoeo.onnx").unlink(missing_ok=True)
+    done = run_in_example(folder, "-m", "doit", "list")
+    assert done.returncode != 0
+    assert "models.yaml:6:13: models.yoeo.source.path: the file yoeo.onnx does not exist" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.compiler
+def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_root: Path, shared_models: Path) -> None:
+    folder = copy_example(project_root, tmp_path, "yoeo")
+    (folder / "yoeo.onnx").unlink(missing_ok=True)
+    (folder / "yoeo.onnx").symlink_to(shared_models / "yoeo_random.onnx")
+    said = build_example(folder, "compile:yoeo@x86-64-v3")
+    assert "ok compile:yoeo@x86-64-v3" in said
+    subprocess.run([sys.executable, "-c", DRIVE, ROS, PACKAGE], cwd=folder, check=True)
+    square = np.zeros((40, 40, 3), np.uint8)
+    square[5:35] = np.load(folder / "picture.npy")
+    with tvmbuild.load(folder / PACKAGE) as session:
+        want = session.run({"InputLayer": session.preprocess(square)})
+    published = np.load(folder / "published.npz")
+    np.testing.assert_allclose(published["boxes"].reshape(2535, 8), want["Detections"][0], rtol=1e-6)
+    np.testing.assert_array_equal(published["mask"].reshape(416, 416), want["Segmentations"][0])

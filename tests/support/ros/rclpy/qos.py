@@ -1,0 +1,3 @@
+"""Profiles of subscriptions."""
+
+qos_profile_sensor_data = object()
