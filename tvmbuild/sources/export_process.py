@@ -52,6 +52,8 @@ def main(folder: Path) -> int:
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises, sys.exit included, is its error
             traceback.print_exc()
             return _report(folder, explain_exception(error, script, root))
+        finally:
+            faulthandler.disable()  # its file is closed now
     write_bytes(folder / RESULT, data)
     return 0
 
