@@ -16,9 +16,12 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.elf import read_elf
 from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.link import LinkOptions, export_library, link_objects
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.progress import progress_shown_by
+from tvmbuild.specs import Attributes
 
 SaveModel = Callable[..., Path]
 
@@ -108,6 +111,73 @@ def test_a_compiler_for_another_machine(relu: Path, pi4: tvm.target.Target, tmp_
     wrong.chmod(0o755)
     with pytest.raises(TvmbuildError, match=r"the linker made a library for x86_64, not aarch64"):
         export_library(build(relu, pi4), pi4, LinkOptions(command=str(wrong)))
+
+
+def test_a_cross_compiler_by_name(
+    relu: Path, pi4: tvm.target.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As aarch64-linux-gnu-g++ is one; here it is zig under that name."""
+    cross = tmp_path / "aarch64-test-linux-gnu-g++"
+    cross.write_text(f'#!/bin/sh\nexec {sys.executable} -m ziglang cc -target aarch64-linux-gnu.2.30 "$@"\n')
+    cross.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    elf = read_elf(write(export_library(build(relu, pi4), pi4, LinkOptions(cross.name, "2.30")), tmp_path))
+    assert elf.machine == "aarch64"
+    assert elf.glibc <= (2, 30)
+
+
+CROSS: dict[str, Attributes] = {
+    "arm": (("mattr", ("+neon", "+vfp4")), ("mcpu", "cortex-a7"), ("mtriple", "armv7l-linux-gnueabihf")),
+    "riscv64": (
+        ("mabi", "lp64d"),
+        ("mattr", ("+m", "+a", "+f", "+d", "+c")),
+        ("mcpu", "generic-rv64"),
+        ("mtriple", "riscv64-linux-gnu"),
+    ),
+}
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("no_compilers")
+@pytest.mark.parametrize("machine", CROSS)
+def test_machines_that_are_only_built_for(power: Path, machine: str, tmp_path: Path) -> None:
+    target = tvm_target("llvm", CROSS[machine], ())
+    elf = read_elf(write(export_library(build(power, target), target, LinkOptions(glibc="2.28")), tmp_path))
+    assert elf.machine == machine
+    assert (2, 0) < elf.glibc <= (2, 28)
+
+
+def test_riscv_code_that_calls_as_no_distribution_does(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("float f(float x) { return x; }")
+    command = [sys.executable, "-m", "ziglang", "clang", "--target=riscv64-linux-gnu", "-march=rv64imac", "-mabi=lp64"]
+    subprocess.run([*command, "-c", "a.c", "-o", "lib0.o"], cwd=tmp_path, check=True)
+    with pytest.raises(TvmbuildError) as caught:
+        link_objects([tmp_path / "lib0.o"], tmp_path / "mod.so", LinkOptions())
+    assert caught.value.message == "the target's functions are called as lp64, those of Linux distributions as lp64d"
+    assert caught.value.hint == "write `mattr: [+m, +a, +f, +d, +c]` and `mabi: lp64d` in targets.yaml"
+
+
+def test_code_for_a_machine_that_nothing_is_built_for(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int f(void) { return 1; }")
+    command = [sys.executable, "-m", "ziglang", "clang", "--target=i386-linux-gnu", "-c", "a.c", "-o", "lib0.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    with pytest.raises(TvmbuildError, match=r"^code for machine 3 of 32 bits cannot be linked"):
+        link_objects([tmp_path / "lib0.o"], tmp_path / "mod.so", LinkOptions())
+
+
+@pytest.mark.compiler
+def test_the_first_use_of_a_target_is_said_once(
+    power: Path, pi4: tvm.target.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable = build(power, pi4)
+    cache, said = tmp_path / "cache", list[str]()
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(cache))
+    with progress_shown_by(said.append):
+        first = export_library(executable, pi4, LinkOptions(glibc="2.31"))
+        again = export_library(executable, pi4, LinkOptions(glibc="2.31"))
+    assert first == again
+    assert said == ["linking; zig builds the C library of aarch64-linux-gnu.2.31 first, once: about half a minute"]
+    assert {path.name for path in cache.iterdir()} >= {"o", "z"}
 
 
 def test_a_glibc_that_is_too_new(relu: Path, cpu: tvm.target.Target, tmp_path: Path) -> None:

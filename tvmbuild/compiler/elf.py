@@ -1,15 +1,41 @@
-"""The little of ELF that linking checks: machine, undefined symbols, glibc versions. Source: elf(5)."""
+"""The little of ELF that linking checks: machine, calls, undefined symbols, glibc versions. Source: elf(5)."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 
-MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-_SYMTAB, _DYNSYM, _VERNEED, _STRONG_UNDEFINED = 2, 11, 0x6FFFFFFE, 1
+_SYMTAB, _NOBITS, _DYNSYM, _VERNEED, _STRONG_UNDEFINED = 2, 8, 11, 0x6FFFFFFE, 1
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where a file of 32 or 64 bits keeps what is read here."""
+
+    table: int
+    """Offset, in the header, of the section table's own offset."""
+    flags: int
+    counts: int
+    """… of the size and the number of the table's entries."""
+    section: struct.Struct
+    """name, kind, flags, address, offset, size, link."""
+    symbol: struct.Struct
+    fields: tuple[int, int, int, int, int]
+    """Where a symbol has its name, info, section, value and size."""
+
+
+_LAYOUTS = {
+    1: _Layout(32, 36, 46, struct.Struct("<IIIIIII"), struct.Struct("<IIIBBH"), (0, 3, 5, 1, 2)),
+    2: _Layout(40, 48, 58, struct.Struct("<IIQQQQI"), struct.Struct("<IBBHQQ"), (0, 1, 3, 4, 5)),
+}
+"""By the header's class."""
+_MACHINES = {(40, 1): "arm", (62, 2): "x86_64", (183, 2): "aarch64", (243, 2): "riscv64"}
+"""By the header's number and class."""
+_RISCV_CALLS = {0: "lp64", 2: "lp64f", 4: "lp64d", 6: "lp64q"}
 
 
 @dataclass(frozen=True)
@@ -17,6 +43,15 @@ class _Section:
     kind: int
     link: int
     data: bytes
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    name: str
+    binding: int
+    section: int
+    value: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -28,6 +63,8 @@ class ElfFile:
     """Symbols that something else must define; weak ones left out."""
     versions: frozenset[str]
     """Symbol versions needed of other libraries: ``GLIBC_2.17`` …"""
+    calls: str = ""
+    """How functions of riscv64 are called: ``lp64d``, where doubles travel in registers of their own. Else empty."""
 
     @property
     def glibc(self) -> tuple[int, ...]:
@@ -42,50 +79,54 @@ def version_tuple(version: str) -> tuple[int, ...]:
 
 
 def read_elf(path: Path) -> ElfFile:
-    """Read a 64-bit little-endian ELF file; anything else is a TvmbuildError."""
+    """Read a little-endian ELF file of 32 or 64 bits; anything else is a TvmbuildError."""
     data = path.read_bytes()
-    if data[:6] != b"\x7fELF\x02\x01":
-        raise TvmbuildError(f"{path.name} is no 64-bit little-endian ELF file", "only such targets are linked")
+    if data[:4] != b"\x7fELF" or len(data) < 52 or data[4] not in _LAYOUTS or data[5] != 1:
+        raise TvmbuildError(f"{path.name} is no little-endian ELF file", "only such targets are linked")
+    layout = _LAYOUTS[data[4]]
     number = struct.unpack_from("<H", data, 18)[0]
+    machine = _MACHINES.get((number, data[4]), f"machine {number} of {32 * data[4]} bits")
+    flags = struct.unpack_from("<I", data, layout.flags)[0]
+    calls = _RISCV_CALLS[flags & 6] if machine == "riscv64" else ""
     sections = _sections(data)
-    return ElfFile(MACHINES.get(number, f"machine {number}"), _undefined(sections), _versions(sections))
+    undefined = frozenset(
+        symbol.name
+        for kind in (_SYMTAB, _DYNSYM)
+        for symbol in _symbols(sections, layout, kind)
+        if symbol.name and symbol.section == 0 and symbol.binding == _STRONG_UNDEFINED
+    )
+    return ElfFile(machine, undefined, _versions(sections), calls)
 
 
 def read_symbol(path: Path, name: str) -> bytes:
     """Return the bytes of a data symbol that the object file defines; KeyError when it does not."""
-    sections = _sections(path.read_bytes())
-    for section in sections:
-        if section.kind != _SYMTAB:
-            continue
-        for string, _, _, index, value, size in struct.iter_unpack("<IBBHQQ", section.data):
-            if 0 < index < len(sections) and _string(sections[section.link].data, string) == name:
-                data: bytes = sections[index].data
-                return data[value : value + size]
+    content = path.read_bytes()
+    sections = _sections(content)
+    for symbol in _symbols(sections, _LAYOUTS[content[4]], _SYMTAB):
+        if symbol.name == name and 0 < symbol.section < len(sections):
+            return sections[symbol.section].data[symbol.value : symbol.value + symbol.size]
     raise KeyError(name)
 
 
 def _sections(data: bytes) -> list[_Section]:
-    offset = struct.unpack_from("<Q", data, 40)[0]
-    size, count = struct.unpack_from("<HH", data, 58)
-    if count == 0 and offset:  # more than 65279 sections: the count is in the first one
-        count = struct.unpack_from("<Q", data, offset + 32)[0]
+    layout = _LAYOUTS[data[4]]
+    offset = struct.unpack_from("<Q" if data[4] == 2 else "<I", data, layout.table)[0]
+    entry, count = struct.unpack_from("<HH", data, layout.counts)
+    if count == 0 and offset:  # more than 65279 sections: the count is the first one's size
+        count = layout.section.unpack_from(data, offset)[5]
     sections = []
     for index in range(count):
-        _, kind, _, _, start, length, link = struct.unpack_from("<IIQQQQI", data, offset + index * size)
-        sections.append(_Section(kind, link, data[start : start + length] if kind != 8 else b""))
+        _, kind, _, _, start, length, link = layout.section.unpack_from(data, offset + index * entry)
+        sections.append(_Section(kind, link, data[start : start + length] if kind != _NOBITS else b""))
     return sections
 
 
-def _undefined(sections: list[_Section]) -> frozenset[str]:
-    names = set()
-    for section in sections:
-        if section.kind not in (_SYMTAB, _DYNSYM):
-            continue
-        strings = sections[section.link].data
-        for name, info, _, index, _, _ in struct.iter_unpack("<IBBHQQ", section.data):
-            if name and index == 0 and info >> 4 == _STRONG_UNDEFINED:
-                names.add(_string(strings, name))
-    return frozenset(names)
+def _symbols(sections: list[_Section], layout: _Layout, kind: int) -> Iterator[_Symbol]:
+    for table in (section for section in sections if section.kind == kind):
+        strings = sections[table.link].data
+        for entry in layout.symbol.iter_unpack(table.data):
+            name, info, section, value, size = (entry[index] for index in layout.fields)
+            yield _Symbol(_string(strings, name), info >> 4, section, value, size)
 
 
 def _versions(sections: list[_Section]) -> frozenset[str]:

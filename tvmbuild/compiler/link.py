@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import tvm
@@ -19,14 +20,27 @@ from tvmbuild.compiler.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.package.runtime.pool import SOURCE
+from tvmbuild.progress import report_progress
 
 DEFAULT_GLIBC = "2.28"
 """The floor where targets.yaml names none: Debian 10, Ubuntu 20.04, Raspberry Pi OS of 2020."""
 
 # Every Linux process has these in its libc; libm and compiler-rt are not always there, so they are linked.
-_IN_EVERY_LIBC = frozenset({"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"})
+_CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}
+_CALLED_BY_POOL = {"clock_gettime", "getpid", "sigdelset", "sigfillset", "syscall"}
+_IN_EVERY_LIBC = _CALLED_BY_CODE | _CALLED_BY_POOL | {"pthread_create", "pthread_join", "pthread_sigmask"}
 _OF_THE_RUNTIME = ("TVMFFI", "TVMBackend")
+_SYSTEMS = {
+    "x86_64": "x86_64-linux-gnu",
+    "aarch64": "aarch64-linux-gnu",
+    "arm": "arm-linux-gnueabihf",
+    "riscv64": "riscv64-linux-gnu",
+}
+"""zig's name of the Linux of each machine; of 32-bit ARM's two, that of Debian armhf and Raspberry Pi OS."""
+_RISCV_CALLS = "lp64d"
+_ZIG = (sys.executable, "-m", "ziglang")
 _FLAGS = ("-shared", "--build-id=none", "-s")
+_SHARED = ("-shared", "-fPIC", *(f"-Wl,{flag}" for flag in _FLAGS[1:]))
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
 """For a compiler that is named: against this machine's libc, the pool would need the newest pthread_create."""
 _POOL = "pool.o"
@@ -64,23 +78,45 @@ def export_library(executable: relax.VMExecutable, target: tvm.target.Target, op
 def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) -> None:
     """Link ``objects`` (all in ``output``'s folder) and check the machine and the glibc versions of the result."""
     read = [read_elf(path) for path in objects]
-    machines = {elf.machine for elf in read}
-    if len(machines) != 1:
-        raise TvmbuildError(f"objects of different machines cannot be linked: {', '.join(sorted(machines))}")
-    machine, glibc = machines.pop(), options.glibc or DEFAULT_GLIBC
+    machine, glibc = _find_machine(read), options.glibc or DEFAULT_GLIBC
     pool = compile_pool(output.with_name(_POOL), machine, glibc)
-    command = _command(options, machine, glibc, _needs_libraries(read))
-    libraries = _LIBRARIES if options.command != "auto" else ()
-    _run([*command, "-o", output.name, *(path.name for path in objects), pool.name, *libraries], output.parent)
+    files = ["-o", output.name, *(path.name for path in objects), pool.name]
+    if options.command != "auto":
+        _run([*_named_compiler(options.command), *files, *_LIBRARIES], output.parent)
+    elif _needs_libraries([*read, read_elf(pool)]):
+        _run_zig_cc([*_SHARED, *files, "-lm"], _zig_target(machine, glibc), output.parent)
+    else:
+        # 0.03 s instead of seconds, and no C library to build the first time.
+        _run([*_ZIG, "ld.lld", *_FLAGS, *files], output.parent)
     _check(read_elf(output), machine, glibc if options.command == "auto" else options.glibc)
 
 
 def compile_pool(output: Path, machine: str, glibc: str = DEFAULT_GLIBC) -> Path:
     """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process."""
     shutil.copy(SOURCE, folder := output.parent)
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.{glibc}", "-c", *_POOL_FLAGS]
+    command = [*_ZIG, "cc", "-target", _zig_target(machine, glibc), "-c", *_POOL_FLAGS]
     _run([*command, "-o", output.name, SOURCE.name], folder)
     return output
+
+
+def _zig_target(machine: str, glibc: str) -> str:
+    return f"{_SYSTEMS[machine]}.{glibc}"
+
+
+def _find_machine(objects: Sequence[ElfFile]) -> str:
+    machines = {elf.machine for elf in objects}
+    if len(machines) != 1:
+        raise TvmbuildError(f"objects of different machines cannot be linked: {', '.join(sorted(machines))}")
+    machine = machines.pop()
+    if machine not in _SYSTEMS:
+        raise TvmbuildError(f"code for {machine} cannot be linked", f"targets are for {', '.join(_SYSTEMS)}")
+    odd = {elf.calls for elf in objects} - {"", _RISCV_CALLS}
+    if odd:
+        raise TvmbuildError(
+            f"the target's functions are called as {odd.pop()}, those of Linux distributions as {_RISCV_CALLS}",
+            "write `mattr: [+m, +a, +f, +d, +c]` and `mabi: lp64d` in targets.yaml",
+        )
+    return machine
 
 
 def _needs_libraries(objects: Sequence[ElfFile]) -> bool:
@@ -88,25 +124,31 @@ def _needs_libraries(objects: Sequence[ElfFile]) -> bool:
     return any(not symbol.startswith(_OF_THE_RUNTIME) for symbol in undefined)
 
 
-def _command(options: LinkOptions, machine: str, glibc: str, needs_libraries: bool) -> list[str]:
-    linker_flags = [f"-Wl,{flag}" for flag in _FLAGS[1:]]
-    if options.command != "auto":
-        found = shutil.which(options.command)
-        if found is None:
-            raise TvmbuildError(
-                f"the linker {options.command!r} is not on PATH",
-                "install it, or set link: auto for the bundled ziglang",
-            )
-        return [found, "-shared", "-fPIC", *linker_flags]
-    zig = [sys.executable, "-m", "ziglang"]
-    if needs_libraries:
-        return [*zig, "cc", "-target", f"{machine}-linux-gnu.{glibc}", "-shared", "-fPIC", *linker_flags, "-lm"]
-    # 0.03 s instead of seconds, and no C library to build the first time.
-    return [*zig, "ld.lld", *_FLAGS]
+def _named_compiler(command: str) -> list[str]:
+    found = shutil.which(command)
+    if found is None:
+        raise TvmbuildError(
+            f"the linker {command!r} is not on PATH", "install it, or set link: auto for the bundled ziglang"
+        )
+    return [found, *_SHARED]
+
+
+def _run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
+    """Link against the C library of ``target``, which zig builds when it is first asked for it: 17 to 30 s."""
+    built = _zig_cache() / f"{target}-{version('ziglang')}.built"
+    if not built.exists():
+        report_progress(f"linking; zig builds the C library of {target} first, once: about half a minute")
+    _run([*_ZIG, "cc", "-target", target, *arguments], folder)
+    built.touch()
+
+
+def _zig_cache() -> Path:
+    named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
+    return Path(named) if named else cache_dir() / "zig"
 
 
 def _run(command: list[str], folder: Path) -> None:
-    cache = str(cache_dir() / "zig")
+    cache = str(_zig_cache())
     environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
