@@ -37,8 +37,14 @@ def run(folder: Path, *command: str) -> str:
     return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
-def test_python_the_command_and_cpp_agree(folder: Path, tmp_path: Path) -> None:
-    package = "build/cells/mobilenet_v2@x86-64-v3/mobilenet_v2-x86-64-v3.tar"
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_by_cmake(tmp_path_factory.mktemp("cpp")) / "bin" / "run_model"
+
+
+@pytest.mark.parametrize("model", ["mobilenet_v2", "efficientnet_lite0"])
+def test_python_the_command_and_cpp_agree(folder: Path, runner: Path, model: str) -> None:
+    package = f"build/cells/{model}@x86-64-v3/{model}-x86-64-v3.tar"
     coverage = read_metadata(folder / package).coverage
     assert coverage.covered == coverage.tasks > 0, "the shipped records no longer fit"
     python = read_ranking(run(folder, "classify.py", package, "chelsea.png", "coffee.png"))
@@ -48,7 +54,6 @@ def test_python_the_command_and_cpp_agree(folder: Path, tmp_path: Path) -> None:
     lines = [line.split(maxsplit=2) for line in told.splitlines()[-5:]]
     by_command = [RankedLine(int(index), float(value), label.strip()) for index, value, label in lines]
     assert_close(by_command, python[:5])
-    runner = build_by_cmake(tmp_path) / "bin" / "run_model"
     for name, want in (("chelsea.png", python[:5]), ("coffee.png", python[5:])):
         done = run_program(runner, folder / package, folder / name)
         assert done.returncode == 0, done.stderr
