@@ -7,6 +7,7 @@ one by one. The weights are padded with zeros when the package is built; what th
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,24 @@ from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, rewrite_main
 _NAME = "conv2d"
 
 
-def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+@dataclass(frozen=True)
+class Padded:
+    """A module with its channels padded."""
+
+    mod: tvm.ir.IRModule
+    weights: tuple[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor], ...]
+    """(before, after) of each convolution that was padded, in program order."""
+
+    def find_weights(self, before: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+        """Return the weights that the module has in their place."""
+        return next((after for each, after in self.weights if each.same_as(before)), before)
+
+
+def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Padded:
     """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors."""
     rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
     rewritten = rewrite_main(mod, rewriter)
-    return rewritten if rewriter.padded else mod
+    return Padded(rewritten if rewriter.padded else mod, tuple(rewriter.padded))
 
 
 def padded_channels(channels: int, lanes: int) -> int:
@@ -38,15 +52,15 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
         super().__init__(mod)
         self._lanes = lanes
-        self.padded = False
+        self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         weights = _padded_weights(call, self._lanes)
         if weights is None:
             return super().visit_call_(call)
-        self.padded = True
-        data = self.visit_expr(call.args[0])
-        arguments = [data, relax.const(weights)]
+        constant = relax.const(weights)
+        self.padded.append((call.args[1].value, constant.value))
+        arguments = [self.visit_expr(call.args[0]), constant]
         variable = self.builder_.add_func(_make_function(call, arguments), _NAME)
         return relax.call_tir(variable, arguments, call.ty)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -71,8 +71,11 @@ def lower(
             converted, problem = _attempt(_convert_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
-                convolutions = rewritten.convolutions
-                fused, problem = _fuse_as_nhwc(rewritten.mod, target)
+                padded = pad_channels(rewritten.mod, target)
+                convolutions = tuple(
+                    replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions
+                )
+                fused, problem = _fuse_as_nhwc(padded.mod)
             if problem is not None:
                 chosen, notes, convolutions = "NCHW", (f"layout NCHW: {problem}",), ()
         if chosen == "NCHW":
@@ -116,9 +119,9 @@ def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return relax.transform.FoldConstant()(sink_transposes(replace_patches(converted)))
 
 
-def _fuse_as_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[tvm.ir.IRModule, str | None]:
+def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
     """Return the fused module, or the reason why TVM has no code for it."""
-    fused, problem = _attempt(lambda converted: _fuse(_anonymise(pad_channels(converted, target))), mod)
+    fused, problem = _attempt(lambda converted: _fuse(_anonymise(converted)), mod)
     left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
     return fused, problem or (f"no NHWC code for {', '.join(left)}" if left else None)
 
