@@ -20,6 +20,7 @@ from tvmbuild.compiler.winograd_functions import (
     transform_weights,
 )
 from tvmbuild.compiler.winograd_input import make_input_transform
+from tvmbuild.compiler.winograd_rows import make_rows, pays_in_rows
 
 Algorithm = Literal["direct", "winograd2", "winograd4"]
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
@@ -97,8 +98,9 @@ class Rewritten:
 def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> Rewritten:
     """Compute each convolution as ``algorithms`` (signature → Algorithm) says; directly where it says nothing.
 
-    One that is not direct becomes three functions, each a Task: transform of the input, products of matrices, inverse
-    transform; the last takes in what follows elementwise. The weights are transformed here.
+    One that is not direct becomes one function, or three where its weights are large, each a Task: transform of the
+    input, products of matrices, inverse transform; the last takes in what follows elementwise. The weights are
+    transformed here.
     """
     rewriter = _Rewriter(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
@@ -126,6 +128,9 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         data = self.visit_expr(call.args[0])
         weights = relax.const(transform_weights(call.args[1].value.numpy(), tiling))
         self.found.append(ConvolutionCall(convolution, weights.value))
+        if pays_in_rows(tiling):
+            function = make_rows(tiling, describe_machine(self._target))
+            return self._call(function, f"winograd{tiling.m}_rows", [data, weights])
         inputs = self._emit(make_input_transform(tiling), f"winograd{tiling.m}_input", [data])
         products = self._emit(make_products(tiling), f"winograd{tiling.m}_products", [inputs, weights])
         return self._call(make_inverse_transform(tiling), f"winograd{tiling.m}_inverse", [products])

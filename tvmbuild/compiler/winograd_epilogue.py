@@ -19,8 +19,10 @@ def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 def _attach(function: tirx.PrimFunc) -> tirx.PrimFunc:
     sch = s_tir.Schedule(function)
-    inverse, *others, last = sch.get_child_blocks(sch.get_sblock("root"))
-    tile, _, lane = sch.get_loops(inverse)
+    blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    names = [str(sch.get(block).name_hint) for block in blocks]
+    inverse, *others, last = blocks[names.index(INVERSE) :]
+    *_, tile, _, lane = sch.get_loops(inverse)
     lanes = int(sch.get(lane).extent)
     for block in others:
         sch.compute_inline(block)

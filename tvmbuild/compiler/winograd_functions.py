@@ -90,9 +90,9 @@ def transform_weights(weights: NDArray[np.float32], tiling: Tiling) -> NDArray[n
     factors = np.array(_WEIGHTS[tiling.m])
     unused = tiling.panels * tiling.panel - tiling.channels
     padded = np.pad(weights.astype(np.float64), ((0, 0), (0, 0), (0, 0), (0, unused)))
-    wide = np.einsum("ij,jkcd,lk->ilcd", factors, padded, factors)
-    wide = wide.reshape(tiling.positions, tiling.shape[3], tiling.panels, tiling.panel)
-    return np.ascontiguousarray(wide.transpose(0, 2, 1, 3), dtype=np.float32)
+    whole = np.einsum("ij,jkcd,lk->ilcd", factors, padded, factors)
+    whole = whole.reshape(tiling.positions, tiling.shape[3], tiling.panels, tiling.panel)
+    return np.ascontiguousarray(whole.transpose(0, 2, 1, 3), dtype=np.float32)
 
 
 def make_products(tiling: Tiling) -> tirx.PrimFunc:
@@ -110,32 +110,43 @@ def make_products(tiling: Tiling) -> tirx.PrimFunc:
 
 def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
     """Return the function from products to NHWC; what follows elementwise may be fused to it."""
-    m, lanes, panel = tiling.m, tiling.lanes[1], tiling.panel
+    m, panel = tiling.m, tiling.panel
     batch, rows, columns = tiling.grid
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(INVERSE)
         T.func_attr({"tirx.noalias": True, "op_pattern": FUSABLE_WITH_ELEMENTWISE})
         # 64 bits: FuseTIR wants the types that TVM gives to the functions after it.
         shape = (tiling.positions, tiling.tiles, tiling.panels, panel)
-        data = T.arg("data", T.buffer(_wide(*shape), layout=None))
-        out = T.arg("out", T.buffer(_wide(*tiling.output), layout=None))
-        whole = T.sblock_alloc_buffer(_wide(batch, rows * m, columns * m, tiling.channels), layout=None)
-        tiles, vectors, width, channels = _wide(tiling.tiles, tiling.channels // lanes, lanes, tiling.channels)
-        loops = (T.parallel(tiles), T.serial(vectors), T.vectorized(width))
-        with loops[0] as tile, loops[1] as far, loops[2] as near, T.sblock(INVERSE):
-            t = T.axis.spatial(tiles, tile)
-            c = T.axis.spatial(channels, far * lanes + near)
-            n, y, x = place(tiling, t)
-            T.reads(data[0 : tiling.positions, t, c // panel, c % panel])
-            T.writes(whole[n, y : y + m, x : x + m, c])
-            span = range(tiling.size)
-            values = [[T.bind(data[i * tiling.size + j, t, c // panel, c % panel]) for j in span] for i in span]
-            for index, value in enumerate(apply_twice(_OUTPUT[m], values)):
-                T.buffer_store(whole, value, [n, y + index // m, x + index % m, c])
-        with T.grid(*_wide(*tiling.output)) as variables, T.sblock(CROP):
-            at = T.axis.remap("SSSS", variables)
-            T.buffer_store(out, whole[tuple(at)], at)
+        data = T.arg("data", T.buffer(wide(*shape), layout=None))
+        out = T.arg("out", T.buffer(wide(*tiling.output), layout=None))
+        whole = T.sblock_alloc_buffer(wide(batch, rows * m, columns * m, tiling.channels), layout=None)
+        with T.parallel(wide(tiling.tiles)[0]) as tile:
+            write_inverse(tiling, data, whole, tile)
+        write_crop(tiling, whole, out)
     return builder.get()
+
+
+def write_inverse(tiling: Tiling, data: Any, whole: Any, tile: Any) -> None:
+    """Write the loops over the channels of one tile: from its products to the output in whole tiles."""
+    m, lanes, panel = tiling.m, tiling.lanes[1], tiling.panel
+    tiles, vectors, width, channels = wide(tiling.tiles, tiling.channels // lanes, lanes, tiling.channels)
+    with T.serial(vectors) as far, T.vectorized(width) as near, T.sblock(INVERSE):
+        t = T.axis.spatial(tiles, tile)
+        c = T.axis.spatial(channels, far * lanes + near)
+        n, y, x = place(tiling, t)
+        T.reads(data[0 : tiling.positions, t, c // panel, c % panel])
+        T.writes(whole[n, y : y + m, x : x + m, c])
+        span = range(tiling.size)
+        values = [[T.bind(data[i * tiling.size + j, t, c // panel, c % panel]) for j in span] for i in span]
+        for index, value in enumerate(apply_twice(_OUTPUT[m], values)):
+            T.buffer_store(whole, value, [n, y + index // m, x + index % m, c])
+
+
+def write_crop(tiling: Tiling, whole: Any, out: Any) -> None:
+    """Write the loops that leave out what the last tiles have too much."""
+    with T.grid(*wide(*tiling.output)) as variables, T.sblock(CROP):
+        at = T.axis.remap("SSSS", variables)
+        T.buffer_store(out, whole[tuple(at)], at)
 
 
 def place(tiling: Tiling, tile: Any) -> tuple[Any, Any, Any]:
@@ -163,7 +174,8 @@ def _output_4(p: Sequence[Any]) -> list[Any]:
     return [p[0] + near + far, slope + number(2) * steep, near + number(4) * far, slope + number(8) * steep + p[5]]
 
 
-def _wide(*extents: int) -> tuple[Any, ...]:
+def wide(*extents: int) -> tuple[Any, ...]:
+    """Return constants of 64 bits."""
     return tuple(tirx.IntImm("int64", extent) for extent in extents)
 
 

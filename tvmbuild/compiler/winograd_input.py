@@ -17,7 +17,7 @@ from tvmbuild.compiler.winograd_functions import Tiling, apply_twice, number, pl
 
 def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
     """Return the function from NHWC to [position, tile, channel]; padding is read as zeros."""
-    channels, lanes = tiling.shape[3], tiling.lanes[0]
+    channels = tiling.shape[3]
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("winograd_input")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
@@ -25,9 +25,14 @@ def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
         out = T.arg("out", T.buffer((tiling.positions, tiling.tiles, channels), layout=None))
         patches = T.sblock_alloc_buffer((tiling.tiles, tiling.size, tiling.size, channels), layout=None)
         with T.parallel(tiling.tiles) as tile:
-            for part in _channel_parts(channels, lanes):
-                _transform_channels(tiling, (data, patches, out), tile, part)
+            write_input(tiling, (data, patches, out), tile)
     return builder.get()
+
+
+def write_input(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any) -> None:
+    """Write the loops over the channels of one tile; ``buffers``: the data, a tile's inputs, the transformed ones."""
+    for part in _channel_parts(tiling.shape[3], tiling.lanes[0]):
+        _transform_channels(tiling, buffers, tile, part)
 
 
 @dataclass(frozen=True)
@@ -55,26 +60,29 @@ def _transform_channels(tiling: Tiling, buffers: tuple[Any, Any, Any], tile: Any
     data, patches, out = buffers
     span = range(tiling.size)
 
+    def integer(value: int) -> Any:
+        return tirx.IntImm(str(tile.ty.dtype), value)
+
     def channel(far: Any, near: Any) -> Any:
         index = far * part.lanes + near
-        return T.axis.spatial(tiling.shape[3], part.first + index if part.first else index)
+        return T.axis.spatial(integer(tiling.shape[3]), part.first + index if part.first else index)
 
     with (
-        T.serial(part.count // part.lanes) as far,
-        T.vectorized(part.lanes) as near,
+        T.serial(integer(part.count // part.lanes)) as far,
+        T.vectorized(integer(part.lanes)) as near,
         T.sblock(f"winograd_pad{part.suffix}"),
     ):
-        t, c = T.axis.spatial(tiling.tiles, tile), channel(far, near)
+        t, c = T.axis.spatial(integer(tiling.tiles), tile), channel(far, near)
         T.reads(data[0 : tiling.shape[0], 0 : tiling.shape[1], 0 : tiling.shape[2], c])
         T.writes(patches[t, 0 : tiling.size, 0 : tiling.size, c])
         for i, j in product(span, span):
             T.buffer_store(patches, _load_padded(data, tiling, (t, i, j), c), [t, i, j, c])
     with (
-        T.serial(part.count // part.lanes) as far,
-        T.vectorized(part.lanes) as near,
+        T.serial(integer(part.count // part.lanes)) as far,
+        T.vectorized(integer(part.lanes)) as near,
         T.sblock(f"winograd_input{part.suffix}"),
     ):
-        t, c = T.axis.spatial(tiling.tiles, tile), channel(far, near)
+        t, c = T.axis.spatial(integer(tiling.tiles), tile), channel(far, near)
         T.reads(patches[t, 0 : tiling.size, 0 : tiling.size, c])
         T.writes(out[0 : tiling.positions, t, c])
         values = [[T.bind(patches[t, i, j, c]) for j in span] for i in span]

@@ -23,7 +23,7 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
     for each in lowered.convolutions:
         anchor = next(call for call in calls if _takes(call, each.weights))
         chain = [anchor]
-        if "winograd" in anchor.args[0].name_hint:
+        if "_products" in anchor.args[0].name_hint:
             before = made[anchor.args[1].fields[0]]
             result = next(binding.var for binding in bindings if binding.value.same_as(anchor))
             after = next(call for call in calls if any(result.same_as(argument) for argument in call.args[1].fields))
