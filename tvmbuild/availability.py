@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import KNOWN_FEATURES
+from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneStep
 
 
@@ -36,7 +37,7 @@ def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities:
     if device.kind == "rpc":
         return None  # whether it answers is seen when it is asked
     if device.kind == "qemu":
-        return f"device {device.kind} is not supported yet; use `device: local` or `device: none`"
+        return _explain_emulator(kind, cpu, device.arch or "", capabilities)
     if kind != "llvm":
         return _explain_gpu(kind, capabilities)
     return _explain_cpu(cpu, capabilities)
@@ -80,12 +81,26 @@ def _explain_gpu(kind: str, capabilities: Capabilities) -> str | None:
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}
 
 
+def _explain_emulator(kind: str, cpu: Attributes, architecture: str, capabilities: Capabilities) -> str | None:
+    if kind != "llvm":
+        return f"an emulated board runs the code of CPUs, not of {kind}; say `device: none` to build only"
+    there = _machine_of(cpu, architecture)
+    if there != architecture:
+        return f"its code is for {there} and the emulated board is {architecture}; say `device: none` to build only"
+    return None if architecture in capabilities.emulators else explain_absence(architecture)
+
+
+def _machine_of(cpu: Attributes, default: str) -> str:
+    """Return the machine that the attributes' triple names, as platform.machine() calls it."""
+    there = str(dict(cpu).get("mtriple", default)).split("-", maxsplit=1)[0].lower()
+    return _MACHINES.get(there, there)
+
+
 def _explain_cpu(cpu: Attributes, capabilities: Capabilities) -> str | None:
     attributes = dict(cpu)
     here = _MACHINES.get(capabilities.machine.lower(), capabilities.machine.lower())
-    triple = str(attributes.get("mtriple", here))
-    there = triple.split("-", maxsplit=1)[0].lower()
-    if _MACHINES.get(there, there) != here:
+    there = _machine_of(cpu, here)
+    if there != here:
         return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
     cores = attributes.get("num-cores", 1)
     if isinstance(cores, int) and cores > capabilities.cores > 0:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.devices.qemu_board import list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.host_cpu import cpu_identity
@@ -68,6 +69,8 @@ class Capabilities:
     """(distribution, version) of the installed tools."""
     linkers: tuple[tuple[str, str], ...] = ()
     """(command, version) of the named compilers that exist here."""
+    emulators: tuple[str, ...] = ()
+    """Architectures of the emulated boards that are made."""
 
     def version(self, distribution: str) -> str | None:
         """Return the installed version, or None."""
@@ -78,7 +81,8 @@ def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
     """Return this machine's capabilities; ``commands`` are the compilers that targets name as their linker."""
     versions = tuple((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
     linkers = tuple((name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None)
-    return replace(_probe_cached(), versions=versions, linkers=linkers, cores=len(os.sched_getaffinity(0)))
+    cores, boards = len(os.sched_getaffinity(0)), list_boards()
+    return replace(_probe_cached(), versions=versions, linkers=linkers, cores=cores, emulators=boards)
 
 
 def installed_version(distribution: str) -> str | None:

@@ -26,6 +26,7 @@ PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-li
 GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
 VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
 LOCAL = DeviceSpec("local")
+QEMU = DeviceSpec("qemu", arch="aarch64")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,10 @@ LOCAL = DeviceSpec("local")
         ("compile", replace(V3, link="icc"), HERE, "the compiler `icc` is not on PATH"),
         ("benchmark", replace(V3, device=DeviceSpec("none")), HERE, "the target has no device"),
         ("benchmark", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), HERE, None),
-        ("benchmark", replace(V3, device=DeviceSpec("qemu")), HERE, "device qemu is not supported yet"),
+        ("benchmark", replace(PI4, device=QEMU), HERE, "the emulated board aarch64 is not made, or not for this TVM; "),
+        ("benchmark", replace(PI4, device=QEMU), replace(HERE, emulators=("aarch64",)), None),
+        ("benchmark", replace(V3, device=QEMU), HERE, "its code is for x86_64 and the emulated board is aarch64"),
+        ("benchmark", replace(GPU, device=QEMU), HERE, "an emulated board runs the code of CPUs, not of cuda"),
         ("tune", replace(V3, unresolved="run `tvmbuild target lock v3`"), HERE, "run `tvmbuild target lock v3`"),
     ],
 )

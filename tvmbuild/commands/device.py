@@ -11,6 +11,7 @@ ACTIONS: dict[str, tuple[str, str]] = {
     "serve": ("tvmbuild.commands.device_serve", "run on a board: offer it to a tracker until Ctrl-C"),
     "ls": ("tvmbuild.commands.device_list", "list the boards of trackers: free or busy, architecture, TVM"),
     "tracker": ("tvmbuild.commands.device_tracker", "start a tracker, which boards and builds meet at"),
+    "emulator": ("tvmbuild.commands.device_emulator", "make or remove the emulated board of `device: {qemu: …}`"),
 }
 """Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
 

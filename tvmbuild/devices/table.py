@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.local import Worker, start_worker
+from tvmbuild.devices.qemu import open_qemu
 from tvmbuild.devices.rpc import open_rpc
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
@@ -23,7 +24,7 @@ def _open_local(_spec: DeviceSpec) -> Device:
     return LOCAL
 
 
-DEVICES: dict[str, Callable[[DeviceSpec], Device]] = {"local": _open_local, "rpc": open_rpc}
+DEVICES: dict[str, Callable[[DeviceSpec], Device]] = {"local": _open_local, "rpc": open_rpc, "qemu": open_qemu}
 
 
 def open_device(spec: DeviceSpec) -> Device:

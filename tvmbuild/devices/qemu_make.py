@@ -1,0 +1,195 @@
+"""Make an emulated board: Debian's Python and TVM's runtime for another machine, in a folder of the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+
+from tvmbuild.devices.qemu_board import (
+    ARCHITECTURES,
+    PYTHON,
+    QEMU,
+    ROOT,
+    SITE_PACKAGES,
+    Architecture,
+    Board,
+    boards_folder,
+    list_requirements,
+    tvm_versions,
+    write_board,
+)
+from tvmbuild.devices.qemu_debian import Apt, check_tools, host_architecture, run_tool, unpack
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.progress import report_progress
+
+_DEBIAN = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
+_WHEELS = (
+    *("apache-tvm", "apache-tvm-ffi", "numpy", "pillow", "platformdirs"),  # what runs packages
+    *("cloudpickle", "psutil", "tornado"),  # what an RPC server needs besides
+)
+_LEFT_OUT = ("libtvm_compiler.so", "libtvm_runtime_cuda.so")
+"""260 of TVM's 270 MB: boards run packages."""
+_OLDEST_GLIBC = 17
+"""Of wheels for aarch64: 2.17."""
+_SCRIPT = """#!/bin/sh
+# Python of another machine, under qemu. argv[0] is this script, so that what starts sys.executable starts it.
+here=$(cd "$(dirname "$0")" && pwd)
+exec "$here/../../../{qemu}" -L "$here/../.." -0 "$here/{name}" "$here/{python}" "$@"
+"""
+_TRIAL = """
+import platform
+from tvmbuild.package.runtime import library, session
+library.load_runtime()
+print(platform.machine())
+"""
+
+
+def make_board(name: str) -> Board:
+    """Make the board of that architecture, in place of one that there is; until it is whole, the old one stays."""
+    check_tools()
+    folder = boards_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_maker(folder / f"{name}.lock"):
+        for leftover in folder.glob(f".{name}.*"):
+            shutil.rmtree(leftover)
+        unfinished = Path(mkdtemp(prefix=f".{name}.", dir=folder))
+        try:
+            unfinished.chmod(0o755)
+            board = _fill(unfinished, name)
+            _publish(unfinished, folder / name)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return Board(folder / name, board.python_version, board.tvm, board.cpus, board.packages)
+
+
+def remove_board(name: str) -> bool:
+    """Remove the board and what a maker that was killed left of it; say whether there was one."""
+    folder = boards_folder()
+    if not folder.is_dir():
+        return False
+    with _only_maker(folder / f"{name}.lock"):
+        found = (folder / name).is_dir()
+        for each in (*folder.glob(f".{name}.*"), folder / name):
+            shutil.rmtree(each, ignore_errors=True)
+    return found
+
+
+def _fill(folder: Path, name: str) -> Board:
+    architecture = ARCHITECTURES[name]
+    with TemporaryDirectory(prefix="tvmbuild-apt-") as temporary:
+        # Readable by the user whom apt downloads as when root runs it.
+        Path(temporary).chmod(0o755)
+        packages = _add_system(folder, architecture, Apt(Path(temporary)))
+    python = next(path.name for path in sorted((folder / ROOT / "usr/bin").glob("python3.*")) if path.is_file())
+    version = python.removeprefix("python")
+    script = folder / ROOT / "usr/bin" / PYTHON
+    script.write_text(_SCRIPT.format(qemu=QEMU, name=PYTHON, python=python), encoding="utf-8")
+    script.chmod(0o755)
+    wheels = _add_wheels(folder / SITE_PACKAGES, architecture, version, _glibc_minor(packages))
+    board = Board(folder, version, tvm_versions(), _list_cpus(folder / QEMU), (*packages, *wheels))
+    report_progress("starting it")
+    _try_out(board, name)
+    write_board(board)
+    return board
+
+
+def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str, ...]:
+    """Put the emulator and the foreign system into the board; return the names of the packages."""
+    host, found = host_architecture(), shutil.which(architecture.qemu)
+    report_progress("asking apt's sources for packages")
+    apt.update(list(dict.fromkeys((architecture.debian, *(() if found else (host,))))))
+    report_progress(f"downloading Python for {architecture.debian}")
+    archives = apt.download(architecture.debian, _DEBIAN)
+    for archive in archives:
+        unpack(archive, folder / ROOT)
+    shutil.rmtree(folder / ROOT / "usr/share", ignore_errors=True)  # documentation
+    if not (folder / ROOT / "lib").exists():  # which base-files would bring, with a shell script
+        (folder / ROOT / "lib").symlink_to("usr/lib")
+    if found:
+        shutil.copy(found, folder / QEMU)
+        return tuple(path.name for path in archives)
+    report_progress("downloading qemu")
+    emulators = apt.download(host, ("qemu-user-static",))
+    _take_qemu(emulators, architecture.qemu, folder / QEMU)
+    return tuple(path.name for path in (*archives, *emulators))
+
+
+def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
+    """Take the one program out of the packages, which have one for every machine."""
+    with TemporaryDirectory(prefix="tvmbuild-qemu-") as temporary:
+        for archive in archives:
+            if archive.name.startswith("qemu-user"):
+                unpack(archive, Path(temporary))
+        # A link to qemu-aarch64 in newer packages.
+        program = Path(temporary, "usr/bin", name)
+        if not program.exists():
+            raise TvmbuildError(f"the package qemu-user-static has no {name}", "install qemu-user-static by hand")
+        shutil.copy(program, path)
+    path.chmod(0o755)
+
+
+def _glibc_minor(packages: tuple[str, ...]) -> int:
+    """Return 36 for a system of glibc 2.36."""
+    return next(int(match[1]) for name in packages if (match := re.match(r"libc6_2\.(\d+)", name)))
+
+
+def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int) -> tuple[str, ...]:
+    """Unpack the wheels that tvmbuild asks for, as they are for the board, and return their names."""
+    report_progress("downloading TVM's wheels")
+    platforms = [f"manylinux_2_{minor}_{architecture.wheel}" for minor in range(glibc, _OLDEST_GLIBC - 1, -1)]
+    with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+        command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}", "--dest", temporary]
+        for platform in (*platforms, f"manylinux2014_{architecture.wheel}"):
+            command += ["--platform", platform]
+        run_tool([*command, *list_requirements(_WHEELS)], "pip", f"downloading wheels for {architecture.wheel}")
+        wheels = sorted(Path(temporary).glob("*.whl"))
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site, [name for name in archive.namelist() if not name.endswith(_LEFT_OUT)])
+        return tuple(wheel.name for wheel in wheels)
+
+
+def _list_cpus(qemu: Path) -> tuple[str, ...]:
+    """Return the CPUs that the emulator can be: the first word of each line but the heading."""
+    # Help is an error to some versions.
+    lines = subprocess.run([str(qemu), "-cpu", "help"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return tuple(sorted(words[0] for line in lines if (words := line.split()) and not line.startswith("Available")))
+
+
+def _try_out(board: Board, name: str) -> None:
+    """Run what packages need once; TvmbuildError when the board does not work."""
+    variables = [f"{key}={value}" for key, value in board.variables().items()]
+    answer = run_tool(["env", *variables, str(board.python), "-c", _TRIAL], "qemu", f"Python on the board {name}")
+    if answer.split() != [name]:
+        raise TvmbuildError(f"Python on the emulated board says it is {answer.strip()!r}, not {name}")
+
+
+def _publish(unfinished: Path, folder: Path) -> None:
+    """Put the new board where the old one is; a folder cannot replace one, so for a moment there is none."""
+    if folder.exists():
+        old = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(old / "old")
+        unfinished.rename(folder)
+        shutil.rmtree(old)
+    else:
+        unfinished.rename(folder)
+
+
+@contextmanager
+def _only_maker(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report_progress("waiting for another process that makes it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
