@@ -1,0 +1,130 @@
+"""The detect example: built from its records, it finds what its pictures show and draws boxes where things are."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import onnxruntime
+import pytest
+from example_project import copy_example, run_in_example
+from PIL import Image
+
+import tvmbuild
+from tvmbuild.package.archive import read_metadata
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "detect"
+PACKAGE = "build/cells/yolov3_tiny@x86-64-v3/yolov3_tiny-x86-64-v3.tar"
+
+
+@pytest.fixture
+def detect(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module("detect")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
+    """A copy of the example, beside the one whose picture it shares, with its package built."""
+    copy = copy_example(project_root, tmp_path_factory.mktemp("detect"), "detect")
+    (copy.parent / "classify").symlink_to(FOLDER.parent / "classify")
+    done = run_in_example(copy, "-m", "tvmbuild", "compile", "tune=never")
+    if "pip does not reach its package index" in done.stdout:
+        pytest.skip("needs the package index, which has the weights")
+    assert done.returncode == 0, done.stdout
+    return copy
+
+
+def run(folder: Path, *pictures: str) -> dict[str, list[tuple[str, float, list[int]]]]:
+    """Call the script as the README does; return what it says of each picture: label, score, box."""
+    done = run_in_example(folder, "detect.py", PACKAGE, "build/found", *pictures)
+    assert done.returncode == 0, done.stdout
+    found: dict[str, list[tuple[str, float, list[int]]]] = {}
+    for line in done.stdout.splitlines():
+        if not line.startswith(" "):
+            things = found.setdefault(line.split(" -> ")[0], [])
+            continue
+        match = re.fullmatch(r"  (\d\.\d\d)  (.{12}) +(\d+) +(\d+) +(\d+) +(\d+)", line)
+        assert match is not None, line
+        things.append((match[2].strip(), float(match[1]), [int(side) for side in match.groups()[2:]]))
+    return found
+
+
+def share(box: list[int], other: tuple[int, int, int, int]) -> float:
+    """Intersection over union."""
+    sides = [min(box[i + 2], other[i + 2]) - max(box[i], other[i]) for i in (0, 1)]
+    shared = max(sides[0], 0) * max(sides[1], 0)
+    areas = [(each[2] - each[0]) * (each[3] - each[1]) for each in (box, other)]
+    return shared / (sum(areas) - shared)
+
+
+@pytest.mark.compiler
+def test_finds_the_cat_and_the_person(folder: Path) -> None:
+    coverage = read_metadata(folder / PACKAGE).coverage
+    assert coverage.covered == coverage.tasks > 0, "the example's records no longer fit"
+    pictures = ("../classify/chelsea.png", "astronaut.png")
+    cat, person = (run(folder, *pictures)[picture] for picture in pictures)
+    assert cat[0][0] == "cat"
+    assert share(cat[0][2], (0, 0, 400, 300)) > 0.6, "as a person sees it"
+    assert person[0][0] == "person"
+    assert share(person[0][2], (22, 15, 365, 512)) > 0.6
+    for picture, (label, _, box) in zip(pictures, (cat[0], person[0]), strict=True):
+        before, after = (Image.open(folder / path) for path in (picture, f"build/found/{Path(picture).name}"))
+        assert before.size == after.size, label
+        changed = np.any(np.asarray(before.convert("RGB")) != np.asarray(after), axis=2)
+        left, top, right, bottom = box
+        middle = (top + bottom) // 2
+        edge = left if left > 0 else min(right, before.width - 1)
+        assert changed[middle, max(edge - 1, 0) : edge + 2].any(), "no line where the box's side is"
+        assert 0.001 < changed.mean() < 0.2
+
+
+@pytest.mark.compiler
+def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path) -> None:
+    picture = str(shared_images / "dog.jpg")
+    things = run(folder, picture)[picture]
+    found = {label: box for label, _, box in reversed(things)}  # the likeliest of each
+    assert set(found) == {"dog", "bicycle", "car"}
+    assert share(found["dog"], (130, 222, 310, 540)) > 0.5
+    assert share(found["car"], (468, 75, 688, 170)) > 0.5
+    assert share(found["bicycle"], (125, 145, 567, 420)) > 0.5
+
+
+@pytest.mark.compiler
+def test_computes_what_another_converter_made(folder: Path, shared_models: Path) -> None:
+    """The other has for each anchor a whole map of rows, this one at each place a row for each anchor."""
+    other = onnxruntime.InferenceSession(
+        str(shared_models / "yolov3_tiny_decoded.onnx"), providers=["CPUExecutionProvider"]
+    )
+    with tvmbuild.load(folder / PACKAGE) as session:
+        for path in (folder / "astronaut.png", folder / "../classify/chelsea.png"):
+            picture = session.preprocess(path)
+            got = session.run({"picture": picture})["detections"]
+            (want,) = other.run(None, {"input": picture})
+            maps = [part.reshape(1, 3, -1, 85).swapaxes(1, 2).reshape(1, -1, 85) for part in np.split(want, [507], 1)]
+            np.testing.assert_allclose(got, np.concatenate(maps, axis=1), rtol=1e-2, atol=1e-2)
+
+
+def test_of_boxes_of_one_class_the_likeliest_stays(detect: ModuleType) -> None:
+    boxes = np.array([[0, 0, 10, 10], [1, 0, 11, 10], [1, 0, 11, 10], [6, 0, 16, 10], [0, 0, 0, 0]], float)
+    scores, classes = np.array([0.6, 0.9, 0.5, 0.7, 0.8]), np.array([3, 3, 4, 3, 3])
+    assert detect.suppress(boxes, scores, classes) == [1, 4, 3, 2]
+    assert detect.suppress(boxes[:0], scores[:0], classes[:0]) == []
+    np.testing.assert_allclose(detect.overlap(boxes[0], boxes), [1, 90 / 110, 90 / 110, 40 / 160, 0])
+
+
+@pytest.mark.parametrize(
+    ("picture", "box", "want"),
+    [
+        ((832, 416), [[208, 208, 104, 52]], [[312, 156, 520, 260]]),  # scaled by 1/2, 104 of grey above and below
+        ((208, 416), [[208, 208, 104, 52]], [[52, 182, 156, 234]]),  # 104 of grey left and right
+    ],
+)
+def test_boxes_are_the_picture_s(
+    detect: ModuleType, picture: tuple[int, int], box: list[list[float]], want: list[list[float]]
+) -> None:
+    got = detect.undo_letterbox(detect.corners(np.array(box, float)), (416, 416), picture)
+    np.testing.assert_allclose(got, want)
