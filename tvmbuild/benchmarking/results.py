@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
 from tvmbuild.devices.machine import Machine
 from tvmbuild.package.profile import OperatorRow
+
+_Any = TypeVar("_Any")
 
 RESULT_FORMAT = 2
 """Version of result.json and of the history's lines; another one counts as not benchmarked."""
@@ -111,6 +113,34 @@ class Result:
         }
 
 
+@dataclass(frozen=True)
+class EmulatedResult:
+    """What an emulated device tells of a cell: whether its numbers are right, and no time."""
+
+    cell: str
+    product: Product
+    threads: int
+    machine: Machine
+    max_abs_error: float
+    max_rel_error: float
+    accuracy: Agreement | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; `read_emulated` is the inverse."""
+        return {
+            "format": RESULT_FORMAT,
+            "emulated": True,
+            "cell": self.cell,
+            "package": asdict(self.product),
+            "threads": self.threads,
+            "latency_ms": None,
+            "machine": asdict(self.machine),
+            "max_abs_error": self.max_abs_error,
+            "max_rel_error": self.max_rel_error,
+            **({} if self.accuracy is None else {"accuracy": asdict(self.accuracy)}),
+        }
+
+
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -122,11 +152,34 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 
 
 def read_result(data: Mapping[str, Any]) -> Result | None:
-    """Return what `to_json` wrote; None when it is damaged or of another version."""
+    """Return what `Result.to_json` wrote; None when it is damaged, of another version, or of an emulated device."""
+    return _read_with(_read, data, emulated=False)
+
+
+def read_emulated(data: Mapping[str, Any]) -> EmulatedResult | None:
+    """Return what `EmulatedResult.to_json` wrote; None when it is damaged, of another version, or a timed one."""
+    return _read_with(_read_emulated, data, emulated=True)
+
+
+def _read_with(read: Callable[[Mapping[str, Any]], _Any], data: Mapping[str, Any], *, emulated: bool) -> _Any | None:
+    if data.get("format") != RESULT_FORMAT or data.get("emulated", False) is not emulated:
+        return None
     try:
-        return _read(data) if data.get("format") == RESULT_FORMAT else None
+        return read(data)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def _read_emulated(data: Mapping[str, Any]) -> EmulatedResult:
+    return EmulatedResult(
+        cell=str(data["cell"]),
+        product=_read_fields(Product, data["package"]),
+        threads=int(data["threads"]),
+        machine=_read_fields(Machine, data["machine"]),
+        max_abs_error=float(data["max_abs_error"]),
+        max_rel_error=float(data["max_rel_error"]),
+        accuracy=_read_fields(Agreement, data["accuracy"]) if "accuracy" in data else None,
+    )
 
 
 def _read(data: Mapping[str, Any]) -> Result:

@@ -23,7 +23,7 @@ from tvmbuild.nearest import find_nearest, is_pattern, suggest
 from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.specs import BenchmarkOptions, Settings, Step
+from tvmbuild.specs import BenchmarkOptions, BenchmarkStep, Settings, Step
 from tvmbuild.wording import count
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step]:
 def _explain_not_ready(step: Step) -> TvmbuildError | None:
     if step.unavailable is not None:
         return TvmbuildError(f"{step.subject} cannot be benchmarked here: {step.unavailable}")
+    if isinstance(step.options, BenchmarkStep) and step.options.device.kind == "qemu":
+        return TvmbuildError(f"{step.subject} runs on an emulated board, where times mean nothing")
     if not all(path.exists() for _, path in step.inputs):
         return TvmbuildError(f"{step.subject} is not built", f"`tvmbuild compile:{step.subject}` builds it")
     return None

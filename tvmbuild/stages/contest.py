@@ -78,6 +78,8 @@ def run_contest(trial: Trial, attempts: int = ATTEMPTS) -> Result:
     A baseline that cannot be measured is no error: the result says why. Another package that cannot is one. All of it
     is done again when the device goes away in the middle.
     """
+    if trial.device.emulated:
+        raise TvmbuildError(f"{trial.subject} runs on {trial.device.name}, where times mean nothing")
     try:
         return _run_once(trial)
     except DeviceLostError as error:
@@ -99,7 +101,7 @@ def _run_once(trial: Trial) -> Result:
         field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
         with device.hold(exclusive=False):
             ours = stack.enter_context(device.start(contest.load))
-            comparison = _check_numbers(trial, ours.outputs())
+            comparison = check_numbers(trial, ours.outputs())
             agreement = trial.judge(ours.run) if trial.judge else None
             ours.pause()  # it may wait long, and must not disturb what is being timed
             _start_others(trial, field, stack)
@@ -113,7 +115,7 @@ def _run_once(trial: Trial) -> Result:
             operators = _profile(ours, latency.median.value)
     return Result(
         cell=trial.subject,
-        product=_describe_product(trial.package, info),
+        product=describe_product(trial.package, info),
         threads=ours.threads,
         latency=latency,
         rivals=_list_rivals(field, measured),
@@ -141,7 +143,8 @@ def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
         field.absent.append(Absent(name, _reason(error)))
 
 
-def _check_numbers(trial: Trial, got: Mapping[str, np.ndarray]) -> Comparison:
+def check_numbers(trial: Trial, got: Mapping[str, np.ndarray]) -> Comparison:
+    """Compare the outputs with the reference's; TvmbuildError when they are wrong."""
     report_progress("comparing the outputs with the reference")
     comparison = compare(got, read_reference(trial.reference).outputs, trial.tolerance)
     if comparison.problem is not None:
@@ -189,7 +192,8 @@ def _list_warnings(field: _Field, measured: Measured) -> tuple[str, ...]:
     return (*busy, *unsteady, *field.warnings)
 
 
-def _describe_product(package: Path, info: PackageInfo) -> Product:
+def describe_product(package: Path, info: PackageInfo) -> Product:
+    """Return what identifies the package that ran."""
     target = info.target
     reduced = [] if target.precision == "fp32" else [target.precision]
     seen = canonical_json([target.kind, dict(target.attributes), dict(target.host), *reduced])

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tvmbuild.benchmarking.history import Entry, read_history
 from tvmbuild.benchmarking.regressions import explain_difference
-from tvmbuild.benchmarking.results import Result, Rival, read_result
+from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageInfo
@@ -47,6 +47,8 @@ class CellReport:
     uncovered: tuple[str, ...] = ()
     result: Result | None = None
     """The last benchmark's that is still good."""
+    emulated: EmulatedResult | None = None
+    """The same, where the device is an emulated board: without times."""
     history: tuple[Entry, ...] = ()
     """Benchmarks on the same machine as the last one, the newest last."""
     package_bytes: int | None = None
@@ -63,6 +65,11 @@ class CellReport:
     def rival(self) -> Rival | None:
         """Return the first baseline that was measured."""
         return self.result.rivals[0] if self.result and self.result.rivals else None
+
+    @property
+    def checked(self) -> Result | EmulatedResult | None:
+        """Return what is known of the package's numbers."""
+        return self.result or self.emulated
 
 
 def collect_cells(root: Path, steps: Sequence[Step]) -> list[CellReport]:
@@ -100,8 +107,9 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
     # What a failed step left from an earlier run belongs to other inputs.
     info = _read_info(package) if failure is None or failure.step == ids["benchmark"] else None
     path = layout.cell_file(model, target, "result.json")
-    result = read_result(_read_json(path)) if info and failure is None else None
-    status, reason = _judge(steps, ids, failure, built=info is not None, measured=result is not None)
+    found = _read_json(path) if info and failure is None else {}
+    result, emulated = read_result(found), read_emulated(found)
+    status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result or emulated))
     simplify = _read_json(layout.model_file(model, "simplify.json"))
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
@@ -114,6 +122,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
         covered=info.coverage.covered if info else tune.get("covered"),
         uncovered=info.coverage.uncovered if info else uncovered,
         result=result,
+        emulated=emulated,
         package_bytes=package.stat().st_size if info else None,
         notes=tuple(simplify.get("notes", ())) + (_list_notes(info) if info else ()),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),

@@ -87,7 +87,8 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:
     """Return where the latencies come from, one line a target."""
-    lines = (f"{c.target}: {c.result.machine.cpu}, {count(c.result.threads, 'thread')}" for c in cells if c.result)
+    found = ((cell.target, cell.checked, " (emulated: no times)" if cell.emulated else "") for cell in cells)
+    lines = (f"{name}: {r.machine.cpu}, {count(r.threads, 'thread')}{note}" for name, r, note in found if r)
     return list(dict.fromkeys(lines))
 
 

@@ -24,6 +24,8 @@ from tvmbuild.stages.report_latency import (
 )
 
 UNKNOWN = "-"
+MEANINGLESS = "—"
+"""What is measured on an emulated board."""
 ACCURACY = "Accuracy on real inputs, against the original model"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
 
@@ -41,18 +43,19 @@ def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
 
 def cell_values(cell: CellReport) -> tuple[str, ...]:
     """Return the texts of the columns."""
-    result, rival = cell.result, cell.rival
+    result, rival, checked = cell.result, cell.rival, cell.checked
+    unmeasured = MEANINGLESS if cell.emulated else UNKNOWN
     return (
         cell.model,
         cell.target,
         cell.status,
         UNKNOWN if cell.tasks is None else f"{cell.covered}/{cell.tasks}",
-        UNKNOWN if result is None else format_ms(result.latency.median.value),
-        UNKNOWN if rival is None else format_ms(rival.latency.median.value),
-        UNKNOWN if rival is None else shorten_ratio(rival.ratio),
-        UNKNOWN if result is None else f"{result.max_abs_error:.1e}",
+        unmeasured if result is None else format_ms(result.latency.median.value),
+        unmeasured if rival is None else format_ms(rival.latency.median.value),
+        unmeasured if rival is None else shorten_ratio(rival.ratio),
+        UNKNOWN if checked is None else f"{checked.max_abs_error:.1e}",
         UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
-        UNKNOWN if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
+        unmeasured if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
     )
 
 
@@ -93,7 +96,7 @@ def accuracies(cells: Sequence[CellReport]) -> list[str]:
     """Return how often each cell's package agrees with the original model on real inputs."""
     lines = []
     for cell in cells:
-        found = cell.result.accuracy if cell.result else None
+        found = cell.checked.accuracy if cell.checked else None
         if found is not None and found.samples:
             agree = f"{found.agreeing} of {found.samples} ({found.agreeing / found.samples:.1%})"
             error = f"largest error {found.max_abs_error:.2g} where outputs reach {found.largest:.3g}"
