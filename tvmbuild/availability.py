@@ -27,7 +27,9 @@ def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabiliti
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
     """Say whether candidates can be timed: the target's device is here and runs its code."""
-    return options.can_search and explain_device(options.kind, options.attributes, options.device, capabilities) is None
+    if not (options.can_search and options.device.is_timed):
+        return False
+    return explain_device(options.kind, options.attributes, options.device, capabilities) is None
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:

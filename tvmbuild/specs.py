@@ -179,6 +179,11 @@ class DeviceSpec:
     wait_s: float = field(default=600.0, metadata=LATER)
     session_s: float = field(default=1800.0, metadata=LATER)
 
+    @property
+    def is_timed(self) -> bool:
+        """Say whether candidates can be timed on it: what an emulator takes means nothing."""
+        return self.kind in {"local", "rpc"}
+
 
 @dataclass(frozen=True)
 class TuneOptions:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from tvmbuild.devices import local
+from tvmbuild.devices import conversation, local
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 
@@ -95,7 +95,7 @@ def test_a_stopped_worker_dies_with_a_killed_parent(load: Load) -> None:
 
 def test_a_worker_that_hangs_is_killed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     with start_worker(load) as worker:
-        monkeypatch.setattr(local, "CALL_LIMIT_S", 0.2)
+        monkeypatch.setattr(conversation, "CALL_LIMIT_S", 0.2)
         worker.pause()
         with pytest.raises(TvmbuildError, match=r"that ran m\.onnx gave no answer for 0\.6 s and was killed") as caught:
             worker.time(number=3, repeat=1)
@@ -112,7 +112,7 @@ def test_a_worker_that_hangs_while_loading_is_killed(load: Load, monkeypatch: py
 
 def test_a_worker_at_work_is_given_time(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     with start_worker(load) as worker:
-        monkeypatch.setattr(local, "CALL_LIMIT_S", 1.0)
+        monkeypatch.setattr(conversation, "CALL_LIMIT_S", 1.0)
         start = time.monotonic()
         assert worker.warm_up(2.5) > 0
         assert time.monotonic() - start > 2

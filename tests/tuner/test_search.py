@@ -35,13 +35,13 @@ def searched() -> Searched:
     from tvm import te
 
     from tvmbuild.compiler.tasks import Task, normalised, task_key
+    from tvmbuild.devices.candidates import skip_tensor_intrinsics
     from tvmbuild.records.database import load_known
     from tvmbuild.records.traces import dump_trace
     from tvmbuild.tuner.cores import share_cores
     from tvmbuild.tuner.pool import candidate_pool
     from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model
     from tvmbuild.tuner.session import run_searches, time_again
-    from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
     skip_tensor_intrinsics()
     os.environ["TVM_NUM_THREADS"] = "1"
@@ -113,9 +113,9 @@ def test_what_a_search_found_replays_on_the_task(searched: Searched) -> None:
 def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_path: Path) -> None:
     import tvm
 
+    from tvmbuild.devices.candidates import Timing
     from tvmbuild.tuner.cores import share_cores
     from tvmbuild.tuner.pool import candidate_pool, wait_for_library
-    from tvmbuild.tuner.worker import Timing
 
     class Broken:
         class sch:  # noqa: N801 - MetaSchedule's name

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def positive(text: str) -> int:
@@ -25,3 +28,21 @@ def address(text: str) -> str:
 
 
 address.__name__ = "HOST:PORT"
+
+
+class _ActionParser(argparse.ArgumentParser):
+    """A parser that imports its action's ``module`` when it is used: git starts the merge driver once a file."""
+
+    module = ""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Add the action's arguments, then parse."""
+        importlib.import_module(self.module).add_arguments(self)
+        return super().parse_known_args(args, namespace)
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, tuple[str, str]]) -> None:
+    """Add a command's actions: name → (module with ``add_arguments`` and ``run``, help)."""
+    added = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    for name, (module, text) in actions.items():
+        added.add_parser(name, help=text, description=text).module = module

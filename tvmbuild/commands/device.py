@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from tvmbuild.commands.arguments import add_actions
+
 HELP = "serve a board over RPC, list boards, start a tracker"
 
 ACTIONS: dict[str, tuple[str, str]] = {
@@ -15,15 +17,10 @@ ACTIONS: dict[str, tuple[str, str]] = {
 }
 """Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
 
-TRACKER_PORT = 9190
-LOOPBACK = "127.0.0.1"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (module, text) in ACTIONS.items():
-        importlib.import_module(module).add_arguments(actions.add_parser(name, help=text, description=text))
+    add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:

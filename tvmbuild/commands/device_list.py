@@ -6,12 +6,12 @@ import argparse
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from tvmbuild.capabilities import installed_version
@@ -26,6 +26,13 @@ from tvmbuild.specs import DeviceSpec, TargetSpec
 
 ANSWER_S = 20.0
 _COLUMNS = ("tracker", "key", "board", "state", "architecture", "CPU", "cores", "TVM", "targets")
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: tuple[str, ...]
+    problem: str | None = None
+    """What there is to say below the table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
             "no target has a device behind a tracker",
             "name a tracker by `--tracker HOST:PORT`, or give a target `device: {rpc: {tracker: …, key: …}}`",
         )
-    table = Table(*_COLUMNS, box=box.SIMPLE_HEAD)
-    problems = []
+    table = Table(*(Column(name, no_wrap=True) for name in _COLUMNS), box=box.SIMPLE_HEAD)
+    problems: list[str] = []
     for tracker in trackers:
         try:
             rows = list(_list_rows(tracker, [each for each in targets if each.device.tracker == tracker]))
@@ -58,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
             problems.append(str(error))
             continue
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(cell) for cell in row.cells))
+        problems += [row.problem for row in rows if row.problem is not None]
     console = make_console()
     if table.row_count:
         console.print(table)
@@ -71,7 +79,7 @@ def _list_targets() -> list[TargetSpec]:
     return [target for target in load_project(find_root(Path.cwd())).targets if target.device.kind == "rpc"]
 
 
-def _list_rows(tracker: str, targets: list[TargetSpec]) -> Iterator[tuple[str, ...]]:
+def _list_rows(tracker: str, targets: list[TargetSpec]) -> Iterator[_Row]:
     known = list_boards(tracker)
     wanted = {str(target.device.key) for target in targets}
     if not known and not wanted:
@@ -82,13 +90,13 @@ def _list_rows(tracker: str, targets: list[TargetSpec]) -> Iterator[tuple[str, .
     for key in sorted(known.keys() | wanted):
         names = ", ".join(target.name for target in targets if target.device.key == key)
         for row in _list_boards(tracker, key, known.get(key, Boards())):
-            yield tracker, key, *row, names
+            yield _Row((tracker, key, *row.cells, names), row.problem)
 
 
-def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[tuple[str, ...]]:
+def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[_Row]:
     """Yield board, state, architecture, CPU, cores and TVM; of a busy board only that it is."""
     if not boards.addresses:
-        yield "—", "not connected", "", "", "", ""
+        yield _Row(("—", "not connected", "", "", "", ""))
         return
     free = _ask(DeviceSpec("rpc", tracker, key, timeout_s=ANSWER_S, wait_s=ANSWER_S), boards.free)
     for found in free:
@@ -96,16 +104,16 @@ def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[tuple[str, 
     names = {str(found.get("board")) for found in free}
     busy = [each for each in boards.addresses if each not in names]
     for each in busy[: max(0, len(boards.addresses) - len(free))]:
-        yield each.replace("None", "?"), "busy", "", "", "", ""
+        yield _Row((each, "busy", "", "", "", ""))
 
 
-def _show(found: dict[str, Any]) -> tuple[str, ...]:
+def _show(found: dict[str, Any]) -> _Row:
     board = str(found.get("board", "?"))
     if "error" in found:
-        return board, f"does not answer: {found['error']}", "", "", "", ""
+        return _Row((board, "no answer", "", "", "", ""), str(found["error"]))
     ours = installed_version("apache-tvm")
     tvm = str(found["tvm"]) if found["tvm"] == ours else f"{found['tvm']}, not {ours}"
-    return board, "free", str(found["machine"]), str(found["cpu"]), str(found["cores"]), tvm
+    return _Row((board, "free", str(found["machine"]), str(found["cpu"]), str(found["cores"]), tvm))
 
 
 def _ask(spec: DeviceSpec, count: int) -> list[dict[str, Any]]:
@@ -114,7 +122,6 @@ def _ask(spec: DeviceSpec, count: int) -> list[dict[str, Any]]:
     try:
         limit = ANSWER_S * (count + 1)
         done = run_module("tvmbuild.devices.rpc_info", json.dumps(asdict(spec)), str(count), timeout_s=limit)
-    except subprocess.TimeoutExpired as error:
-        text = (error.stdout or b"").decode() if isinstance(error.stdout, bytes) else (error.stdout or "")
-        return [json.loads(line) for line in text.splitlines()]
+    except subprocess.TimeoutExpired:
+        return [{"error": f"a board {spec.key} gave no answer within {limit:g} s"}]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

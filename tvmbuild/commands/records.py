@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
-from typing import Any
+
+from tvmbuild.commands.arguments import add_actions
 
 HELP = "list, show, prune, verify, merge, import and export measured schedules"
 
@@ -22,21 +22,9 @@ ACTIONS: dict[str, tuple[str, str]] = {
 """Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that imports its action's module when it is used: git starts the merge driver once a file."""
-
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Add the action's arguments, then parse."""
-        action = self.prog.rpartition(" ")[2]
-        importlib.import_module(ACTIONS[action][0]).add_arguments(self)
-        return super().parse_known_args(args, namespace)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
-    for name, (_, text) in ACTIONS.items():
-        actions.add_parser(name, help=text, description=text)
+    add_actions(parser, ACTIONS)
 
 
 def run(args: argparse.Namespace) -> int:

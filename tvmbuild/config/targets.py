@@ -150,7 +150,7 @@ def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
     if "qemu" in data:
         return DeviceSpec("qemu", arch=data["qemu"])
     rpc = data["rpc"]
-    limits = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
+    limits: dict[str, Any] = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
     return DeviceSpec("rpc", rpc["tracker"], rpc["key"], **limits)
 
 

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import select
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from tvmbuild.devices.conversation import Conversation, converse
 from tvmbuild.devices.machine import Machine, read_machine
-from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import OperatorRow
-from tvmbuild.processes import neutral_folder
 
 LOAD_LIMIT_S = 600.0
 """A worker that has not loaded its model by then is taken for hung: it would keep the device from all others."""
-CALL_LIMIT_S = 120.0
-"""The same for one call of the model."""
-
-
-class DeviceLostError(TvmbuildError):
-    """The device went away in the middle; what was asked of it may be asked again."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +36,11 @@ class Load:
 class Worker:
     """A running child process of :mod:`tvmbuild.devices.worker`."""
 
-    def __init__(self, process: subprocess.Popen[str], errors: IO[str], load: Load) -> None:
-        self._process = process
-        self._errors = errors
-        self._load = load
-        self._received = b""
-        self.pid = process.pid
-        self.threads = int(str(self._read(LOAD_LIMIT_S)["threads"]))
+    def __init__(self, conversation: Conversation) -> None:
+        self.ask = conversation.ask
+        self._signal = conversation.signal
+        self.pid = conversation.pid
+        self.threads = int(str(conversation.read(LOAD_LIMIT_S)["threads"]))
 
     def outputs(self) -> dict[str, np.ndarray]:
         """Run once and return the outputs by name."""
@@ -102,86 +87,18 @@ class Worker:
 
     def pause(self) -> None:
         """Stop the process: it takes no CPU, not even spinning threads."""
-        self._process.send_signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a stopped process go on."""
-        self._process.send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        """End the process, whatever it does."""
-        self._process.kill()
-        with contextlib.suppress(OSError):  # stdin's buffer, when the process is gone
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._process.wait()
+        self._signal(signal.SIGCONT)
 
     def _compute(self, command: Mapping[str, object], path: Path) -> dict[str, np.ndarray]:
         self.ask({**command, "path": str(path)})
         with np.load(path, allow_pickle=False) as arrays:
             return {name.removeprefix("output:"): arrays[name] for name in arrays.files}
-
-    def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
-        """Return the answer; the worker gives a sign of life at least every ``calls`` calls of the model."""
-        if self._process.stdin is None:
-            raise TypeError("a worker has no stdin")
-        with contextlib.suppress(BrokenPipeError):  # reading says why it died
-            self._process.stdin.write(json.dumps({**command, "beat_s": CALL_LIMIT_S / 10}) + "\n")
-            self._process.stdin.flush()
-        return self._read(CALL_LIMIT_S * calls)
-
-    def _read(self, limit_s: float) -> dict[str, object]:
-        answer: dict[str, object] = {"alive": True}
-        while "alive" in answer:
-            answer = json.loads(self._read_line(limit_s))
-        if "error" in answer:
-            hint = None if answer.get("hint") is None else str(answer["hint"])
-            raise (DeviceLostError if answer.get("lost") else TvmbuildError)(str(answer["error"]), hint)
-        return answer
-
-    def _read_line(self, limit_s: float) -> bytes:
-        if self._process.stdout is None:
-            raise TypeError("a worker has no stdout")
-        end = time.monotonic() + limit_s
-        # Not readline(): it would wait for the rest of a line.
-        while b"\n" not in self._received:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                self._process.kill()
-                raise TvmbuildError(
-                    f"the process that ran {self._load.model.name} gave no answer for {limit_s:g} s and was killed",
-                    "it hangs, or one call takes that long: tune the cell, or build it only, with `device: none`",
-                )
-            block = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not block:
-                raise self._explain_death()
-            self._received += block
-        line, _, self._received = self._received.partition(b"\n")
-        return line
-
-    def _explain_death(self) -> TvmbuildError:
-        code = self._process.wait()
-        self._errors.seek(0)
-        lines = [line.rstrip() for line in self._errors.readlines() if line.strip()]
-        sys.stderr.write("\n".join(lines[-60:]) + "\n")  # the whole story for the step's log
-        how = f"died of signal {-code} ({_signal_name(-code)})" if code < 0 else f"failed with exit code {code}"
-        last = f": {lines[-1]}" if lines and code >= 0 else ""
-        hints = {
-            -signal.SIGILL: "the package uses instructions that this CPU does not have: build for another mcpu",
-            -signal.SIGKILL: "the machine may have run out of memory",
-        }
-        return TvmbuildError(f"the process that ran {self._load.model.name} {how}{last}", hints.get(code))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
 
 
 @contextmanager
@@ -202,18 +119,5 @@ def describe_load(load: Load) -> list[str]:
 @contextmanager
 def run_worker(load: Load, command: Sequence[str], variables: Mapping[str, str]) -> Iterator[Worker]:
     """Start a program that answers as :mod:`tvmbuild.devices.worker` does, with more environment ``variables``."""
-    environment, pipe = {**os.environ, **variables}, subprocess.PIPE
-    with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True
-        )
-        worker = None
-        try:
-            worker = Worker(process, errors, load)
-            yield worker
-        finally:
-            if worker is not None:
-                worker.close()
-            else:
-                process.kill()
-                process.communicate()
+    with converse(command, variables, load.model.name) as conversation:
+        yield Worker(conversation)

@@ -25,6 +25,8 @@ import tvm_ffi
 from tvm.rpc.server import PopenRPCServerState
 
 from tvmbuild import __version__
+from tvmbuild.devices.candidate_timer import LocalTimer
+from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.rpc_protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
@@ -42,6 +44,7 @@ class Board:
         self._thread = ThreadPoolExecutor(1)
         self._stack = ExitStack()
         self._worker: Worker | None = None
+        self._timer: LocalTimer | None = None
         self._job: Future[dict[str, Any]] | None = None
 
     def submit(self, job: Mapping[str, Any]) -> None:
@@ -80,6 +83,38 @@ class Board:
         command = {name: str(Path(value).absolute()) if name in _FILES else value for name, value in _command(job)}
         return self._worker.ask(command, int(command.get("number", 1)))
 
+    def time(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Time a candidate."""
+        timing = Timing(**job["timing"])
+        return self._try(job, lambda timer: {"seconds": timer.time(_path(job, "library"), _arguments(job), timing)})
+
+    def compare(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Compare a candidate's numbers with its workload's."""
+        return self._try(
+            job,
+            lambda timer: {"fault": timer.compare(_path(job, "workload"), _path(job, "library"), _arguments(job))},
+        )
+
+    def _try(self, job: Mapping[str, Any], run: Callable[[LocalTimer], dict[str, Any]]) -> dict[str, Any]:
+        """Run what a candidate may end; why it failed is an answer like any other."""
+        if self._timer is None:
+            os.environ["TVM_NUM_THREADS"] = str(job["threads"])
+            self._timer = LocalTimer(sorted(os.sched_getaffinity(0))[: job["threads"]])
+        try:
+            return run(self._timer)
+        except TimeoutError as error:
+            return {"failed": str(error), "timeout": True}
+        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+            return {"failed": str(error)}
+
+
+def _path(job: Mapping[str, Any], role: str) -> str:
+    return str(Path(job[role]).absolute())
+
+
+def _arguments(job: Mapping[str, Any]) -> tuple[Argument, ...]:
+    return tuple((str(dtype), tuple(shape)) for dtype, shape in job["arguments"])
+
 
 def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
     command: dict[str, Any] = job["command"]
@@ -88,7 +123,12 @@ def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 _FILES = ("path", "inputs")
 """Of a worker's commands: names of files in the session's folder."""
-JOBS: dict[str, Callable[[Board, Mapping[str, Any]], dict[str, Any]]] = {"start": Board.start, "ask": Board.ask}
+JOBS: dict[str, Callable[[Board, Mapping[str, Any]], dict[str, Any]]] = {
+    "start": Board.start,
+    "ask": Board.ask,
+    "time": Board.time,
+    "compare": Board.compare,
+}
 
 
 def describe_board(cpu: str) -> BoardInfo:
@@ -103,6 +143,7 @@ def register_functions(cpu: str) -> None:
 
     def here() -> Board:
         if not board:
+            die_with_parent()  # the server is killed: so is what it was asked for
             board.append(Board())
         return board[0]
 

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from tvmbuild.devices.local import DeviceLostError
+from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc_session import BoardSession, connect_board
 from tvmbuild.devices.rpc_tracker import request_board
 from tvmbuild.errors import TvmbuildError

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.devices.local import DeviceLostError
+from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc_session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent

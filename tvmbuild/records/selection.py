@@ -166,7 +166,7 @@ def is_current(step: Step) -> str | None:
     options = step.options
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
-    if step.settings.tune == "full" and options.device.kind != "none":
+    if step.settings.tune == "full" and options.device.is_timed:
         return "tune=full was asked for"
     try:
         tasks, graph = read_tasks(step.output("tasks")), read_graph(step.output("tasks"))
@@ -185,7 +185,7 @@ def is_current(step: Step) -> str | None:
         reason = "other algorithms are chosen now"
     elif replace(_elect_all(files, options.measured_on), algorithms=algorithms).to_text() != schedule:
         reason = "other records win now"
-    elif step.settings.tune == "missing" and options.device.kind != "none":
+    elif step.settings.tune == "missing" and options.device.is_timed:
         reason = _explain_search(step, tasks, files)
         if must_choose(options, graph, choices):
             reason = reason or "how its convolutions are best computed was not measured"

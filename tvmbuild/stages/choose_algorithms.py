@@ -16,7 +16,7 @@ from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, describe_graph, write_choices
 from tvmbuild.records.selection import read_applicable_files, resolved_target
 from tvmbuild.specs import Step, TuneStep
-from tvmbuild.stages.task_records import machine_class
+from tvmbuild.stages.task_records import device_class
 
 Search = Callable[[tuple[Task, ...]], None]
 """Sees to it that the record files hold what there is to know of the Tasks."""
@@ -55,7 +55,7 @@ def choose_algorithms(
     times = sum_times(involved, _best_seconds(step, options, tasks), graph.convolutions)
     chosen = Choices(
         {
-            signature: Choice(fastest(found) or DIRECT, machine_class(), tuple(sorted(found.items())))
+            signature: Choice(fastest(found) or DIRECT, device_class(options), tuple(sorted(found.items())))
             for signature, found in times.items()
         }
     )
@@ -66,5 +66,5 @@ def choose_algorithms(
 def _best_seconds(step: Step, options: TuneStep, keys: Mapping[str, Task]) -> dict[str, float]:
     folder = Layout(step.root).records(options.target)
     files = read_applicable_files(folder, keys, resolved_target(options))
-    found = {key: file.best_on(machine_class()) for key, file in files.items()}
+    found = {key: file.best_on(device_class(options)) for key, file in files.items()}
     return {key: records[0].seconds for key, records in found.items() if records}

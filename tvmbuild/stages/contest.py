@@ -14,8 +14,9 @@ import numpy as np
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
+from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import DeviceLostError, Load, Worker
+from tvmbuild.devices.local import Load, Worker
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file

@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 import tvm
 
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.devices.candidates import skip_tensor_intrinsics
+from tvmbuild.devices.rpc_boards import BoardTimer
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
-from tvmbuild.stages.task_records import TaskRecords, machine_class
-from tvmbuild.tuner.cores import share_cores
+from tvmbuild.stages.task_records import TaskRecords, device_class
+from tvmbuild.tuner.cores import all_cores, share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.prior import teach
 from tvmbuild.tuner.scheduler import predict_latency
 from tvmbuild.tuner.search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
 from tvmbuild.tuner.session import Batch, drop_wrong, run_searches, time_again
-from tvmbuild.tuner.worker import skip_tensor_intrinsics
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         raise TypeError(f"not a tune step: {step.id}")
     skip_tensor_intrinsics()
     records = TaskRecords(step, options, cell.target)
-    cores = share_cores(threads := int(os.environ["TVM_NUM_THREADS"]))
-    if len(cores.timing) < threads:
+    threads, remote = int(os.environ["TVM_NUM_THREADS"]), options.device.kind != "local"
+    cores = all_cores() if remote else share_cores(threads)
+    if not remote and len(cores.timing) < threads:
         raise TvmbuildError(
             f"{options.target} has num-cores: {threads}, and this process may use {len(cores.timing)} cores",
             "tune on a machine with as many cores, or correct num-cores in targets.yaml",
@@ -64,14 +66,15 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         TaskSearch(task, setup, _allow(step, options, cell, records.open(task)), records.find_start(task))
         for task in cell.chosen
     ]
-    progress = _Progress(cell, records, searches)
+    progress = _Progress(cell, records, searches, device_class(options))
     phases: defaultdict[str, float] = defaultdict(float)
     if options.tune.cost_model == "xgb" and not all(search.over for search in searches):
         start = time.monotonic()
         teach(model, records.find_examples(cell.chosen), cell.target, setup.threads)
         phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
-    with candidate_pool(cell.target, cores) as pool:
+    timer = BoardTimer(options.device, threads) if remote else None
+    with candidate_pool(cell.target, cores, timer) as pool:
         for batch in run_searches(searches, pool, cores, options.tune, records):
             _report_errors(batch)
             records.add(batch)
@@ -135,10 +138,10 @@ def _report_errors(batch: Batch) -> None:
 class _Progress:
     """The step's live line."""
 
-    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch]) -> None:
+    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch], where: str) -> None:
         self._searches = searches
         others = [task for task in cell.tasks if task not in cell.chosen]
-        bests = [(task.weight, records.open(task).best_on(machine_class())) for task in others]
+        bests = [(task.weight, records.open(task).best_on(where)) for task in others]
         self._others = sum(weight * best[0].seconds for weight, best in bests if best)
         self._start = time.monotonic()
 

@@ -14,9 +14,11 @@ import tvm
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.devices.rpc_boards import find_board_class
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout
+from tvmbuild.progress import report_progress
 from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
 from tvmbuild.records.merge import merge_files
@@ -25,7 +27,7 @@ from tvmbuild.records.selection import read_applicable, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
 from tvmbuild.records.verification import keep_good
-from tvmbuild.specs import Step, TuneStep
+from tvmbuild.specs import DeviceSpec, Step, TuneStep
 from tvmbuild.tuner.pool import Timed
 from tvmbuild.tuner.prior import Example
 from tvmbuild.tuner.search import Start, TaskSearch
@@ -44,6 +46,7 @@ class TaskRecords:
         self._layout = Layout(step.root)
         self._options = options
         self._target = target
+        self._class = device_class(options)
         self._folder = self._layout.records(options.target)
         self._files: dict[str, TaskFile] = {}
         self._on_disk: dict[str, TaskFile] = {}
@@ -66,11 +69,11 @@ class TaskRecords:
 
         What others found is used only where the tune step has seen it replay here.
         """
-        searched = self.open(task).searched_on(machine_class())
-        own = self.open(task).best_on(machine_class())
+        searched = self.open(task).searched_on(self._class)
+        own = self.open(task).best_on(self._class)
         if own:
             return Start(known=self._load(own, task), searched=searched)
-        foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, machine_class()))
+        foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, self._class))
         return Start(seeds=self._load(foreign, task), searched=searched)
 
     def find_examples(self, chosen: Iterable[Task]) -> list[Example]:
@@ -85,10 +88,10 @@ class TaskRecords:
             file = read_applicable(folder, path.stem, resolved_target(self._options))
             if file is None or file.key in searched or _first_word(file.name) not in words:
                 continue
-            good = keep_good(folder, file, file.best_on(machine_class()))
+            good = keep_good(folder, file, file.best_on(self._class))
             if good:
                 found.append(replace(file, records=good))
-        found.sort(key=lambda file: -file.searched_on(machine_class()))
+        found.sort(key=lambda file: -file.searched_on(self._class))
         return [self._as_example(file) for file in found[:EXAMPLES]]
 
     def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
@@ -97,18 +100,18 @@ class TaskRecords:
         record = None
         if timed.samples:
             trace = dump_trace(search.record(candidate, timed))
-            record = Record(trace, _rounded(timed.seconds), machine_class(), _threads(), version("apache-tvm"))
+            record = Record(trace, _rounded(timed.seconds), self._class, _threads(), version("apache-tvm"))
             self._fresh.setdefault(key, []).append(record)
             self._trusted.add(trace)
-        self._counted[key] = self._counted.get(key, self._files[key].searched_on(machine_class())) + 1
-        entry = Entry(machine_class(), self._counted[key], record, digest_target(self._files[key]))
+        self._counted[key] = self._counted.get(key, self._files[key].searched_on(self._class)) + 1
+        entry = Entry(self._class, self._counted[key], record, digest_target(self._files[key]))
         append_entry(self._journal(key), entry)
 
     def add(self, batch: Batch) -> None:
         """Write a batch's journaled measurements to its Task's record file."""
         key = batch.search.task.key
         found = tuple(self._fresh.pop(key, ()))
-        file = self._take_in(key).with_results(machine_class(), found, len(batch.timed), batch.seconds)
+        file = self._take_in(key).with_results(self._class, found, len(batch.timed), batch.seconds)
         self._publish(key, file)
 
     def best(self, task: Task) -> tuple[tuple[Record, TuningRecord], ...]:
@@ -116,7 +119,7 @@ class TaskRecords:
 
         Not those that came from elsewhere meanwhile: nobody has seen them replay.
         """
-        known = [record for record in self.open(task).best_on(machine_class()) if record.trace in self._trusted]
+        known = [record for record in self.open(task).best_on(self._class) if record.trace in self._trusted]
         return tuple(load_known(known, task.mod, self._target))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
@@ -134,12 +137,12 @@ class TaskRecords:
             )
         again = [replace(record, seconds=_rounded(seconds)) for record, seconds in times.items() if seconds is not None]
         file = self._take_in(key)
-        kept = [each for each in file.records if each.measured_on != machine_class() or each.trace not in failed]
+        kept = [each for each in file.records if each.measured_on != self._class or each.trace not in failed]
         file = replace(file, records=tuple(kept)).with_times(tuple(again))
         if search.exhausted:
-            file = file.with_exhausted(machine_class())
+            file = file.with_exhausted(self._class)
         elif search.settled:
-            file = file.with_settled(machine_class(), search.curve.stale)
+            file = file.with_settled(self._class, search.curve.stale)
         self._publish(key, file)
         sync(record_path(self._folder, key))
         self._journal(key).unlink(missing_ok=True)
@@ -180,10 +183,21 @@ def _first_word(name: str) -> str:
     return name.split("_", 1)[0]
 
 
+def device_class(options: TuneStep) -> str:
+    """Return the class of the device that the step measures on.
+
+    That is LLVM's name of this machine's CPU, e.g. `znver4`; of boards what the target calls them (`measured_on`), else
+    LLVM's name of theirs, for which one is asked.
+    """
+    if options.device.kind == "local":
+        return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+    return options.measured_on or _ask_board(options.device)
+
+
 @cache
-def machine_class() -> str:
-    """Return this machine's device class: LLVM's name of its CPU, e.g. `znver4`."""
-    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+def _ask_board(device: DeviceSpec) -> str:
+    report_progress(f"asking a board {device.key} what it is")
+    return find_board_class(device)
 
 
 def _threads() -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import tvm
@@ -15,6 +17,7 @@ from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.rpc import lock_name
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
@@ -31,11 +34,11 @@ from tvmbuild.records.selection import (
     write_tasks,
 )
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import Step, TuneStep
+from tvmbuild.specs import DeviceSpec, Step, TuneStep
 from tvmbuild.stages.check_records import checked_records
 from tvmbuild.stages.choose_algorithms import choose_algorithms, find_graph
 from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
-from tvmbuild.stages.task_records import machine_class
+from tvmbuild.stages.task_records import device_class
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def _search(
         chosen = _to_search(step, options, tasks, done)
         if chosen and _may_search(step, options):
             report_progress("checking the records that the search starts from")
-            records.check_for_search(chosen, machine_class())
+            records.check_for_search(chosen, device_class(options))
     return _tune(step, (tasks, done), target)
 
 
@@ -126,16 +129,16 @@ def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm
         raise TypeError(f"not a tune step: {step.id}")
     if not _may_search(step, options) or not _to_search(step, options, tasks, done):
         return Tuned()
-    if options.kind != "llvm" or options.device.kind != "local":
+    if not options.can_search:
         raise TvmbuildError(
-            f"tuning for kind {options.kind} on device {options.device.kind} cannot be done yet",
+            f"tuning for kind {options.kind} cannot be done yet",
             f"set device: none for the target {options.target}, or run with tune=never",
         )
     threads = os.environ.get("TVM_NUM_THREADS")
     if threads is None:
         raise RuntimeError("a tune step's environment must set TVM_NUM_THREADS")
     start = time.monotonic()
-    with device_lock("local", exclusive=True):
+    with _hold(options.device):
         # Another process may have tuned the same Tasks while we waited.
         chosen = _to_search(step, options, tasks, done)
         searched = search_tasks(step, Cell(tasks, chosen, target)) if chosen else Searched()
@@ -143,7 +146,18 @@ def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm
 
 
 def _may_search(step: Step, options: TuneStep) -> bool:
-    return step.settings.tune != "never" and options.device.kind != "none"
+    return step.settings.tune != "never" and options.device.is_timed
+
+
+@contextmanager
+def _hold(device: DeviceSpec) -> Iterator[None]:
+    """Hold what is timed on; where that are boards, this machine only builds."""
+    if device.kind == "local":
+        with device_lock("local", exclusive=True):
+            yield
+        return
+    with device_lock(lock_name(device), exclusive=True), device_lock("local", exclusive=False):
+        yield
 
 
 def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...], done: frozenset[str]) -> tuple[Task, ...]:

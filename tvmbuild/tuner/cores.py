@@ -36,6 +36,11 @@ def share_cores(threads: int, siblings: Callable[[int], frozenset[int]] | None =
     return Cores(cores, cores)
 
 
+def all_cores() -> Cores:
+    """Return this process's cores as builders: other machines time."""
+    return Cores((), tuple(sorted(os.sched_getaffinity(0))))
+
+
 def _read_siblings(core: int) -> frozenset[int]:
     try:
         text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-TOLERANCE = 1e-3
-"""Of an output's largest magnitude: sums in another order differ by far less, wrong ones by far more."""
+from tvmbuild.devices.candidates import Argument, describe_difference, draw_inputs
 
 
 def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
@@ -21,26 +18,15 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
     from tvmbuild.compiler.fast_math import use_fast_math  # noqa: PLC0415
 
     use_fast_math()
-    inputs = [_draw(parameter, index) for index, parameter in enumerate(workload["main"].params)]
+    inputs = draw_inputs(list_arguments(workload))
     results = []
     for each in (workload, mod):
         tensors = [tvm.runtime.tensor(value) for value in inputs]
         tvm.compile(each, target=target)["main"](*tensors)
         results.append([tensor.numpy() for tensor in tensors])
-    for index, (want, got) in enumerate(zip(*results, strict=True)):
-        if want.dtype.kind != "f":
-            if not np.array_equal(want, got):
-                return f"argument {index} differs in {np.count_nonzero(want != got)} of {want.size} elements"
-            continue
-        largest = float(np.abs(want[np.isfinite(want)]).max(initial=0.0))
-        wrong = ~np.isclose(got, want, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True)
-        if wrong.any():
-            return f"argument {index} differs in {np.count_nonzero(wrong)} of {want.size} elements"
-    return None
+    return describe_difference(*results)
 
 
-def _draw(parameter: Any, seed: int) -> np.ndarray[Any, Any]:
-    shape, dtype = tuple(int(extent) for extent in parameter.shape), np.dtype(str(parameter.dtype))
-    if dtype.kind != "f":
-        return np.zeros(shape, dtype)  # may be indices: random ones read out of bounds
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(dtype)
+def list_arguments(workload: Any) -> tuple[Argument, ...]:
+    """Return what a Task's function takes, inputs and outputs."""
+    return tuple((str(each.dtype), tuple(int(extent) for extent in each.shape)) for each in workload["main"].params)

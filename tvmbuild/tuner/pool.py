@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import statistics
-import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm.support.popen_pool import PopenPoolExecutor
-
 from tvmbuild.compiler.link import compile_pool
+from tvmbuild.devices.candidate_timer import TIME_TIMEOUT_S, CandidateTimer, LocalTimer, NoDeviceError, start_pool
+from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.tuner.cores import Cores
-from tvmbuild.tuner.correctness import find_difference
-from tvmbuild.tuner.worker import Argument, Timing, build_candidate, start_worker, time_candidate
+from tvmbuild.tuner.correctness import find_difference, list_arguments
+from tvmbuild.tuner.worker import build_candidate, build_library
 
 BUILD_TIMEOUT_S = 30
-TIME_TIMEOUT_S = 15
 UNBUILT = "build failed: "
 """How the error of a candidate begins that the compiler or the linker refused."""
-USES_PER_WORKER = 400
-"""A worker is replaced after this many candidates: LLVM leaks."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +49,13 @@ class Measurement:
 
 
 @contextmanager
-def candidate_pool(target: Any, cores: Cores) -> Iterator[CandidatePool]:
-    """Yield a pool; on the way out its processes end and its libraries are removed."""
+def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = None) -> Iterator[CandidatePool]:
+    """Yield a pool; on the way out its processes end and its libraries are removed.
+
+    ``timer`` says where candidates are timed: on the timing cores of this machine where there is none.
+    """
     with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
-        pool = CandidatePool(target, cores, Path(folder))
+        pool = CandidatePool(target, cores, Path(folder), timer)
         try:
             yield pool
         finally:
@@ -63,17 +63,18 @@ def candidate_pool(target: Any, cores: Cores) -> Iterator[CandidatePool]:
 
 
 class CandidatePool:
-    """Builders and one timer, each bound to its ``cores``; libraries are written to ``folder``."""
+    """Builders, bound to their ``cores``, and what times; libraries are written to ``folder``."""
 
-    def __init__(self, target: Any, cores: Cores, folder: Path) -> None:
+    def __init__(self, target: Any, cores: Cores, folder: Path, timer: CandidateTimer | None = None) -> None:
         self._target = target
         self.folder = folder
-        self._builders = _executor(cores.building, len(cores.building), BUILD_TIMEOUT_S)
-        self._timer = _executor(cores.timing, 1, TIME_TIMEOUT_S)
+        self._builders = start_pool(cores.building, len(cores.building), BUILD_TIMEOUT_S)
+        self._remote = timer is not None
+        self._timer: CandidateTimer = timer or LocalTimer(cores.timing)
         self._turn = ThreadPoolExecutor(1)
         self._builds: list[Future[str]] = []
         self._made = 0
-        self._threads = str(compile_pool(folder / "pool.o", platform.machine()))
+        self._threads = str(compile_pool(folder / "pool.o", _machine(target)))
         self._closed = False
 
     def close(self) -> None:
@@ -82,7 +83,7 @@ class CandidatePool:
         for future in self._builds:
             future.cancel()
         self._builders.shutdown()
-        self._timer.shutdown()
+        self._timer.close()
         self._turn.shutdown(cancel_futures=True)
 
     def build(self, candidates: Sequence[Any]) -> list[Future[str]]:
@@ -108,21 +109,38 @@ class CandidatePool:
         """Time one library; nothing else of this pool may use the timing cores now."""
         arguments = tuple(_plain(info.as_json()) for info in args_info)
         try:
-            return Timed(tuple(self._timer.submit(time_candidate, library, arguments, timing).result()))
+            return Timed(tuple(self._timer.time(library, arguments, timing)))
         except TimeoutError:
             return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
+        except NoDeviceError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
             return Timed(error=f"run: {error}")
 
     def find_fault(self, candidate: Any, workload: Any) -> str | None:
         """Return how the candidate's numbers differ from the workload's, or how running it failed; else None."""
-        done: Future[str | None] = self._builders.submit(find_difference, candidate.sch.mod, workload, self._target)
         try:
-            return done.result()
+            return self._compare(candidate, workload)
         except TimeoutError:
             return None  # the workload itself, unscheduled, takes too long: the package's numbers are checked later
+        except NoDeviceError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
             return str(error)
+
+    def _compare(self, candidate: Any, workload: Any) -> str | None:
+        if not self._remote:
+            done: Future[str | None] = self._builders.submit(find_difference, candidate.sch.mod, workload, self._target)
+            return done.result()
+        want, got = (
+            self._builders.submit(build_library, mod, self._target, self._next_library(), self._threads).result()
+            for mod in (workload, candidate.sch.mod)
+        )
+        try:
+            return self._timer.compare(want, got, list_arguments(workload))
+        finally:
+            Path(want).unlink(missing_ok=True)
+            Path(got).unlink(missing_ok=True)
 
     def _time_all(
         self, candidates: Sequence[Any], built: list[Future[str]], timing: Callable[[], Timing], seen: Seen
@@ -132,16 +150,25 @@ class CandidatePool:
         all_built = time.monotonic()
         if all((error or "").startswith(UNBUILT) for _, error in libraries):
             return Measurement(tuple(Timed(error=error) for _, error in libraries), all_built - start, 0.0)
-        results = []
-        for candidate, (library, error) in zip(candidates, libraries, strict=True):
+        lock = threading.Lock()
+
+        def run(candidate: Any, built_one: tuple[str | None, str | None]) -> Timed | None:
+            library, error = built_one
             timed = Timed(error=error)
             if library is not None:
-                timed = self.time(library, candidate.args_info, timing())
+                with lock:
+                    how = timing()
+                timed = self.time(library, candidate.args_info, how)
             if self._closed and not timed.samples:
-                break  # its process was ended, which says nothing about the candidate
-            seen(candidate, timed, library)
-            results.append(timed)
-        return Measurement(tuple(results), all_built - start, time.monotonic() - all_built)
+                return None  # its process was ended, which says nothing about the candidate
+            with lock:
+                seen(candidate, timed, library)
+            return timed
+
+        with ThreadPoolExecutor(self._timer.width) as threads:
+            results = list(threads.map(run, candidates, libraries))
+        timed = tuple(result for result in results if result is not None)
+        return Measurement(timed, all_built - start, time.monotonic() - all_built)
 
     def _next_library(self) -> str:
         self._made += 1
@@ -162,15 +189,11 @@ def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
         return None, f"{UNBUILT}{error}"
 
 
-def _executor(cores: Sequence[int], workers: int, timeout_s: int) -> PopenPoolExecutor:
-    return PopenPoolExecutor(
-        max_workers=workers,
-        timeout=timeout_s,
-        initializer=start_worker,
-        initargs=(tuple(cores),),
-        maximum_process_uses=USES_PER_WORKER,
-        stderr=subprocess.DEVNULL,
-    )
+def _machine(target: Any) -> str:
+    """Return the machine whose code the target generates: this one's where it names no triple."""
+    triple = str(dict(target.attrs).get("mtriple", platform.machine()))
+    machine = triple.partition("-")[0]
+    return "arm" if machine.startswith("armv") else {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
 def _plain(info: Any) -> Argument:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
+from tvmbuild.devices.candidates import Timing
 from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
 from tvmbuild.tuner.cores import Cores
@@ -19,7 +20,6 @@ from tvmbuild.tuner.pool import CandidatePool, Measurement, Timed, wait_for_libr
 from tvmbuild.tuner.scheduler import choose
 from tvmbuild.tuner.search import TaskSearch
 from tvmbuild.tuner.shelf import Shelf
-from tvmbuild.tuner.worker import Timing
 
 WORTH_REPEATING = 1.5
 """A candidate this much slower than the best is timed once."""

@@ -1,0 +1,114 @@
+"""Trackers and boards on this machine's loopback, as their own commands start them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tvmbuild.devices.rpc_tracker import list_boards
+from tvmbuild.errors import TvmbuildError
+
+CPU = "testboard"
+"""What boards started here say that their CPU is."""
+START_S = 120.0
+OLD = """
+import sys
+from tvmbuild.devices import rpc_board
+rpc_board.find_tvm = lambda: "0.24.0"
+sys.exit(rpc_board.main(sys.argv[1:]))
+"""
+"""A board's server whose TVM says that it is another."""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = START_S) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def count_boards(tracker: str, key: str) -> int:
+    try:
+        found = list_boards(tracker).get(key)
+    except TvmbuildError:
+        return -1
+    return len(found.addresses) if found else 0
+
+
+@contextmanager
+def running(arguments: list[str], log: Path) -> Iterator[psutil.Process]:
+    """Run Python with these arguments until the context ends, then kill it and all that it has started."""
+    with log.open("ab") as stream:
+        popen = subprocess.Popen([sys.executable, *arguments], stdout=stream, stderr=stream, start_new_session=True)
+    process = psutil.Process(popen.pid)
+    try:
+        yield process
+    finally:
+        kill_tree(process)
+        popen.wait()
+
+
+def kill_tree(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+@contextmanager
+def tracker(folder: Path) -> Iterator[str]:
+    """Yield host:port of a running tracker."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    with running(["-m", "tvmbuild", "device", "tracker", "--port", str(port)], folder / "tracker.log"):
+        wait_until(lambda: count_boards(address, "") == 0)
+        yield address
+
+
+@contextmanager
+def board(address: str, key: str, folder: Path) -> Iterator[psutil.Process]:
+    """Yield the supervisor of a board that the tracker knows."""
+    count = count_boards(address, key)
+    arguments = ["-m", "tvmbuild", "device", "serve", "--tracker", address, "--key", key]
+    with running([*arguments, "--port", str(free_port()), "--cpu", CPU], folder / f"{key}-{count}.log") as process:
+        wait_until(lambda: count_boards(address, key) > count)
+        yield process
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Say whether it has ended, were it that nobody has asked for its exit code."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def find_sessions(supervisor: psutil.Process) -> list[psutil.Process]:
+    """Return the processes of a board's open sessions."""
+    return [session for server in supervisor.children() for session in server.children()]
+
+
+def find_workers(supervisor: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that run packages for a board's sessions."""
+    return [worker for session in find_sessions(supervisor) for worker in session.children()]
+
+
+def end(process: psutil.Process) -> None:
+    """End a program as Ctrl-C does."""
+    os.kill(process.pid, signal.SIGINT)

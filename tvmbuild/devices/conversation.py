@@ -1,0 +1,125 @@
+"""A child process that is asked by one JSON object a line and answers so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import neutral_folder
+
+CALL_LIMIT_S = 120.0
+"""A process that takes longer for one call of a model is taken for hung: it would keep the device from all others."""
+
+
+class DeviceLostError(TvmbuildError):
+    """The device went away in the middle; what was asked of it may be asked again."""
+
+
+class Conversation:
+    """A running child process; ``what`` it runs, messages say."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: IO[str], what: str) -> None:
+        self._process = process
+        self._errors = errors
+        self._what = what
+        self._received = b""
+        self.pid = process.pid
+
+    def read(self, limit_s: float) -> dict[str, object]:
+        """Return the next answer; ``limit_s`` runs anew with each sign of life."""
+        answer: dict[str, object] = {"alive": True}
+        while "alive" in answer:
+            answer = json.loads(self._read_line(limit_s))
+        if "error" in answer:
+            hint = None if answer.get("hint") is None else str(answer["hint"])
+            raise (DeviceLostError if answer.get("lost") else TvmbuildError)(str(answer["error"]), hint)
+        return answer
+
+    def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
+        """Return the answer; the process gives a sign of life at least every ``calls`` calls of the model."""
+        if self._process.stdin is None:
+            raise TypeError("a worker has no stdin")
+        with contextlib.suppress(BrokenPipeError):  # reading says why it died
+            self._process.stdin.write(json.dumps({**command, "beat_s": CALL_LIMIT_S / 10}) + "\n")
+            self._process.stdin.flush()
+        return self.read(CALL_LIMIT_S * calls)
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal; one that has ended gets none."""
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        with contextlib.suppress(OSError):  # stdin's buffer, when the process is gone
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process.wait()
+
+    def _read_line(self, limit_s: float) -> bytes:
+        if self._process.stdout is None:
+            raise TypeError("a worker has no stdout")
+        end = time.monotonic() + limit_s
+        # Not readline(): it would wait for the rest of a line.
+        while b"\n" not in self._received:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                self._process.kill()
+                raise TvmbuildError(
+                    f"the process that ran {self._what} gave no answer for {limit_s:g} s and was killed",
+                    "it hangs, or one call takes that long: tune the cell, or build it only, with `device: none`",
+                )
+            block = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not block:
+                raise self._explain_death()
+            self._received += block
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    def _explain_death(self) -> TvmbuildError:
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [line.rstrip() for line in self._errors.readlines() if line.strip()]
+        sys.stderr.write("\n".join(lines[-60:]) + "\n")  # the whole story for the step's log
+        how = f"died of signal {-code} ({_signal_name(-code)})" if code < 0 else f"failed with exit code {code}"
+        last = f": {lines[-1]}" if lines and code >= 0 else ""
+        hints = {
+            -signal.SIGILL: "the package uses instructions that this CPU does not have: build for another mcpu",
+            -signal.SIGKILL: "the machine may have run out of memory",
+        }
+        return TvmbuildError(f"the process that ran {self._what} {how}{last}", hints.get(code))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+@contextmanager
+def converse(command: Sequence[str], variables: Mapping[str, str], what: str) -> Iterator[Conversation]:
+    """Start a program with more environment ``variables``; it is gone when the context ends."""
+    environment, pipe = {**os.environ, **variables}, subprocess.PIPE
+    with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True
+        )
+        conversation = Conversation(process, errors, what)
+        try:
+            yield conversation
+        finally:
+            conversation.close()
