@@ -51,9 +51,10 @@ class _Subject:
 
 
 def make_plan(project: Project, capabilities: Capabilities, settings: Settings) -> Plan:
-    """Return every step of the enabled models and the targets that they include."""
+    """Return every step of the enabled models and the enabled targets that they include."""
     models = [model for model in project.models if model.enabled]
-    cells = [(model, target) for model in models for target in project.targets if includes(model, target.name)]
+    targets = [target for target in project.targets if target.enabled]
+    cells = [(model, target) for model in models for target in targets if includes(model, target.name)]
     subjects = {
         "model": [_Subject(model) for model in models],
         "cell": [_Subject(model, target) for model, target in cells],

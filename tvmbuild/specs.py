@@ -238,6 +238,7 @@ class TargetSpec:
     benchmark: BenchmarkOptions = BenchmarkOptions()
     unresolved: str | None = None
     """Why the target cannot be used yet (`native` without a lock), with the remedy; None: usable."""
+    enabled: bool = True
 
     @property
     def cpu(self) -> Attributes:

@@ -22,7 +22,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "num_cores with an underscore": (
         "targets:\n  pc: {kind: llvm, mtriple: x86_64-linux-gnu, num_cores: 2}\n",
-        'targets.yaml:2:47: targets.pc.num_cores: unknown key; expected one of the 27 keys of an llvm target; did you mean "num-cores"?',
+        'targets.yaml:2:47: targets.pc.num_cores: unknown key; expected one of the 28 keys of an llvm target; did you mean "num-cores"?',
     ),
     "num-cores of zero": (
         "targets:\n  pc: {kind: llvm, mtriple: x86_64-linux-gnu, num-cores: 0}\n",
@@ -46,11 +46,11 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "misspelt attribute": (
         PC + ", mcup: x}\n",
-        'targets.yaml:2:78: targets.pc.mcup: unknown key; expected one of the 27 keys of an llvm target; did you mean "mcpu"?',
+        'targets.yaml:2:78: targets.pc.mcup: unknown key; expected one of the 28 keys of an llvm target; did you mean "mcpu"?',
     ),
     "attribute of another kind": (
         PC + ", arch: sm_90}\n",
-        "targets.yaml:2:78: targets.pc.arch: unknown key; expected one of the 27 keys of an llvm target",
+        "targets.yaml:2:78: targets.pc.arch: unknown key; expected one of the 28 keys of an llvm target",
     ),
     "mattr without sign": (
         PC + ", mattr: [avx2]}\n",
@@ -165,7 +165,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "attribute in defaults": (
         "defaults: {mcpu: x86-64-v3}\n" + PC + "}\n",
-        "targets.yaml:1:12: defaults.mcpu: unknown key; expected link, glibc, measured_on, device, tune or benchmark",
+        "targets.yaml:1:12: defaults.mcpu: unknown key; expected enabled, link, glibc, measured_on, device, tune or benchmark",
     ),
     "bad default": (
         "defaults: {tune: {seed: -1}}\n" + PC + "}\n",

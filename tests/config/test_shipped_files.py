@@ -32,10 +32,16 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
     assert kinds == {
         "x86-64-v3": ("llvm", "local"),
         "x86-64-v4": ("llvm", "local"),
-        "pi4": ("llvm", "none"),
+        "pi4": ("llvm", "qemu"),
+        "pi5": ("llvm", "qemu"),
+        "jetson-cpu": ("llvm", "qemu"),
+        "armv7": ("llvm", "none"),
+        "riscv64": ("llvm", "none"),
         "h200": ("cuda", "none"),
         "nuc-vulkan": ("vulkan", "none"),
     }
+    off = [target.name for target in project.targets if not target.enabled]
+    assert off == ["pi5", "jetson-cpu", "armv7", "riscv64"]
     assert all(target.unresolved is None and target.tune.trials_per_task == 64 for target in project.targets)
 
 
@@ -108,6 +114,15 @@ def test_other_schema_defaults_are_the_specs() -> None:
     limits = device["anyOf"][1]["properties"]["rpc"]["properties"]
     for name in ("timeout_s", "wait_s", "session_s"):
         assert limits[name]["default"] == getattr(DeviceSpec(), name)
+
+
+@pytest.mark.compiler
+def test_every_shipped_target_is_one_of_tvm(project_root: Path) -> None:
+    from tvmbuild.compiler.target import tvm_target
+
+    for target in load_project(project_root).targets:
+        made = tvm_target(target.kind, target.attributes, target.host)
+        assert made.kind.name == target.kind, target.name
 
 
 @pytest.mark.compiler

@@ -107,6 +107,11 @@ def test_tools_are_those_that_can_change_the_output() -> None:
     assert tools["benchmark:net@v3"] == {**tvm, "onnxruntime": "5"}
 
 
+def test_a_target_that_is_off_has_no_cells() -> None:
+    plan = _plan(V3, replace(V3, name="off", enabled=False))
+    assert {step.subject for step in plan.steps} == {"net", "net@v3"}
+
+
 def test_labels_are_an_input_of_compile_and_url_sources_are_none() -> None:
     model = replace(MODEL, labels="names.txt", source=Source("url", "https://a/b.onnx", sha256="0" * 64))
     plan = _plan(V3, models=(model,))

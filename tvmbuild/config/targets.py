@@ -122,6 +122,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         tune=_make_tune(data.get("tune", {})),
         benchmark=_make_benchmark(data.get("benchmark", {})),
         unresolved=unresolved,
+        enabled=data.get("enabled", True),
     )
 
 
