@@ -14,6 +14,7 @@ from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.fallback import list_schedules
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
@@ -204,6 +205,19 @@ def test_a_search_can_schedule_every_task(
     data = draw(1, 3, 8, 8)
     got = run(lowered, cpu, data, sample_schedules(extract_tasks(lowered)))
     np.testing.assert_allclose(got, expect(path, data), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 26, 26), (1, 16, 40, 40)])
+def test_every_task_is_a_candidate_as_it_is(
+    shape: tuple[int, int, int, int], save_model: Callable[..., Path], cpu: tvm.target.Target
+) -> None:
+    nodes = [conv(inputs=["x", "w", "b"], outputs=["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    path = save_model(nodes, {"w": draw(64, shape[1], 3, 3), "b": draw(64)}, shape)
+    tasks = [task for task in extract_tasks(lower_all(path, cpu, "winograd4")) if "winograd" in task.name]
+    assert tasks
+    for task in tasks:
+        (first, *_) = list_schedules(task.mod, cpu, 16)
+        assert first.trace.insts, task.name  # a record of nothing would be ignored
 
 
 def test_no_function_is_a_naive_nest(save_model: Callable[..., Path], cpu: tvm.target.Target) -> None:

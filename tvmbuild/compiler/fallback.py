@@ -49,6 +49,10 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
 def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_tir.Schedule | None:
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
+        if "T.parallel(" in function.script():
+            # Its loops are part of it. A record needs a trace of something.
+            sch.annotate(sch.get_sblock("root"), "loops", "given")
+            return sch
         sch = _try_to_inline(sch)
         infos = normalize_prim_func(sch)
     except REFUSALS:
