@@ -12,24 +12,20 @@ from tvmbuild.progress import progress_shown_by
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="emulator_action", required=True, metavar="ACTION")
-    for name, text in (
-        ("make", "make it, or make it anew: downloads Debian's Python, qemu and TVM's wheels, about 190 MB"),
-        ("rm", "remove it"),
-    ):
-        action = actions.add_parser(name, help=text, description=text)
-        action.add_argument("architecture", choices=list(ARCHITECTURES), metavar="ARCHITECTURE", help="aarch64")
+    text = "make it, unless it is there: downloads Debian's Python, qemu and TVM's wheels, about 190 MB; or remove it"
+    parser.add_argument("what", choices=("make", "rm"), help=text)
+    parser.add_argument("architecture", choices=list(ARCHITECTURES), help="of the board")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make or remove the board; return the exit code."""
     name = args.architecture
     with progress_shown_by(lambda text: print(f"emulator {name}: {text}", flush=True)):
-        if args.emulator_action == "rm":
+        if args.what == "rm":
             print(f"removed the emulated board {name}" if remove_board(name) else f"there is no emulated board {name}")
             return 0
-        old, start = find_board(name), time.monotonic()
-        board = make_board(name)
-    print(f"{'made anew' if old else 'made'} in {time.monotonic() - start:.0f} s: {board.folder}")
+        start = time.monotonic()
+        old, board = find_board(name), make_board(name)
+    print(f"there already: {board.folder}" if old else f"made in {time.monotonic() - start:.0f} s: {board.folder}")
     print(f"Python {board.python_version}, {board.tvm}; write `device: {{qemu: {name}}}` in targets.yaml")
     return 0

@@ -16,6 +16,10 @@ TIMEOUT_S = 900.0
 _HINT = "run it on Debian or in a container of it, or set `device: none`; docs/devices.md says what is needed"
 
 
+class AptError(TvmbuildError):
+    """Debian's packages are not to be had here: no apt, no network, or sources without that architecture."""
+
+
 @dataclass(frozen=True)
 class Apt:
     """A state of apt's of its own below ``folder``: lists, downloads, and no package installed."""
@@ -68,7 +72,7 @@ def check_tools() -> None:
     """Raise TvmbuildError where this is no system with apt and dpkg."""
     for name in ("apt-get", "dpkg", "dpkg-deb"):
         if shutil.which(name) is None:
-            raise TvmbuildError(f"the emulated board is made of Debian's packages, and there is no {name} here", _HINT)
+            raise AptError(f"the emulated board is made of Debian's packages, and there is no {name} here", _HINT)
 
 
 def run_tool(command: list[str], tool: str, what: str) -> str:
@@ -89,7 +93,7 @@ def run_tool(command: list[str], tool: str, what: str) -> str:
     if done.returncode != 0:
         lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         said = "; ".join([line for line in lines if line.startswith(("E:", "ERROR"))][:3] or lines[-3:])
-        raise TvmbuildError(
+        raise (AptError if tool == "apt" else TvmbuildError)(
             f"{what} failed: {mask_credentials(said) or f'exit code {done.returncode}'}", _TOOL_HINTS[tool]
         )
     return done.stdout

@@ -22,6 +22,7 @@ from tvmbuild.devices.qemu_board import (
     Architecture,
     Board,
     boards_folder,
+    find_board,
     list_requirements,
     tvm_versions,
     write_board,
@@ -53,11 +54,16 @@ print(platform.machine())
 
 
 def make_board(name: str) -> Board:
-    """Make the board of that architecture, in place of one that there is; until it is whole, the old one stays."""
-    check_tools()
+    """Make the board of that architecture, unless there is one that is good; until it is whole, an old one stays.
+
+    AptError where Debian's packages are not to be had.
+    """
     folder = boards_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _only_maker(folder / f"{name}.lock"):
+        if (board := find_board(name)) is not None:
+            return board
+        check_tools()
         for leftover in folder.glob(f".{name}.*"):
             shutil.rmtree(leftover)
         unfinished = Path(mkdtemp(prefix=f".{name}.", dir=folder))
@@ -128,10 +134,11 @@ def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
         for archive in archives:
             if archive.name.startswith("qemu-user"):
                 unpack(archive, Path(temporary))
-        # A link to qemu-aarch64 in newer packages.
-        program = Path(temporary, "usr/bin", name)
-        if not program.exists():
-            raise TvmbuildError(f"the package qemu-user-static has no {name}", "install qemu-user-static by hand")
+        # Newer packages have the program without the ending.
+        programs = [Path(temporary, "usr/bin", each) for each in (name, name.removesuffix("-static"))]
+        program = next((each for each in programs if each.is_file()), None)
+        if program is None:
+            raise TvmbuildError(f"the package qemu-user-static has no {name}", f"put {name} into PATH")
         shutil.copy(program, path)
     path.chmod(0o755)
 
