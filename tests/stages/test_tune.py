@@ -109,15 +109,6 @@ def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step
     assert len(info["uncovered"]) == info["tasks"]  # type: ignore[arg-type]
 
 
-def test_a_device_that_cannot_tune_yet_is_refused_with_the_remedy(step: Step) -> None:
-    from tvmbuild.stages import tune
-
-    board = replace(options_of(step), device=DeviceSpec("rpc", tracker="127.0.0.1:9190", key="pi4"))
-    with pytest.raises(TvmbuildError, match="device rpc cannot be done yet") as caught:
-        tune.run(replace(step, options=board))
-    assert "device: none" in (caught.value.hint or "")
-
-
 def quarantine(step: Step) -> list[dict[str, str]]:
     """Return what tune.json says of the quarantine, after a run that may not search."""
     from tvmbuild.stages import tune

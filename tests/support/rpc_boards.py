@@ -51,6 +51,11 @@ def count_boards(tracker: str, key: str) -> int:
     return len(found.addresses) if found else 0
 
 
+def count_free(tracker: str, key: str) -> int:
+    found = list_boards(tracker).get(key)
+    return found.free if found else 0
+
+
 @contextmanager
 def running(arguments: list[str], log: Path) -> Iterator[psutil.Process]:
     """Run Python with these arguments until the context ends, then kill it and all that it has started."""
@@ -84,10 +89,10 @@ def tracker(folder: Path) -> Iterator[str]:
 @contextmanager
 def board(address: str, key: str, folder: Path) -> Iterator[psutil.Process]:
     """Yield the supervisor of a board that the tracker knows."""
-    count = count_boards(address, key)
+    count, free = count_boards(address, key), count_free(address, key)
     arguments = ["-m", "tvmbuild", "device", "serve", "--tracker", address, "--key", key]
     with running([*arguments, "--port", str(free_port()), "--cpu", CPU], folder / f"{key}-{count}.log") as process:
-        wait_until(lambda: count_boards(address, key) > count)
+        wait_until(lambda: count_free(address, key) > free)
         yield process
 
 

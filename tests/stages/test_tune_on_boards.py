@@ -1,0 +1,99 @@
+"""The tune stage with boards behind a tracker, which run on this machine: mnist, whose matmul alone is searched."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from rpc_boards import CPU, board, count_boards, kill_tree, tracker, wait_until
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.records.selection import is_current
+from tvmbuild.specs import DeviceSpec, Step, TuneOptions, TuneStep
+
+pytestmark = pytest.mark.compiler
+
+Place = tuple[str, list[psutil.Process]]
+"""A tracker's address and its two boards."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as stack:
+        address = stack.enter_context(tracker(tmp_path))
+        yield address, [stack.enter_context(board(address, "pc", tmp_path)) for _ in range(2)]
+
+
+@pytest.fixture
+def step(place: Place, tmp_path: Path, shared_models: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+    (tmp_path / "locks").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
+    tune = TuneOptions(trials_per_task=16, ops=("matmul*",))
+    device = DeviceSpec("rpc", place[0], "pc", timeout_s=30.0, wait_s=60.0)
+    return Step(
+        stage="tune",
+        subject="mnist@pc",
+        options=TuneStep("pc", "llvm", attributes, (), None, device, tune),
+        inputs=(("model", shared_models / "mnist.onnx"),),
+        outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        root=tmp_path,
+    )
+
+
+def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Thread:
+    """Kill the boards, sessions and all, as soon as one candidate was measured."""
+    journal = Layout(step.root).journal("pc", "any").parent
+
+    def kill() -> None:
+        wait_until(lambda: any(path.stat().st_size for path in journal.glob("*.jsonl")))
+        for each in boards:
+            kill_tree(each)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    from tvmbuild.stages import tune
+
+    address, boards = place
+    killing = kill_when_measured(step, boards[:1])
+    tune.run(step)
+    killing.join()
+    assert count_boards(address, "pc") == 1
+    assert "candidates failed" not in capsys.readouterr().out
+    assert json.loads(step.output("info").read_text())["measured_now"] == 16
+    (path,) = Layout(step.root).records("pc").glob("*.json")
+    task = json.loads(path.read_text())
+    assert task["searched"] == {CPU: 16}
+    assert {record["measured_on"] for record in task["records"]} == {CPU}
+    assert is_current(step) is None
+    named = replace(step, options=replace(options_of(step), measured_on="kitchen"))
+    assert is_current(named) is None  # the only class there is
+
+
+def test_when_no_board_is_left_what_was_measured_is_kept(step: Step, place: Place) -> None:
+    from tvmbuild.stages import tune
+
+    killing = kill_when_measured(step, place[1])
+    with pytest.raises(TvmbuildError, match="knows no board with the key pc: it has no board at all") as caught:
+        tune.run(step)
+    killing.join()
+    assert "tvmbuild device serve" in (caught.value.hint or "")
+    assert not step.output("schedule").exists()
+    assert any(Layout(step.root).journal("pc", "any").parent.glob("*.jsonl"))
+
+
+def options_of(step: Step) -> TuneStep:
+    assert isinstance(step.options, TuneStep)
+    return step.options
