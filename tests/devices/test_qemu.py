@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,16 @@ def test_the_emulated_cpu_is_the_targets(board: Board) -> None:
     assert board.variables("cortex-a72")["QEMU_CPU"] == "cortex-a72"
     assert "QEMU_CPU" not in board.variables("cortex-x925")
     assert "QEMU_CPU" not in board.variables()
+
+
+def test_an_instruction_that_the_cpu_lacks_kills(board: Board, tmp_path: Path) -> None:
+    """As on the board itself: a Cortex-A72 has no dot products, a Cortex-A76 has."""
+    source = 'void _start(void) { __asm__ volatile("sdot v0.4s, v1.16b, v2.16b; mov x8, 93; mov x0, 7; svc 0"); }'
+    (tmp_path / "a.c").write_text(source)
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-mcpu=cortex_a76", "-nostdlib"]
+    subprocess.run([*command, "a.c", "-o", "a"], cwd=tmp_path, check=True)
+    codes = {
+        cpu: subprocess.run([board.qemu, tmp_path / "a"], env=board.variables(cpu), check=False).returncode
+        for cpu in ("cortex-a72", "cortex-a76")
+    }
+    assert codes == {"cortex-a72": -signal.SIGILL, "cortex-a76": 7}
