@@ -41,12 +41,16 @@ class LocalTimer:
 
     width = 1
 
-    def __init__(self, cores: Sequence[int]) -> None:
-        self._pool = start_pool(cores, 1, TIME_TIMEOUT_S)
+    def __init__(self, cores: Sequence[int], timeout_s: int = TIME_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._pool = start_pool(cores, 1, timeout_s)
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
         """Time one library."""
-        return list(self._pool.submit(time_candidate, library, arguments, timing).result())
+        try:
+            return list(self._pool.submit(time_candidate, library, arguments, timing).result())
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer within {self._timeout_s} s") from error
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
         """Compare a library's numbers with the workload's."""

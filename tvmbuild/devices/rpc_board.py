@@ -32,6 +32,8 @@ from tvmbuild.devices.rpc_protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 
+CANDIDATE_TIMEOUT_S = 60
+"""The first candidate of a process also waits until TVM is imported: from an SD card that takes long."""
 PORTS = 100
 """So many ports from the given one on are tried."""
 
@@ -99,7 +101,7 @@ class Board:
         """Run what a candidate may end; why it failed is an answer like any other."""
         if self._timer is None:
             os.environ["TVM_NUM_THREADS"] = str(job["threads"])
-            self._timer = LocalTimer(sorted(os.sched_getaffinity(0))[: job["threads"]])
+            self._timer = LocalTimer(sorted(os.sched_getaffinity(0))[: job["threads"]], CANDIDATE_TIMEOUT_S)
         try:
             return run(self._timer)
         except TimeoutError as error:

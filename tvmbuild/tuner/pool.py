@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.compiler.link import compile_pool
-from tvmbuild.devices.candidate_timer import TIME_TIMEOUT_S, CandidateTimer, LocalTimer, NoDeviceError, start_pool
+from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.tuner.cores import Cores
 from tvmbuild.tuner.correctness import find_difference, list_arguments
@@ -110,8 +110,6 @@ class CandidatePool:
         arguments = tuple(_plain(info.as_json()) for info in args_info)
         try:
             return Timed(tuple(self._timer.time(library, arguments, timing)))
-        except TimeoutError:
-            return Timed(error=f"run: no answer within {TIME_TIMEOUT_S} s")
         except NoDeviceError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
