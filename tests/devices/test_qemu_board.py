@@ -25,7 +25,8 @@ from tvmbuild.devices.qemu_board import (
     tvm_versions,
     write_board,
 )
-from tvmbuild.devices.qemu_make import make_board, remove_board
+from tvmbuild.devices.qemu_debian import AptError
+from tvmbuild.devices.qemu_make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import DeviceSpec
 
@@ -153,6 +154,27 @@ def test_a_killed_maker_leaves_nothing_that_looks_made(tmp_path: Path, cache: Pa
     assert len(list(boards_folder().glob(".aarch64.*"))) == 1
     remove_board("aarch64")
     assert sorted(path.name for path in boards_folder().iterdir()) == ["aarch64.lock"]
+
+
+def test_a_new_board_takes_the_old_ones_place(made: Board) -> None:
+    unfinished = boards_folder() / ".aarch64.new"
+    unfinished.mkdir()
+    (unfinished / "board.json").write_text("new")
+    _publish(unfinished, made.folder)
+    assert (made.folder / "board.json").read_text() == "new"
+    assert sorted(path.name for path in boards_folder().iterdir()) == ["aarch64"]
+
+
+def test_a_maker_that_fails_leaves_the_stale_board(
+    made: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_board(stale := replace(made, tvm="apache-tvm==0.1"))
+    before = (stale.folder / "board.json").read_bytes()
+    monkeypatch.setenv("PATH", _fake_system(tmp_path / "bin", "echo 'E: no network' >&2; exit 100"))
+    with pytest.raises(AptError, match=r"^apt-get update of packages for arm64(, amd64)? failed: E: no network"):
+        make_board("aarch64")
+    assert (stale.folder / "board.json").read_bytes() == before
+    assert sorted(path.name for path in boards_folder().iterdir()) == ["aarch64", "aarch64.lock"]
 
 
 @pytest.mark.compiler

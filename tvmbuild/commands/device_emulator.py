@@ -12,7 +12,7 @@ from tvmbuild.progress import progress_shown_by
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    text = "make it, unless it is there: downloads Debian's Python, qemu and TVM's wheels, about 190 MB; or remove it"
+    text = "make it, unless it is there: downloads Debian's Python, qemu and TVM's wheels, about 210 MB; or remove it"
     parser.add_argument("what", choices=("make", "rm"), help=text)
     parser.add_argument("architecture", choices=list(ARCHITECTURES), help="of the board")
 
