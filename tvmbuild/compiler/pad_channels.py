@@ -18,7 +18,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
 from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, rewrite_main
 
+MOST_COLOURS = 4
+"""Channels of a picture. They are read one by one, so that their order in memory matters little."""
 _NAME = "conv2d"
+Weights = np.ndarray[Any, np.dtype[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Padded:
 
 
 def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Padded:
-    """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors."""
+    """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors.
+
+    One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
+    """
     rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
     rewritten = rewrite_main(mod, rewriter)
     return Padded(rewritten if rewriter.padded else mod, tuple(rewriter.padded))
@@ -55,36 +61,53 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        weights = _padded_weights(call, self._lanes)
-        if weights is None:
+        if not _is_plain(call):
             return super().visit_call_(call)
-        constant = relax.const(weights)
-        self.padded.append((call.args[1].value, constant.value))
-        arguments = [self.visit_expr(call.args[0]), constant]
-        variable = self.builder_.add_func(_make_function(call, arguments), _NAME)
-        return relax.call_tir(variable, arguments, call.ty)
+        data, weights = self.visit_expr(call.args[0]), call.args[1]
+        picture = self._find_picture(data)
+        values = _padded_weights(weights.value.numpy(), self._lanes)
+        if values is None and picture is None:
+            return super().visit_call_(call)
+        if values is not None:
+            weights = relax.const(values)
+            self.padded.append((call.args[1].value, weights.value))
+        arguments = [data if picture is None else picture, weights]
+        function = _make_function(call, arguments, picture is not None)
+        return relax.call_tir(self.builder_.add_func(function, _NAME), arguments, call.ty)
+
+    def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
+        """Return what has few channels and was only brought from NCHW to NHWC for this."""
+        source = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if not isinstance(source, tvm.ir.Call) or source.op != tvm.ir.Op.get("relax.permute_dims"):
+            return None
+        axes = [int(axis) for axis in source.attrs.axes or ()]
+        return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MOST_COLOURS else None
 
 
-def _padded_weights(call: relax.Call, lanes: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:
+def _is_plain(call: relax.Call) -> bool:
+    """Tell whether the call is an NHWC convolution in float32 with constant weights and without groups."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
-        return None
+        return False
     attributes, (data, weights) = call.attrs, call.args
-    if (attributes.data_layout, attributes.kernel_layout) != ("NHWC", "HWIO") or int(attributes.groups) != 1:
-        return None
-    if not isinstance(weights, tvm.ir.GenericConst) or {str(data.ty.dtype), str(call.ty.dtype)} != {"float32"}:
-        return None
-    if not all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values):
-        return None
-    values: np.ndarray[Any, np.dtype[np.float32]] = weights.value.numpy()
+    return (
+        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
+        and int(attributes.groups) == 1
+        and isinstance(weights, tvm.ir.GenericConst)
+        and {str(data.ty.dtype), str(call.ty.dtype)} == {"float32"}
+        and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)
+    )
+
+
+def _padded_weights(values: Weights, lanes: int) -> Weights | None:
     more = padded_channels(values.shape[3], lanes) - values.shape[3]
     return np.pad(values, ((0, 0), (0, 0), (0, 0), (0, more))) if more else None
 
 
-def _make_function(call: relax.Call, arguments: list[relax.Expr]) -> tirx.PrimFunc:
+def _make_function(call: relax.Call, arguments: list[relax.Expr], nchw: bool) -> tirx.PrimFunc:
     attributes = call.attrs
     data, weights = (te.placeholder(each.ty.shape.values, "float32") for each in arguments)
     all_channels = topi.nn.conv2d_nhwc(
-        data,
+        topi.transpose(data, [0, 2, 3, 1]) if nchw else data,
         weights,
         [int(each) for each in attributes.strides],
         [int(each) for each in attributes.padding],
