@@ -1,7 +1,7 @@
 """Transposed convolutions whose windows do not overlap, as a 1 x 1 convolution whose output is put in order.
 
 With a stride as large as its kernel each input pixel makes a patch of its own, by one matrix product. TVM computes such
-a convolution as a sum over zeros put between the pixels, and in NCHW only: a hundred times slower for few channels.
+a convolution as a sum over zeros put between the pixels, and in NCHW only: far slower, above all for few channels.
 """
 
 from __future__ import annotations
