@@ -115,21 +115,24 @@ def test_a_lost_session_is_said_and_its_server_started_again(
 ) -> None:
     device = open_rpc(spec)
     with device.start(load) as worker:
-        (session,) = find_sessions(supervisor)
+        (session,), (server,) = find_sessions(supervisor), supervisor.children()
         session.kill()
         with pytest.raises(DeviceLostError, match=r"the session with the board pc of .* was lost: the board's server"):
             worker.outputs()
+    wait_until(lambda: is_gone(server))
     with device.start(load) as worker:
         assert worker.outputs()
 
 
 def test_a_board_that_hangs_is_given_up(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
     with open_rpc(replace(spec, timeout_s=5.0)).start(load) as worker:
-        (session,) = find_sessions(supervisor)
+        (session,), (server,) = find_sessions(supervisor), supervisor.children()
         session.suspend()
         with pytest.raises(DeviceLostError, match="it gave no answer within 5 s"):
             worker.outputs()
         session.kill()
+    # The listener ends with it, a moment later: until then it would take sessions that die with it.
+    wait_until(lambda: is_gone(server))
     wait_until(lambda: count_boards(str(spec.tracker), "pc") == 1)
 
 

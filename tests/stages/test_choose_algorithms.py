@@ -83,7 +83,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
         assert is_current(step) is None
         schedule = json.loads(step.output("schedule").read_text())
         assert schedule.get("algorithms") == (None if algorithm == "direct" else {SIGNATURE: algorithm})
-        assert ("winograd_products" in task_names(step)) == (algorithm != "direct")
+        assert ("winograd_rows_relu" in task_names(step)) == (algorithm != "direct")
         assert ("conv2d_relu" in task_names(step)) == (algorithm == "direct")
         searched = [task for task in read_tasks(step.output("tasks")) if task.name.startswith(("conv2d", "winograd"))]
         assert {task.key for task in searched} == set(schedule["schedule"])

@@ -114,7 +114,8 @@ class BoardSession:
 
 def _say_why(text: str) -> str:
     """Return TVM's reason; of a connection that ended it says only that there was no answer."""
-    ended = any(word in text for word in ("kShutdown", "SockChannel", "Connection reset"))
+    # `code=1` is the protocol's kShutdown.
+    ended = any(word in text for word in ("kShutdown", "code=1", "SockChannel", "Connection reset"))
     return "the board's server ended it" if ended else text.strip().splitlines()[0]
 
 
