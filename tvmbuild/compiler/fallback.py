@@ -29,12 +29,15 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Apply to each block the first rule that can handle it."""
-    sch = _schedule(function, machine, Variant())
+    sch = _take_as_given(function) or _schedule(function, machine, Variant())
     return function if sch is None else sch.mod["main"].with_attr("tirx.is_scheduled", True)
 
 
 def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules of a workload worth measuring, the rules' own first, all different."""
+    given = _take_as_given(mod["main"])
+    if given is not None:
+        return [given]
     machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
     variants = (Variant(rank, turned) for rank in range(MOST_RANKS) for turned in (False, True))
     for variant in variants:
@@ -46,13 +49,21 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
     return list(found.values())
 
 
+def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
+    """Return the schedule of a function that was written with its loops; None for others."""
+    if "T.parallel(" not in function.script():
+        return None
+    try:
+        sch = s_tir.Schedule(function, error_render_level="none")
+        sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
+    except REFUSALS:
+        return None
+    return sch
+
+
 def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_tir.Schedule | None:
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
-        if "T.parallel(" in function.script():
-            # Its loops are part of it. A record needs a trace of something.
-            sch.annotate(sch.get_sblock("root"), "loops", "given")
-            return sch
         sch = _try_to_inline(sch)
         infos = normalize_prim_func(sch)
     except REFUSALS:

@@ -17,27 +17,25 @@ _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def replace_patches(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Rewrite each such convolution with constant weights, for a graph whose other convolutions are in NHWC."""
-    rewriter = _Rewriter(mod)
-    rewritten = rewrite_main(mod, rewriter)
-    return rewritten if rewriter.changed else mod
+    """Rewrite each such convolution with constant weights, for a graph whose other convolutions are in NHWC.
+
+    It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
+    """
+    return rewrite_main(mod, _Rewriter(mod))
 
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if not _makes_patches(call):
             return call
-        self.changed = True
         weights = call.args[1].value.numpy()
         batch, _, height, width = (int(extent) for extent in call.args[0].ty.shape.values)
         inputs, outputs, rows, columns = weights.shape
         products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
         emit, op = self.builder_.emit, relax.op
-        data = emit(self._in_nhwc(call.args[0]))
+        data = emit(op.permute_dims(call.args[0], _TO_NHWC))
         patches = op.nn.conv2d(
             data, relax.const(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO"
         )
@@ -46,14 +44,6 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)
         )
         return op.permute_dims(emit(pixels), _TO_NCHW)
-
-    def _in_nhwc(self, data: relax.Expr) -> relax.Expr:
-        """Return the data in NHWC: what they were before ConvertLayout brought them to NCHW, where it did."""
-        source = self.lookup_binding(data) if isinstance(data, relax.Var) else data
-        if not isinstance(source, tvm.ir.Call) or source.op != tvm.ir.Op.get("relax.permute_dims"):
-            return relax.op.permute_dims(data, _TO_NHWC)
-        axes = [int(axis) for axis in source.attrs.axes or ()]
-        return source.args[0] if axes == _TO_NCHW else relax.op.permute_dims(data, _TO_NHWC)
 
 
 def _makes_patches(call: relax.Call) -> bool:

@@ -17,7 +17,7 @@ from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE
 from tvmbuild.compiler.winograd_functions import Tiling, number, wide, write_crop, write_inverse
 from tvmbuild.compiler.winograd_input import write_input
 
-ROWS = "winograd_rows"
+_ROWS = "winograd_rows"
 _PRODUCTS = "winograd_rows_products"
 _CACHE = 1 << 20
 """Bytes of intermediate results that are done together: about half of a second-level cache."""
@@ -42,7 +42,7 @@ def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
     count = _rows_together(tiling, machine.threads) * columns
     inputs, panels, panel = tiling.shape[3], tiling.panels, tiling.panel
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
-        T.func_name(ROWS)
+        T.func_name(_ROWS)
         T.func_attr({"tirx.noalias": True, "op_pattern": FUSABLE_WITH_ELEMENTWISE})
         data = T.arg("data", T.buffer(wide(*tiling.shape), layout=None))
         weights = T.arg("weights", T.buffer(wide(tiling.positions, panels, inputs, panel), layout=None))
