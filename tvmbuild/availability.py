@@ -6,6 +6,7 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneStep
+from tvmbuild.vulkan import PLUGIN_REMEDY, explain_runtime
 
 
 def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabilities) -> str | None:
@@ -49,10 +50,7 @@ def _explain_codegen(kind: str, capabilities: Capabilities) -> str | None:
     if kind in capabilities.codegens:
         return None
     if kind == "vulkan":
-        return (
-            "the installed TVM generates no Vulkan code; install a TVM built with USE_VULKAN=ON or a `tvm.backends` "
-            "plugin that brings it (`tvmbuild doctor` shows which half is missing)"
-        )
+        return f"the installed TVM generates no Vulkan code; {PLUGIN_REMEDY}"
     return f"the installed TVM generates no {kind} code; install a TVM built with it (see `tvmbuild doctor`)"
 
 
@@ -73,11 +71,21 @@ def _explain_linker(link: str, capabilities: Capabilities) -> str | None:
 
 
 def _explain_gpu(kind: str, capabilities: Capabilities) -> str | None:
+    if kind == "vulkan":
+        return explain_vulkan(capabilities)
     if kind not in capabilities.runtimes:
         return f"the installed TVM has no {kind} runtime, or its driver is missing; see `tvmbuild doctor`"
     if kind not in capabilities.devices:
         return f"no {kind} device answers on this machine; say `device: none` to build only"
     return None
+
+
+def explain_vulkan(capabilities: Capabilities) -> str | None:
+    """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
+    missing = explain_runtime(capabilities.vulkan_missing, has_runtime="vulkan" in capabilities.runtimes)
+    if missing is None and "vulkan" not in capabilities.devices:
+        return f"TVM's Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
+    return missing
 
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}

@@ -25,6 +25,7 @@ from tvmbuild.files import write_json
 from tvmbuild.host_cpu import cpu_identity
 from tvmbuild.layout import cache_dir
 from tvmbuild.processes import run_module
+from tvmbuild.vulkan import list_vulkan_files
 
 FORMAT = 1
 TOOLS = (
@@ -51,6 +52,10 @@ class Capabilities:
     """Kinds whose device runtime is in this TVM."""
     devices: tuple[str, ...] = ()
     """Kinds of which a device answered; llvm always does."""
+    vulkan_devices: tuple[str, ...] = ()
+    """Names of the devices that Vulkan's driver finds, whatever TVM can do."""
+    vulkan_missing: str | None = None
+    """What of the driver is missing: loader, driver, device; None: a device answers."""
     nvcc: str | None = None
     nvrtc: str | None = None
     """Versions of the CUDA compilers."""
@@ -149,6 +154,7 @@ def _probe_key() -> str:
         str(shutil.which("nvcc")),
         *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
         *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),
+        *list_vulkan_files(),
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

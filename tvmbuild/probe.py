@@ -13,6 +13,8 @@ from dataclasses import asdict, replace
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import ARM_FEATURES, X86_FEATURES
 from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.package.tvm_files import has_vulkan_runtime
+from tvmbuild.vulkan import ask_driver
 
 KINDS = ("llvm", "cuda", "vulkan")
 
@@ -32,12 +34,19 @@ def probe() -> Capabilities:
         return tvm.get_global_func(name, allow_missing=True) is not None
 
     codegens = tuple(kind for kind in KINDS if has(f"target.build.{kind}"))
+    vulkan = ask_driver()
     runtimes = tuple(kind for kind in KINDS if kind == "llvm" or has(f"device_api.{kind}"))
-    devices = tuple(kind for kind in runtimes if kind == "llvm" or tvm.device(kind, 0).exist)
+    if vulkan.missing == "loader" and has_vulkan_runtime():
+        runtimes += ("vulkan",)
+    # TVM's Vulkan runtime raises where there is no driver.
+    asked = tuple(kind for kind in runtimes if kind != "vulkan" or vulkan.missing is None)
+    devices = tuple(kind for kind in asked if kind == "llvm" or tvm.device(kind, 0).exist)
     found = Capabilities(
         codegens=codegens,
         runtimes=runtimes,
         devices=devices,
+        vulkan_devices=vulkan.devices,
+        vulkan_missing=vulkan.missing,
         nvcc=_nvcc_version(),
         nvrtc=_nvrtc_version(),
         machine=platform.machine(),

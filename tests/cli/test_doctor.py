@@ -63,19 +63,28 @@ def test_xgboost(versions: tuple[tuple[str, str], ...], state: str) -> None:
     assert _rows(replace(HERE, versions=versions))["xgboost"][0] == state
 
 
+BOTH = replace(HERE, codegens=("vulkan",), runtimes=("vulkan",))
+
+
 @pytest.mark.parametrize(
-    ("codegens", "runtimes", "expected"),
+    ("here", "missing", "state", "detail", "remedies"),
     [
-        ((), (), ("missing", "this TVM lacks the code generator and the runtime")),
-        (("vulkan",), (), ("missing", "this TVM lacks the runtime")),
-        ((), ("vulkan",), ("missing", "this TVM lacks the code generator")),
-        (("vulkan",), ("vulkan",), ("ok", "code generator and runtime; no device answers")),
+        (HERE, "loader", "missing", "this TVM lacks the code generator and the runtime; no Vulkan loader", "IV"),
+        (HERE, None, "missing", "this TVM lacks the code generator and the runtime; the driver has Iris", "I"),
+        (replace(BOTH, runtimes=()), "driver", "missing", "this TVM lacks the runtime; no Vulkan driver", "IV"),
+        (replace(BOTH, codegens=()), "device", "missing", "this TVM lacks the code generator; no Vulkan device", "IV"),
+        (BOTH, "loader", "ok", "code generator and runtime; no Vulkan loader", "V"),
+        (BOTH, None, "ok", "code generator and runtime; the driver has Iris", "T"),
+        (replace(BOTH, devices=("vulkan",)), None, "ok", "code generator and runtime; the driver has Iris", ""),
     ],
 )
 def test_vulkan_says_which_half(
-    codegens: tuple[str, ...], runtimes: tuple[str, ...], expected: tuple[str, str]
+    here: Capabilities, missing: str | None, state: str, detail: str, remedies: str
 ) -> None:
-    assert _rows(replace(HERE, codegens=codegens, runtimes=runtimes))["Vulkan"][:2] == expected
+    names = () if missing else ("Iris",)
+    found = _rows(replace(here, vulkan_missing=missing, vulkan_devices=names))["Vulkan"]
+    assert found[:2] == (state, detail)
+    assert "".join(line[0] for line in found[2].splitlines()) == remedies
 
 
 def test_cuda_without_a_compiler_names_the_extra() -> None:

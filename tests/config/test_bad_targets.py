@@ -161,7 +161,7 @@ CASES: dict[str, tuple[str, str]] = {
     "vulkan without int64": (
         "targets:\n  gpu:\n    kind: vulkan\n    max_threads_per_block: 256\n    max_shared_memory_per_block: 32768\n    thread_warp_size: 1\n"
         + HOST,
-        'targets.yaml:2:3: targets.gpu: the key "supports_int64" is missing; expected every limit of the device, or from_device: 0 and `tvmbuild target lock gpu`',
+        'targets.yaml:2:3: targets.gpu: the key "supports_int64" is missing; expected every limit of the device, a family, or from_device: 0 and `tvmbuild target lock gpu`',
     ),
     "attribute in defaults": (
         "defaults: {mcpu: x86-64-v3}\n" + PC + "}\n",

@@ -20,6 +20,13 @@ HERE = Capabilities(
     versions=(("ziglang", "6"),),
     linkers=(("gcc", "gcc 13"),),
 )
+VULKAN_HERE = replace(
+    HERE,
+    codegens=("llvm", "vulkan"),
+    runtimes=("llvm", "vulkan"),
+    devices=("llvm", "vulkan"),
+    vulkan_devices=("Iris",),
+)
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
 MANY = TargetSpec("many", "llvm", (*V3.attributes, ("num-cores", 8)))
 PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu")))
@@ -45,6 +52,12 @@ QEMU = DeviceSpec("qemu", arch="aarch64")
         ("benchmark", GPU, HERE, "no cuda device answers on this machine"),
         ("benchmark", GPU, replace(HERE, runtimes=("llvm",)), "the installed TVM has no cuda runtime"),
         ("compile", VULKAN, HERE, "the installed TVM generates no Vulkan code; install a TVM built with USE_VULKAN=ON"),
+        ("benchmark", VULKAN, HERE, "the installed TVM has no Vulkan runtime; install a TVM built with USE_VULKAN=ON"),
+        ("benchmark", VULKAN, replace(VULKAN_HERE, vulkan_missing="loader"), "Vulkan's loader libvulkan.so.1 is not"),
+        ("benchmark", VULKAN, replace(VULKAN_HERE, vulkan_missing="driver"), "Vulkan's loader finds no driver; `apt"),
+        ("benchmark", VULKAN, replace(VULKAN_HERE, devices=("llvm",)), "TVM's Vulkan runtime takes no device of Iris"),
+        *((stage, VULKAN, VULKAN_HERE, None) for stage in ("tune", "compile", "benchmark")),
+        ("compile", VULKAN, replace(VULKAN_HERE, vulkan_missing="driver", devices=("llvm",)), None),
         ("compile", V3, replace(HERE, codegens=()), "the installed TVM generates no llvm code"),
         ("compile", V3, replace(HERE, versions=()), "the linker is missing; `pip install ziglang`"),
         ("compile", replace(V3, link="gcc"), replace(HERE, versions=()), None),

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tvmbuild.availability import explain_vulkan
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.vulkan import PLUGIN_REMEDY, explain_driver
 
 
 @dataclass(frozen=True)
@@ -82,15 +84,19 @@ def _cuda_compilers(capabilities: Capabilities) -> tuple[tuple[str, str | None],
 
 
 def _check_vulkan(capabilities: Capabilities) -> Finding:
-    generates, runs = "vulkan" in capabilities.codegens, "vulkan" in capabilities.runtimes
-    if generates and runs:
-        device = "a device answers" if "vulkan" in capabilities.devices else "no device answers"
-        return Finding("ok", "Vulkan", f"code generator and runtime; {device}")
-    missing = " and ".join(
-        name for name, present in (("the code generator", generates), ("the runtime", runs)) if not present
+    """Say of each half whether it is here; a machine that only generates code is no fault."""
+    halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
+    lacking = " and ".join(name for name, kinds in halves if "vulkan" not in kinds)
+    tvm = f"this TVM lacks {lacking}" if lacking else "code generator and runtime"
+    names = ", ".join(capabilities.vulkan_devices)
+    driver = f"no Vulkan {capabilities.vulkan_missing}" if capabilities.vulkan_missing else f"the driver has {names}"
+    remedies = [PLUGIN_REMEDY] if lacking else []
+    running = explain_driver(capabilities.vulkan_missing) if lacking else explain_vulkan(capabilities)
+    remedies += [running] if running else []
+    state: Literal["ok", "missing"] = "missing" if lacking else "ok"
+    return Finding(
+        state, "Vulkan", f"{tvm}; {driver}", "\n".join(each[0].upper() + each[1:] + "." for each in remedies)
     )
-    remedy = "Install a TVM built with USE_VULKAN=ON, or a `tvm.backends` plugin that brings Vulkan."
-    return Finding("missing", "Vulkan", f"this TVM lacks {missing}", remedy)
 
 
 def _check_linker(capabilities: Capabilities) -> Finding:

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if measurement is not None:
         print_latency(console, measurement)
         if args.profile:
-            print_profile(console, measurement)
+            print_profile(console, info, measurement)
         for warning in measurement.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         if args.profile_json:

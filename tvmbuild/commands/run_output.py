@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -13,7 +13,7 @@ from rich.table import Table
 from tvmbuild.commands.run_measure import Measurement
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.profile import OperatorRow, Peak, share_of_peak
+from tvmbuild.package.profile import OperatorRow, Peak, is_on_host, share_of_peak
 from tvmbuild.package.ranking import is_ranking, rank_classes
 from tvmbuild.wording import count
 
@@ -60,7 +60,7 @@ def print_latency(console: Console, measurement: Measurement) -> None:
     console.print(f"latency in ms: {figures} ({samples})", highlight=False)
 
 
-def print_profile(console: Console, measurement: Measurement) -> None:
+def print_profile(console: Console, info: PackageInfo, measurement: Measurement) -> None:
     """Print one line an operator, the longest first, their sum, and the latency without the profiler."""
     peak = measurement.peak
     table = Table(box=None, pad_edge=False, show_footer=True)
@@ -79,6 +79,8 @@ def print_profile(console: Console, measurement: Measurement) -> None:
     console.print(table)
     if peak is not None:
         console.print(describe_peak(peak), highlight=False, markup=False)
+    if info.target.kind != "llvm" and info.operators is not None:
+        console.print(describe_places(info.target.kind, measurement.rows), highlight=False, markup=False)
 
 
 def describe_peak(peak: Peak) -> str:
@@ -87,6 +89,15 @@ def describe_peak(peak: Peak) -> str:
         f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
         f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
     )
+
+
+def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
+    """Return which operators of a GPU package ran on the CPU."""
+    host = [row for row in rows if is_on_host(row)]
+    if not host:
+        return f"every operator ran on the {kind} device"
+    share = sum(row.share for row in host)
+    return f"not on the {kind} device, {share:.1%} of the time: {', '.join(row.name for row in host)}"
 
 
 def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:
@@ -101,14 +112,15 @@ def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, objec
         "latency_ms": asdict(measurement.latency),
         "sum_us": sum(row.us for row in measurement.rows),
         "peak": None if peak is None else peak.to_json(),
-        "operators": [_row_json(row, peak) for row in measurement.rows],
+        "operators": [_row_json(row, info.target.kind, peak) for row in measurement.rows],
     }
 
 
-def _row_json(row: OperatorRow, peak: Peak | None) -> dict[str, object]:
+def _row_json(row: OperatorRow, kind: str, peak: Peak | None) -> dict[str, object]:
     bound = None if peak is None else share_of_peak(row, peak)
     limits = {"bound": None, "of_peak": None} if bound is None else {"bound": bound.by, "of_peak": bound.share}
-    return {**row.to_json(), "gflops": row.gflops, "gb_s": row.gb_s, **limits}
+    place = {} if kind == "llvm" else {"on_host": is_on_host(row)}
+    return {**row.to_json(), **place, "gflops": row.gflops, "gb_s": row.gb_s, **limits}
 
 
 def _cells(row: OperatorRow, peak: Peak | None) -> list[str]:

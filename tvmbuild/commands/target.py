@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from tvmbuild.availability import explain_vulkan
+from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.config.load import load_project, load_questions
 from tvmbuild.config.lock import Questions, TargetLock, write_lock
 from tvmbuild.config.mistakes import list_words
@@ -76,9 +78,10 @@ def _describe(kind: str, index: int) -> Attributes:
     """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
     done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
     if done.returncode == _PROBE_ABSENT:
+        missing = explain_vulkan(detect_capabilities()) if kind == "vulkan" else None
         raise TvmbuildError(
             f"this machine, or this TVM, has no device {kind}:{index}",
-            "`tvmbuild doctor` says what is here; write the device's attributes into targets.yaml otherwise",
+            missing or "`tvmbuild doctor` says what is here; write the device's attributes into targets.yaml otherwise",
         )
     if done.returncode:
         raise RuntimeError(f"{_PROBE} {kind} {index} failed:\n{done.stderr}")

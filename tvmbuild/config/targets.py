@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.precision import explain_precision
+from tvmbuild.config.vulkan_families import FAMILIES, find_mistakes
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
@@ -27,7 +29,7 @@ def attribute_names(kind: str) -> frozenset[str]:
     """Return the TVM attributes that a target of that kind may state in targets.yaml."""
     schema = load_schema("targets")
     definitions = schema["$defs"]
-    others = {"kind", "host", "from_device", "precision", *schema["properties"]["defaults"]["properties"]}
+    others = {"kind", "host", "family", "from_device", "precision", *schema["properties"]["defaults"]["properties"]}
     return frozenset(definitions[kind]["properties"]) - others
 
 
@@ -45,6 +47,8 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
             _check_pinned(document, path, own)
             data = merge_maps(defaults, _with_text(document, path, own))
             if document.is_sound(path):
+                for key, what, expected in find_mistakes(data) if data["kind"] == "vulkan" else ():
+                    document.report((*path, key), what, expected)
                 spec = _make_target(root, name, data)
                 _check_precision(document, path, spec)
                 specs.append(spec)
@@ -81,9 +85,11 @@ def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> No
         return
     if isinstance(data.get("host"), dict):
         _check_triple(document, (*path, "host"), data["host"])
-    expected = f"every limit of the device, or from_device: 0 and `tvmbuild target lock {path[-1]}`"
-    misspelt = {find_nearest(key, PINNED[kind]) for key in data if key not in attribute_names(kind)}
-    for key in PINNED[kind] if "from_device" not in data else ():
+    family = ", a family" if kind == "vulkan" else ""
+    expected = f"every limit of the device{family}, or from_device: 0 and `tvmbuild target lock {path[-1]}`"
+    answers = {"from_device", "family"}
+    misspelt = {find_nearest(key, (*PINNED[kind], *answers)) for key in data if key not in attribute_names(kind)}
+    for key in PINNED[kind] if not answers & (data.keys() | misspelt) else ():
         if key not in data and key not in misspelt:
             document.report_key(path, f'the key "{key}" is missing', expected)
 
@@ -112,7 +118,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
     return TargetSpec(
         name=name,
         kind=kind,
-        attributes=_overlay(lock.attributes, _pick(data, attribute_names(kind))),
+        attributes=_overlay(lock.attributes, {**_family(data), **_pick(data, attribute_names(kind))}),
         host=() if kind == "llvm" else _overlay(lock.host, data["host"]),
         precision=data.get("precision", "fp32"),
         link=data.get("link", "auto"),
@@ -124,6 +130,10 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         unresolved=unresolved,
         enabled=data.get("enabled", True),
     )
+
+
+def _family(data: dict[str, Any]) -> Mapping[str, AttributeValue]:
+    return FAMILIES[data["family"]] if "family" in data else {}
 
 
 def _pick(data: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from tvm.target import codegen
 
 from tvmbuild.cpu_features import X86_FEATURES
 from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.vulkan import ask_driver
 
 ABSENT = 3
 """Exit code: there is no such device here."""
 
+_NAMES = {"device_name", "device_type", "driver_name", "driver_version"}
+"""What changes no code: records would be lost with every update of the driver."""
 _VENDORS = {"conda", "pc", "unknown"}
 _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul")
 
@@ -32,10 +35,17 @@ def describe_cpu() -> dict[str, object]:
 
 def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
     """Return what TVM reads from the device; None when this TVM or this machine has no such device."""
-    if tvm.get_global_func(f"device_api.{kind}", allow_missing=True) is None or not tvm.device(kind, index).exist:
+    if kind == "vulkan" and ask_driver().missing is not None:
+        return None  # TVM's runtime raises where there is no driver
+    device = tvm.device(kind, index)
+    if tvm.get_global_func(f"device_api.{kind}", allow_missing=True) is None or not device.exist:
         return None
     target = tvm.target.Target({"kind": kind, "from_device": index})
-    return {str(key): _to_plain(value) for key, value in target.attrs.items()}
+    described = {str(key): _to_plain(value) for key, value in target.attrs.items() if str(key) not in _NAMES}
+    if kind == "vulkan":
+        # TVM's defaults, 256, go before what it reads.
+        described.update(dict.fromkeys(("max_threads_per_block", "max_num_threads"), device.max_threads_per_block))
+    return described
 
 
 def normalise_triple(triple: str) -> str:

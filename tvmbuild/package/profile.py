@@ -59,6 +59,14 @@ class OperatorRow:
         return cls(**{each.name: value[each.name] for each in fields(cls)})
 
 
+def is_on_host(row: OperatorRow) -> bool:
+    """Say whether the row of a GPU package is work of the CPU: a function of TVM's runtime, not one of the package.
+
+    The package's own are all kernels: TVM refuses to build one for a GPU that is not bound to its threads.
+    """
+    return row.key is None and row.function != VM_FUNCTION
+
+
 @dataclass(frozen=True)
 class Peak:
     """What the machine can do at the most with so many threads, as measured."""

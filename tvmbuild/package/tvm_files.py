@@ -26,6 +26,11 @@ def find_runtime() -> tuple[Path, Path]:
     )
 
 
+def has_vulkan_runtime() -> bool:
+    """Say whether TVM's Vulkan runtime is installed: without Vulkan's loader it cannot be loaded to ask it."""
+    return any((folder / "libtvm_runtime_vulkan.so").is_file() for folder in find_library_folders())
+
+
 def find_headers() -> Path:
     """Return the folder of TVM's C interface and DLPack's."""
     folders = [folder / "include" for folder in _package("tvm_ffi")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
+import warnings
 from typing import Any
 
 import tvm_ffi
@@ -12,7 +14,9 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
+from tvmbuild.package.tvm_files import has_vulkan_runtime
 from tvmbuild.specs import Attributes
+from tvmbuild.vulkan import ask_driver, explain_runtime
 
 _EXISTS = 0
 """TVM's number of the attribute."""
@@ -61,6 +65,8 @@ def find_device(kind: str) -> Any:
     """Return this machine's first device of a target kind; TvmbuildError when there is none, or no runtime for it."""
     if kind == "llvm":
         return tvm_ffi.device("cpu", 0)
+    if kind == "vulkan":
+        _check_vulkan()
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
@@ -73,17 +79,41 @@ def load_backend(kind: str) -> None:
 
     The runtime loads no backend by itself, so its library is loaded here.
     """
-    load_runtime()
-    loader = f"device_api.{kind}"
-    if has_function(loader):
-        return
-    reason = ""
-    try:
-        load_library(f"tvm_runtime_{kind}")
-    except (OSError, RuntimeError) as error:
-        reason = f": {str(error).splitlines()[0]}"
-    if not has_function(loader):
+    reason = _try_backend(kind)
+    if not has_function(f"device_api.{kind}"):
         raise TvmbuildError(
             f"the package needs TVM's {kind} runtime, which is not there{reason}",
             f"install the {kind} driver and libraries, and a TVM built with {kind}",
         )
+
+
+def _try_backend(kind: str) -> str:
+    """Load what brings the backend, if anything does; return why TVM's own library does not."""
+    load_runtime()
+    if has_function(f"device_api.{kind}"):
+        return ""
+    try:
+        load_library(f"tvm_runtime_{kind}")
+    except (OSError, RuntimeError) as error:
+        _load_plugins()
+        return f": {str(error).splitlines()[0]}"
+    return ""
+
+
+def _load_plugins() -> None:
+    """Load the backends that are distributions of their own, as `import tvm` would."""
+    for plugin in importlib.metadata.entry_points(group="tvm.backends"):
+        try:
+            plugin.load()()
+        except Exception as error:  # noqa: BLE001, PERF203 - whatever it does: another may bring what is needed
+            warnings.warn(f"the tvm.backends plugin {plugin.name} failed: {error}", stacklevel=2)
+
+
+def _check_vulkan() -> None:
+    """Refuse with the half that is missing, in the doctor's words: TVM's runtime crashes where there is no driver."""
+    missing = ask_driver().missing
+    _try_backend("vulkan")
+    has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
+    problem = explain_runtime(missing, has_runtime=has_runtime)
+    if problem is not None:
+        raise TvmbuildError("the package runs on a Vulkan device, and this machine cannot run it", problem)

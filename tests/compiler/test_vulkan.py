@@ -1,0 +1,114 @@
+"""Schedules for Vulkan devices, checked without one: TVM's own analysis says whether a device's limits hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from onnx import helper
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import called_functions, extract_tasks, normalised
+from tvmbuild.config.vulkan_families import FAMILIES
+
+pytestmark = pytest.mark.compiler
+SaveModel = Callable[..., Path]
+HOST = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+LEAST = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
+"""The least that targets.yaml takes."""
+DEVICES = {"intel-iris-xe": FAMILIES["intel-iris-xe"], "least": LEAST}
+
+
+@pytest.fixture(params=DEVICES)
+def vulkan(request: pytest.FixtureRequest) -> tvm.target.Target:
+    return tvm_target("vulkan", tuple(sorted(DEVICES[request.param].items())), HOST)
+
+
+@pytest.fixture
+def model(save_model: SaveModel) -> Path:
+    random = np.random.RandomState(0)
+    weights = {
+        "w": random.uniform(-1, 1, (16, 3, 3, 3)).astype("float32"),
+        "f": random.uniform(-1, 1, (16, 10)).astype("float32"),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["c"], ["d"]),
+        helper.make_node("Flatten", ["d"], ["e"]),
+        helper.make_node("Gemm", ["e", "f"], ["g"]),
+        helper.make_node("Softmax", ["g"], ["y"]),
+    ]
+    return save_model(nodes, weights, shape=(1, 3, 32, 32))
+
+
+def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
+    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory."""
+    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
+    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
+    context.clone()
+    (verify,) = context.space_generator.postprocs
+    return bool(verify.apply(tvm.s_tir.Schedule(mod)))
+
+
+def thread_tags(function: tvm.tirx.PrimFunc) -> set[str]:
+    tags: set[str] = set()
+
+    def visit(loop: tvm.tirx.For) -> None:
+        if loop.thread_binding is not None:
+            tags.add(str(loop.thread_binding.thread_tag))
+
+    import tvm_ffi
+
+    tvm_ffi.structural_walk(function.body, (tvm.tirx.For, visit))
+    return tags
+
+
+def test_default_schedules_keep_to_the_limits(model: Path, vulkan: tvm.target.Target) -> None:
+    applied = apply_records(lower(import_onnx(model), vulkan), vulkan, ms.database.MemoryDatabase())
+    functions = {variable.name_hint: applied.mod[variable] for variable in called_functions(applied.mod)}
+    assert len(functions) >= 5
+    for name, function in functions.items():
+        assert {"blockIdx.x", "threadIdx.x"} <= thread_tags(function), name
+        assert fits(normalised(function), vulkan), name
+    assert applied.coverage.covered == ()
+
+
+def test_the_analysis_refuses_what_a_device_cannot_do(model: Path, vulkan: tvm.target.Target) -> None:
+    lowered = lower(import_onnx(model), vulkan)
+    mod = apply_records(lowered, vulkan, ms.database.MemoryDatabase()).mod
+    small = tvm_target("vulkan", (*LEAST.items(), ("max_threads_per_block", 2)), HOST)
+    assert not all(fits(normalised(mod[variable]), small) for variable in called_functions(mod))
+
+
+def test_the_search_space_keeps_to_the_limits(model: Path, vulkan: tvm.target.Target) -> None:
+    tasks = {task.name: task for task in extract_tasks(lower(import_onnx(model), vulkan))}
+    (convolution,) = (task for name, task in tasks.items() if name.startswith("conv2d"))
+    context = ms.TuneContext(
+        mod=convolution.mod,
+        target=vulkan,
+        space_generator="post-order-apply",
+        search_strategy="evolutionary",
+        rand_state=1,
+        num_threads=1,
+    ).clone()
+    drawn = 0
+    for space in context.generate_design_space():
+        for seed in range(1, 17):
+            schedule = tvm.s_tir.Schedule(convolution.mod, seed=seed)
+            tvm.s_tir.Trace(space.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
+            schedule.enter_postproc()
+            if all(postprocessor.apply(schedule) for postprocessor in context.space_generator.postprocs):
+                assert fits(schedule.mod, vulkan)
+                assert {"blockIdx.x", "threadIdx.x"} <= thread_tags(schedule.mod["main"])
+                drawn += 1
+    assert drawn

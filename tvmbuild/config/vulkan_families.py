@@ -1,0 +1,66 @@
+"""What every GPU of a family has under Vulkan, so that a target need not state it: `family: intel-iris-xe`.
+
+The smallest value that the family's current drivers report, Linux and Windows, by https://vulkan.gpuinfo.org.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tvmbuild.specs import AttributeValue
+
+_COMMON: dict[str, AttributeValue] = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 32768,
+    # As TVM's own runtime reports it: a subgroup is no warp, and reductions across one went wrong.
+    "thread_warp_size": 1,
+    "supports_float16": True,
+    "supports_float32": True,
+    "supports_int8": True,
+    "supports_int16": True,
+    "supports_int32": True,
+    "supports_int64": True,
+    "supports_8bit_buffer": True,
+    "supports_16bit_buffer": True,
+    "supports_storage_buffer_storage_class": True,
+}
+
+FAMILIES: Mapping[str, Mapping[str, AttributeValue]] = MappingProxyType(
+    {
+        "intel-iris-xe": _COMMON,  # has no 64-bit floats
+        "amd-rdna": {**_COMMON, "supports_float64": True},
+        "nvidia-rtx": {**_COMMON, "supports_float64": True, "max_shared_memory_per_block": 49152},
+        "lavapipe": {**_COMMON, "supports_float64": True},
+    }
+)
+
+_LEAST = {
+    "max_threads_per_block": (256, "TVM's default schedules take"),
+    "max_shared_memory_per_block": (16384, "every Vulkan device has"),
+}
+
+
+def find_mistakes(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (key, what is wrong, what is expected) of a vulkan target's attributes that cannot be.
+
+    ``data`` is of the right types; its family, if it has one, is known.
+    """
+    found = []
+    if "family" in data and "from_device" in data:
+        found.append(("from_device", "the target names a family too", "one of the two: the lock has every attribute"))
+    values = {**FAMILIES.get(data.get("family", ""), {}), **data}
+    threads = values.get("max_threads_per_block")
+    for key, (least, who) in _LEAST.items():
+        if key in data and data[key] < least:
+            found.append((key, f"{data[key]} is less than {who}", f"at least {least}"))
+    found += [
+        (key, f"{data[key]} is more than max_threads_per_block", f"at most {threads}")
+        for key in ("thread_warp_size", "max_num_threads")
+        if key in data and threads is not None and data[key] > threads
+    ]
+    if data.get("supports_int64") is False:
+        expected = "true; for a GPU without 64-bit integers TVM has no code of a model imported from ONNX"
+        found.append(("supports_int64", "a model's indices are int64", expected))
+    return found
