@@ -5,6 +5,8 @@ from __future__ import annotations
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
+from tvmbuild.devices.ssh_trouble import explain_no_runtime
+from tvmbuild.host_cpu import machine_of
 from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneStep
 from tvmbuild.vulkan import PLUGIN_REMEDY, explain_runtime
 
@@ -41,6 +43,8 @@ def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities:
         return None  # whether it answers is seen when it is asked
     if device.kind == "qemu":
         return _explain_emulator(kind, cpu, device.arch or "", capabilities)
+    if device.kind == "ssh":
+        return _explain_ssh(kind, cpu, capabilities)
     if kind != "llvm":
         return _explain_gpu(kind, capabilities)
     return _explain_cpu(cpu, capabilities)
@@ -88,9 +92,6 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
     return missing
 
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}
-
-
 def _explain_emulator(kind: str, cpu: Attributes, architecture: str, capabilities: Capabilities) -> str | None:
     if kind != "llvm":
         return f"an emulated board runs the code of CPUs, not of {kind}; say `device: none` to build only"
@@ -100,15 +101,20 @@ def _explain_emulator(kind: str, cpu: Attributes, architecture: str, capabilitie
     return None if architecture in capabilities.emulators else explain_absence(architecture)
 
 
+def _explain_ssh(kind: str, cpu: Attributes, capabilities: Capabilities) -> str | None:
+    if kind != "llvm":
+        return f"a board without Python runs the code of CPUs, not of {kind}; use `device: {{rpc: …}}`"
+    return explain_no_runtime(_machine_of(cpu, capabilities.machine))
+
+
 def _machine_of(cpu: Attributes, default: str) -> str:
     """Return the machine that the attributes' triple names, as platform.machine() calls it."""
-    there = str(dict(cpu).get("mtriple", default)).split("-", maxsplit=1)[0].lower()
-    return _MACHINES.get(there, there)
+    return machine_of(str(dict(cpu).get("mtriple", default)))
 
 
 def _explain_cpu(cpu: Attributes, capabilities: Capabilities) -> str | None:
     attributes = dict(cpu)
-    here = _MACHINES.get(capabilities.machine.lower(), capabilities.machine.lower())
+    here = machine_of(capabilities.machine)
     there = _machine_of(cpu, here)
     if there != here:
         return f"its code is for {there} and this machine is {here}; say `device: none` to build only"

@@ -165,19 +165,21 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Where packages of a target run. ``arch`` is qemu's; all else rpc's.
+    """Where packages of a target run. ``arch`` is qemu's, ``host`` ssh's; all else rpc's.
 
     ``timeout_s``: a board that gives no sign of life for so long is lost. ``wait_s``: so long a busy one is waited for.
     ``session_s``: after so long a session ends, were it forgotten.
     """
 
-    kind: Literal["local", "none", "rpc", "qemu"] = "local"
+    kind: Literal["local", "none", "rpc", "qemu", "ssh"] = "local"
     tracker: str | None = None
     key: str | None = None
     timeout_s: float = 60.0
     arch: str | None = None
     wait_s: float = field(default=600.0, metadata=LATER)
     session_s: float = field(default=1800.0, metadata=LATER)
+    host: str | None = field(default=None, metadata=LATER)
+    """What the command ssh is told: user@host, a name of its configuration, or ssh://host:port."""
 
     @property
     def is_timed(self) -> bool:

@@ -84,7 +84,7 @@ def test_a_busy_machine_and_a_held_lock_are_said_beside_the_results(
         yield
 
     monkeypatch.setattr(Watch, "read", lambda _: Machine("A CPU", 2, others=0.5))
-    monkeypatch.setattr("tvmbuild.commands.run.device_lock", wait)
+    monkeypatch.setattr("tvmbuild.devices.device.device_lock", wait)
     assert main(["run", str(package), "--print-time", "--repeat", "1", "--threads", "1"]) == 0
     captured = capsys.readouterr()
     assert "::progress" not in captured.out

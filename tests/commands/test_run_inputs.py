@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,28 @@ def test_outputs_that_are_no_ranking_are_refused(package: Path, capsys: pytest.C
 
 def test_devices_that_are_not_there(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(package), "--device", "local"]) == 0
-    assert "--device rpc: packages do not run on rpc devices yet" in error_of(capsys, package, "--device", "rpc")
     error = error_of(capsys, package, "--device", "locl")
     assert "--device locl: no such device" in error
-    assert "Did you mean local?" in error
+    assert "Did you mean local? There is local, rpc:HOST:PORT/KEY, qemu:ARCHITECTURE, ssh:USER@HOST" in error
+    for wrong in ("rpc", "rpc:host/pi4", "rpc:host:9190", "rpc::9190/pi4", "qemu:arm64", "ssh:", "local:0"):
+        error = error_of(capsys, package, "--device", wrong)
+        assert f"--device {wrong} is not {wrong.split(':')[0]}" in error
+    error = error_of(capsys, package, "--device", "rpc:127.0.0.1:1/pi4")
+    assert "no RPC tracker answers at 127.0.0.1:1" in error
+
+
+def test_what_cannot_be_measured_is_not_tried(package: Path) -> None:
+    from tvmbuild.commands.run import add_arguments
+    from tvmbuild.commands.run_device import check_wishes
+    from tvmbuild.devices.device import Device
+    from tvmbuild.devices.local import start_worker
+    from tvmbuild.devices.qemu import EmulatedMachine
+    from tvmbuild.errors import TvmbuildError
+
+    device = Device("the emulated board aarch64", start_worker, lambda _: EmulatedMachine("aarch64"), emulated=True)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    check_wishes(device, parser.parse_args([str(package)]))
+    for wish in (["--print-time"], ["--profile"], ["--profile-json", "p.json"]):
+        with pytest.raises(TvmbuildError, match="the emulated board aarch64 has no times that mean anything"):
+            check_wishes(device, parser.parse_args([str(package), *wish]))

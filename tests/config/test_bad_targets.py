@@ -62,27 +62,27 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "misspelt device": (
         PC + ", device: locl}\n",
-        'targets.yaml:2:86: targets.pc.device: found "locl"; expected local, none or a map with exactly one of the keys rpc or qemu; did you mean "local"?',
+        'targets.yaml:2:86: targets.pc.device: found "locl"; expected local, none or a map with exactly one of the keys rpc, qemu or ssh; did you mean "local"?',
     ),
     "device with two": (
         PC + ", device: {qemu: aarch64, rpc: {tracker: 'h:1', key: k}}}\n",
-        "targets.yaml:2:87: targets.pc.device.qemu: rpc and qemu exclude each other; expected local, none or a map with exactly one of the keys rpc or qemu",
+        "targets.yaml:2:87: targets.pc.device.qemu: rpc and qemu exclude each other; expected local, none or a map with exactly one of the keys rpc, qemu or ssh",
     ),
     "device with none": (
         PC + ", device: {}}\n",
-        "targets.yaml:2:78: targets.pc.device: none of the keys rpc or qemu is there; expected local, none or a map with exactly one of the keys rpc or qemu",
+        "targets.yaml:2:78: targets.pc.device: none of the keys rpc, qemu or ssh is there; expected local, none or a map with exactly one of the keys rpc, qemu or ssh",
     ),
     "device with a misspelt map": (
         PC + ", device: {rcp: {}}}\n",
-        'targets.yaml:2:87: targets.pc.device.rcp: unknown key; expected qemu or rpc; did you mean "rpc"?',
+        'targets.yaml:2:87: targets.pc.device.rcp: unknown key; expected qemu, rpc or ssh; did you mean "rpc"?',
     ),
     "device is a kind without its keys": (
         PC + ", device: rpc}\n",
-        'targets.yaml:2:86: targets.pc.device: found "rpc"; expected local, none or a map with exactly one of the keys rpc or qemu',
+        'targets.yaml:2:86: targets.pc.device: found "rpc"; expected local, none or a map with exactly one of the keys rpc, qemu or ssh',
     ),
     "device is a number": (
         PC + ", device: 3}\n",
-        "targets.yaml:2:86: targets.pc.device: found 3; expected local, none or a map with exactly one of the keys rpc or qemu",
+        "targets.yaml:2:86: targets.pc.device: found 3; expected local, none or a map with exactly one of the keys rpc, qemu or ssh",
     ),
     "rpc without key": (
         PC + ", device: {rpc: {tracker: 'h:9190'}}}\n",
@@ -91,6 +91,10 @@ CASES: dict[str, tuple[str, str]] = {
     "rpc with a bad tracker": (
         PC + ", device: {rpc: {tracker: h, key: k}}}\n",
         'targets.yaml:2:102: targets.pc.device.rpc.tracker: "h" is not valid; expected host:port',
+    ),
+    "an option of ssh's": (
+        PC + ", device: {ssh: -oProxyCommand=touch}}\n",
+        'targets.yaml:2:92: targets.pc.device.ssh: "-oProxyCommand=touch" is not valid; expected user@host, a Host of ~/.ssh/config, or ssh://host:port',
     ),
     "qemu of an unknown arch": (
         PC + ", device: {qemu: arm64}}\n",

@@ -13,10 +13,12 @@ import pytest
 from doit_project import DoitProject, write_project
 from emulated_board import compile_arrays, run_arrays, the_board
 
+from tvmbuild.cli import main
 from tvmbuild.devices.local import Load
 from tvmbuild.devices.qemu import start_emulated
 from tvmbuild.devices.qemu_board import Board
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.inputs import read_arrays
 from tvmbuild.specs import Tolerance
 from tvmbuild.stages.compare import compare
 from tvmbuild.stages.reference import read_reference
@@ -90,6 +92,14 @@ def test_bench_times_no_emulated_board(project: DoitProject) -> None:
 def test_cpp_on_the_board(board: Board, package: Path, reference: Path, tmp_path: Path) -> None:
     got = run_arrays(board, compile_arrays(board, tmp_path), package, reference)
     assert compare(got, read_reference(reference).outputs, Tolerance()).problem is None
+
+
+def test_the_run_command_runs_there(board: Board, package: Path, reference: Path, tmp_path: Path) -> None:
+    assert board.python.is_file()
+    outputs = tmp_path / "outputs.npz"
+    command = ["run", str(package), "--inputs", str(reference), "--output", str(outputs), "--device", "qemu:aarch64"]
+    assert main(command) == 0
+    assert compare(read_arrays(outputs), read_reference(reference).outputs, Tolerance()).problem is None
 
 
 def test_a_crash_on_the_board_is_said(board: Board, package: Path, reference: Path) -> None:

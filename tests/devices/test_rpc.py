@@ -30,6 +30,7 @@ from rpc_boards import (
     wait_until,
 )
 
+from tvmbuild.cli import main
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.local import Load
 from tvmbuild.devices.rpc import lock_name, open_rpc
@@ -225,3 +226,13 @@ def test_ls_shows_free_and_busy_boards(spec: DeviceSpec, load: Load) -> None:
     assert row[3:6] == ["free", "x86_64", CPU]
     with open_rpc(spec).start(load):
         assert list_row()[3:] == ["busy"]
+
+
+def test_the_run_command_runs_there(spec: DeviceSpec, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    device = f"rpc:{spec.tracker}/pc"
+    assert main(["run", str(load.model), "--device", device, "--profile", "--print-time", "--repeat", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "Plus214_Output_0" in printed
+    assert "(3 samples of 1 call, 2 threads)" in printed
+    assert "latency without profiler" in printed
+    assert "peak with" not in printed  # it would be this machine's

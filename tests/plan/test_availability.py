@@ -30,10 +30,12 @@ VULKAN_HERE = replace(
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
 MANY = TargetSpec("many", "llvm", (*V3.attributes, ("num-cores", 8)))
 PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu")))
+RISCV = TargetSpec("riscv64", "llvm", (("mtriple", "riscv64-linux-gnu"),))
 GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
 VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
 LOCAL = DeviceSpec("local")
 QEMU = DeviceSpec("qemu", arch="aarch64")
+SSH = DeviceSpec("ssh", host="pi@pi")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,9 @@ QEMU = DeviceSpec("qemu", arch="aarch64")
         ("benchmark", replace(PI4, device=QEMU), replace(HERE, emulators=("aarch64",)), None),
         ("benchmark", replace(V3, device=QEMU), HERE, "its code is for x86_64 and the emulated board is aarch64"),
         ("benchmark", replace(GPU, device=QEMU), HERE, "an emulated board runs the code of CPUs, not of cuda"),
+        ("benchmark", replace(PI4, device=SSH), HERE, None),
+        ("benchmark", replace(RISCV, device=SSH), HERE, "there is no TVM runtime for riscv64, only for x86_64 and aa"),
+        ("benchmark", replace(GPU, device=SSH), HERE, "a board without Python runs the code of CPUs, not of cuda"),
         ("tune", replace(V3, unresolved="run `tvmbuild target lock v3`"), HERE, "run `tvmbuild target lock v3`"),
     ],
 )

@@ -25,6 +25,8 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
             yield Finding("missing", what, "is built here and does not run", idle)
         elif target.device.kind == "rpc":
             yield Finding("ok", what, f"is built here and runs on {target.device.key} at {target.device.tracker}")
+        elif target.device.kind == "ssh":
+            yield Finding("ok", what, f"is built here and runs on {target.device.host}")
         else:
             yield Finding("ok", what, f"is built here and runs on {target.num_cores} threads")
 

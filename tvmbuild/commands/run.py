@@ -10,18 +10,18 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.commands.arguments import positive
-from tvmbuild.commands.run_inputs import DEVICES, check_device, collect_inputs, named_file
+from tvmbuild.commands.run_device import FORMS, check_wishes, choose_threads, find_device
+from tvmbuild.commands.run_inputs import collect_inputs, named_file
 from tvmbuild.commands.run_measure import Measurement, add_profile, measure_latency
 from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.console import make_console
-from tvmbuild.devices.local import Load, start_worker
-from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.local import Load
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import write_arrays
-from tvmbuild.package.metadata import PackageInfo, default_threads
+from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.progress import progress_shown_by
 
 HELP = "run a package: outputs, latency, time of each operator"
@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
     parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")
-    parser.add_argument("--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(DEVICES)}")
+    parser.add_argument(
+        "--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(FORMS.values())}"
+    )
     parser.add_argument("--print-time", action="store_true", help="measure the latency")
     parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
@@ -61,11 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run once; then measure what was asked for."""
-    check_device(args.device)
+    device = find_device(args.device)
+    check_wishes(device, args)
     info = _read_info(args.package)
     inputs = collect_inputs(info, args)
     with progress_shown_by(lambda text: print(text, file=sys.stderr)):
-        outputs, measurement = _run(args, info, inputs)
+        outputs, measurement = _run(args, device, info, inputs)
     console = make_console()
     print_outputs(console, info, outputs)
     if args.print_top:
@@ -102,19 +105,20 @@ def _read_info(package: str) -> PackageInfo:
 
 
 def _run(
-    args: argparse.Namespace, info: PackageInfo, inputs: dict[str, np.ndarray]
+    args: argparse.Namespace, device: Device, info: PackageInfo, inputs: dict[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], Measurement | None]:
     profile = bool(args.profile or args.profile_json)
     with TemporaryDirectory(prefix="tvmbuild-run-") as folder:
         reference = Path(folder, "inputs.npz")
         write_arrays(reference, {f"input:{name}": value for name, value in inputs.items()})
-        threads = args.threads or default_threads(info, available_cores())
-        with start_worker(Load("tvm", Path(args.package), reference, threads)) as worker:
+        threads = args.threads or choose_threads(device, info)
+        with device.start(Load("tvm", Path(args.package), reference, threads)) as worker:
             outputs = worker.outputs()
             if not (args.print_time or profile):
                 return outputs, None
-            with device_lock("local", exclusive=True):
-                measurement = measure_latency(worker, args.number, args.repeat)
+            with device.hold(exclusive=True):
+                measurement = measure_latency(device, worker, args.number, args.repeat)
                 if profile:
-                    measurement = add_profile(worker, measurement, peak=info.target.kind == "llvm")
+                    here = device.here and info.target.kind == "llvm"
+                    measurement = add_profile(worker, measurement, peak=here)
             return outputs, measurement

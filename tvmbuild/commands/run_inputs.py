@@ -1,4 +1,4 @@
-"""What `tvmbuild run` runs on: the inputs and the device."""
+"""What `tvmbuild run` runs on: the inputs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.package.inputs import check_inputs, make_inputs, read_arrays, read_input
 from tvmbuild.package.metadata import PackageInfo
-
-DEVICES = ("local",)
-"""Of the kinds of devices in targets.yaml, those that packages run on by this command."""
-_LATER = ("rpc", "qemu")
 
 
 def named_file(text: str) -> tuple[str, Path]:
@@ -23,19 +18,6 @@ def named_file(text: str) -> tuple[str, Path]:
     if not (name and separator and file):
         raise argparse.ArgumentTypeError(f"{text} is not NAME=FILE")
     return name, Path(file)
-
-
-def check_device(device: str) -> None:
-    """Raise TvmbuildError for a device that this command does not run packages on."""
-    if device in DEVICES:
-        return
-    if device in _LATER:
-        raise TvmbuildError(
-            f"--device {device}: packages do not run on {device} devices yet",
-            "copy the package to the device and run it there, with --device local",
-        )
-    suggestion = suggest(find_nearest(device, DEVICES))
-    raise TvmbuildError(f"--device {device}: no such device", f"{suggestion}There is {', '.join(DEVICES)}")
 
 
 def collect_inputs(info: PackageInfo, args: argparse.Namespace) -> dict[str, np.ndarray]:

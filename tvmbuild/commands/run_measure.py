@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tvmbuild.devices.device import Device
 from tvmbuild.devices.local import Worker
 from tvmbuild.devices.peak import measure_peak
-from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import OperatorRow, Peak
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
@@ -25,13 +24,18 @@ class Measurement:
     warnings: tuple[str, ...] = ()
 
 
-def measure_latency(worker: Worker, number: int, repeat: int | None) -> Measurement:
+def measure_latency(device: Device, worker: Worker, number: int, repeat: int | None) -> Measurement:
     """Time the model; hold the device's lock."""
-    watch = Watch([worker.pid])
+    worker.pause()
+    watch = device.watch([worker])
+    worker.resume()
     call_ms = worker.warm_up(WARM_UP_S)
     samples = worker.time(number, repeat or count_samples(call_ms * number))
-    busy = watch.read().busy
-    return Measurement(cpu_name(), worker.threads, summarize(samples, number), warnings=(busy,) if busy else ())
+    worker.pause()
+    machine = watch.read()
+    worker.resume()
+    warnings = (machine.busy,) if machine.busy else ()
+    return Measurement(machine.cpu, worker.threads, summarize(samples, number), warnings=warnings)
 
 
 def add_profile(worker: Worker, measurement: Measurement, *, peak: bool) -> Measurement:

@@ -160,6 +160,8 @@ def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
     assert isinstance(data, dict)  # noqa: S101 - by the schema
     if "qemu" in data:
         return DeviceSpec("qemu", arch=data["qemu"])
+    if "ssh" in data:
+        return DeviceSpec("ssh", host=data["ssh"])
     rpc = data["rpc"]
     limits: dict[str, Any] = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
     return DeviceSpec("rpc", rpc["tracker"], rpc["key"], **limits)

@@ -33,6 +33,8 @@ class Device:
     """Whether this machine's cores do the work, so that its lock is to be held."""
     emulated: bool = False
     """Whether its times mean nothing."""
+    profiles: bool = True
+    """Whether the time of each operator can be told."""
 
     @property
     def takes_baselines(self) -> bool:

@@ -41,3 +41,11 @@ class Machine:
 def read_machine(data: Mapping[str, Any]) -> Machine:
     """Return what `asdict` made a JSON value of."""
     return Machine(**data)
+
+
+def find_peak_mb(status: str) -> float | None:
+    """Return the high-water mark of the resident memory that /proc/PID/status tells; None where it does not."""
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return None

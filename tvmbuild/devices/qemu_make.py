@@ -6,7 +6,6 @@ import fcntl
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +22,11 @@ from tvmbuild.devices.qemu_board import (
     Board,
     boards_folder,
     find_board,
-    list_requirements,
     tvm_versions,
     write_board,
 )
 from tvmbuild.devices.qemu_debian import Apt, check_tools, host_architecture, run_tool, unpack
+from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
 
@@ -38,8 +37,6 @@ _WHEELS = (
 )
 _LEFT_OUT = ("libtvm_compiler.so", "libtvm_runtime_cuda.so")
 """260 of TVM's 270 MB: boards run packages."""
-_OLDEST_GLIBC = 17
-"""Of wheels for aarch64: 2.17."""
 _SCRIPT = """#!/bin/sh
 # Python of another machine, under qemu. argv[0] is this script, so that what starts sys.executable starts it.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -151,14 +148,8 @@ def _glibc_minor(packages: tuple[str, ...]) -> int:
 def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int) -> tuple[str, ...]:
     """Unpack the wheels that tvmbuild asks for, as they are for the board, and return their names."""
     report_progress("downloading TVM's wheels")
-    platforms = [f"manylinux_2_{minor}_{architecture.wheel}" for minor in range(glibc, _OLDEST_GLIBC - 1, -1)]
     with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-        command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}", "--dest", temporary]
-        for platform in (*platforms, f"manylinux2014_{architecture.wheel}"):
-            command += ["--platform", platform]
-        run_tool([*command, *list_requirements(_WHEELS)], "pip", f"downloading wheels for {architecture.wheel}")
-        wheels = sorted(Path(temporary).glob("*.whl"))
+        wheels = download_wheels(Path(temporary), Foreign(architecture.wheel, python, glibc), _WHEELS)
         for wheel in wheels:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site, [name for name in archive.namelist() if not name.endswith(_LEFT_OUT)])

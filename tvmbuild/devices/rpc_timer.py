@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.devices.relay import Answers
 from tvmbuild.devices.rpc_protocol import BoardInfo
-from tvmbuild.devices.rpc_relay import Answers
 from tvmbuild.devices.rpc_session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent

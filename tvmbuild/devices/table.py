@@ -8,6 +8,7 @@ from tvmbuild.devices.device import Device
 from tvmbuild.devices.local import Worker, start_worker
 from tvmbuild.devices.qemu import open_qemu
 from tvmbuild.devices.rpc import open_rpc
+from tvmbuild.devices.ssh import open_ssh
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import DeviceSpec
@@ -24,7 +25,12 @@ def _open_local(_spec: DeviceSpec) -> Device:
     return LOCAL
 
 
-DEVICES: dict[str, Callable[[DeviceSpec], Device]] = {"local": _open_local, "rpc": open_rpc, "qemu": open_qemu}
+DEVICES: dict[str, Callable[[DeviceSpec], Device]] = {
+    "local": _open_local,
+    "rpc": open_rpc,
+    "qemu": open_qemu,
+    "ssh": open_ssh,
+}
 
 
 def open_device(spec: DeviceSpec) -> Device:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tvmbuild.devices.machine import find_peak_mb
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow
@@ -94,13 +95,9 @@ def peak_memory_mb() -> float | None:
     Not ru_maxrss: it survives exec, so a child starts with its parent's.
     """
     try:
-        status = Path("/proc/self/status").read_text()
+        return find_peak_mb(Path("/proc/self/status").read_text())
     except OSError:
         return None
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return None
 
 
 def serve(arguments: list[str]) -> None:

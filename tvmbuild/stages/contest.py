@@ -113,7 +113,7 @@ def _run_once(trial: Trial) -> Result:
             latency = summarize(measured.samples[OURS])
             ours.resume()
             memory = ours.peak_memory_mb()
-            operators = _profile(ours, latency.median.value)
+            operators = _profile(ours, latency.median.value) if device.profiles else ()
     return Result(
         cell=trial.subject,
         product=describe_product(trial.package, info),

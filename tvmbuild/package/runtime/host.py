@@ -11,7 +11,7 @@ import tvm_ffi
 
 from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.host_cpu import cpu_flags, machine_of
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
@@ -20,7 +20,6 @@ from tvmbuild.vulkan import ask_driver, explain_runtime
 
 _EXISTS = 0
 """TVM's number of the attribute."""
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def check_cpu(target: PackageTarget) -> None:
@@ -30,8 +29,7 @@ def check_cpu(target: PackageTarget) -> None:
     """
     attributes = dict(target.attributes if target.kind == "llvm" else target.host)
     triple = str(attributes.get("mtriple", ""))
-    here = _MACHINES.get(platform.machine().lower(), platform.machine().lower())
-    wanted = _MACHINES.get(triple.partition("-")[0], triple.partition("-")[0])
+    here, wanted = machine_of(platform.machine()), machine_of(triple)
     if wanted and wanted != here:
         raise TvmbuildError(
             f"the package is built for {wanted} ({target.name}); this machine is {here}",

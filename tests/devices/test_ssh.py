@@ -1,0 +1,205 @@
+"""Packages on a board without Python: a real ssh, to this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doit_project import write_project
+from emulated_board import the_board
+from mnist_package import build_package, change_package
+from rpc_boards import wait_until
+from ssh_board import SshBoard, ssh_board, write_script
+
+from tvmbuild.cli import main
+from tvmbuild.compiler.elf import read_elf
+from tvmbuild.devices.conversation import DeviceLostError
+from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.ssh import open_ssh
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import cpu_name
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import make_inputs, write_arrays
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.specs import DeviceSpec
+
+pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]  # zig builds its C++ library, the first time
+
+TARGETS = """\
+targets:
+  pc: {kind: llvm, mcpu: x86-64, mtriple: x86_64-linux-gnu, num-cores: 2, device: {ssh: board}}
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshBoard]:
+    with ssh_board(tmp_path_factory.mktemp("ssh")) as board:
+        yield board
+
+
+@pytest.fixture
+def board(running: SshBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SshBoard:
+    (tmp_path / "locks").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("PATH", running.path)
+    return running
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Load:
+    folder = tmp_path_factory.mktemp("package")
+    package = build_package(shared_models / "mnist.onnx", folder)
+    inputs = make_inputs(read_metadata(package).inputs, "random")
+    write_arrays(folder / "reference.npz", {f"input:{name}": value for name, value in inputs.items()})
+    return Load("tvm", package, folder / "reference.npz", 2)
+
+
+def fail(load: Load, host: str = "board") -> TvmbuildError:
+    with pytest.raises(TvmbuildError) as caught, open_ssh(DeviceSpec("ssh", host=host)).start(load):
+        pass
+    return caught.value
+
+
+def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, load: Load) -> None:
+    device = open_ssh(DeviceSpec("ssh", host="board"))
+    assert not device.takes_baselines
+    inputs = {name.removeprefix("input:"): value for name, value in np.load(load.reference).items()}
+    with device.start(load) as worker, start_worker(load) as here:
+        (folder,) = board.temporary.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (program,) = board.find_programs()
+        assert program.cwd() == str(folder)
+        assert worker.threads == 2
+        other = {name: value + 1 for name, value in inputs.items()}
+        for got, want in (
+            (worker.outputs(), here.outputs()),
+            (worker.run(other), here.run(other)),
+            (worker.outputs(), here.outputs()),
+        ):
+            assert got.keys() == want.keys()
+            assert all(np.array_equal(got[name], want[name]) for name in want)
+        worker.pause()
+        watch = device.watch([worker])
+        worker.resume()
+        assert worker.warm_up(0.05) > 0
+        assert len(worker.time(number=2, repeat=5)) == 5
+        worker.pause()
+        machine = watch.read()
+        assert machine.cpu == cpu_name()
+        assert machine.load is not None
+        assert machine.cores >= 1
+        assert machine.others is None or 0 <= machine.others <= 1
+        worker.resume()
+        assert 1 < (worker.peak_memory_mb() or 0) < 500
+    wait_until(lambda: not program.is_running(), 20)
+    wait_until(lambda: not list(board.temporary.iterdir()), 20)
+
+
+def test_a_lost_connection_is_said_and_cleaned_up_after(board: SshBoard, load: Load) -> None:
+    with open_ssh(DeviceSpec("ssh", host="board")).start(load) as worker:
+        (program,) = board.find_programs()
+        for each in board.find_connections():
+            each.kill()
+        with pytest.raises(DeviceLostError, match="the connection with the board board was lost: "):
+            worker.outputs()
+    wait_until(lambda: not program.is_running(), 20)
+    wait_until(lambda: not list(board.temporary.iterdir()), 20)
+
+
+def test_a_crash_on_the_board_is_said(board: SshBoard, load: Load) -> None:
+    with open_ssh(DeviceSpec("ssh", host="board")).start(load) as worker:
+        board.find_programs()[0].send_signal(signal.SIGILL)
+        with pytest.raises(TvmbuildError, match=r"on the board board: the program .* died of SIGILL") as caught:
+            worker.outputs()
+    assert "build for another mcpu" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("host", "message", "hint"),
+    [
+        ("refused", "no connection to the board refused: nothing answers ssh there", "start sshd on the board"),
+        ("stranger", "it lets nobody in without a password", "`ssh-copy-id stranger`"),
+        ("unknown", "its host key is not known here", "`ssh unknown`"),
+        ("nowhere", "there is no host of that name", "correct `ssh:` in targets.yaml"),
+    ],
+)
+def test_a_board_that_cannot_be_reached(board: SshBoard, load: Load, host: str, message: str, hint: str) -> None:
+    assert board.process.is_running()
+    error = fail(load, host)
+    assert message in error.message
+    assert hint in (error.hint or "")
+    assert not isinstance(error, DeviceLostError)  # it is not asked again
+
+
+def test_another_machine_and_too_few_cores_are_said(board: SshBoard, load: Load, tmp_path: Path) -> None:
+    target = PackageTarget("pi4", "llvm", (("mtriple", "aarch64-linux-gnu"),))
+    other = Load("tvm", change_package(load.model, tmp_path / "pi4.tar", target=target), load.reference, 2)
+    assert fail(other).message == "the board board is x86_64, and the package's code is for aarch64"
+    error = fail(Load("tvm", load.model, load.reference, 999))
+    assert "on the board board: 999 threads were asked for, and there are " in error.message
+    wait_until(lambda: not list(board.temporary.iterdir()), 20)
+
+
+def test_a_board_that_cannot_be_written_is_said(board: SshBoard, load: Load) -> None:
+    board.temporary.rmdir()
+    try:
+        error = fail(load)
+    finally:
+        board.temporary.mkdir()
+    assert "on the board board: the program that runs packages failed with exit code 1: mktemp: " in error.message
+
+
+def test_without_ssh(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "locks").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fail(load).message == "there is no ssh on this machine"
+
+
+def test_arm64_code_on_a_board(
+    load: Load, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that comes from this machine is arm64's; what the board has of its own is x86-64's, but for the emulator."""
+    arm64 = the_board()
+    write_script(tmp_path / "own" / "emulate", f'exec {arm64.qemu} -L {arm64.root} ./arm64 "$@"')
+    tar = f'/bin/tar "$@" && mv serve_model arm64 && cp {tmp_path}/own/emulate serve_model'
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu"), ("num-cores", 2))
+    (tmp_path / "package").mkdir()
+    package = build_package(shared_models / "mnist.onnx", tmp_path / "package", attributes)
+    with ssh_board(tmp_path, {"uname": "echo aarch64", "tar": tar}) as board, start_worker(load) as here:
+        monkeypatch.setenv("PATH", board.path)
+        with open_ssh(DeviceSpec("ssh", host="board")).start(replace(load, model=package)) as worker:
+            (folder,) = board.temporary.iterdir()
+            assert {read_elf(folder / name).machine for name in ("arm64", "libtvm_runtime.so")} == {"aarch64"}
+            got, want = worker.outputs(), here.outputs()
+            assert all(np.allclose(got[name], want[name], rtol=1e-3, atol=1e-3) for name in want)
+            assert len(worker.time(number=1, repeat=2)) == 2
+
+
+def test_doit_times_a_cell_on_a_board(board: SshBoard, shared_models: Path, tmp_path: Path) -> None:
+    project = write_project(tmp_path, shared_models / "mnist.onnx", targets=TARGETS)
+    ran = project.doit("strict=0", "benchmark:digits@pc")
+    assert (ran.code, ran.steps[-1:]) == (0, ["benchmark:digits@pc"]), ran.output
+    result = json.loads((project.root / "build/cells/digits@pc/result.json").read_text())
+    assert result["latency_ms"]["median"] > 0
+    assert (result["baselines"], result["operators"]) == ([], [])
+    assert 0 < result["max_abs_error"] < 1e-3
+    assert not list(board.temporary.iterdir())
+
+
+def test_the_run_command_runs_there(board: SshBoard, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    assert board.process.is_running()
+    command = ["run", str(load.model), "--device", "ssh:board"]
+    assert main([*command, "--print-time", "--repeat", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "Plus214_Output_0" in printed
+    assert "(3 samples of 1 call, 2 threads)" in printed
+    assert main([*command, "--profile"]) == 1
+    assert "error: board tells no times of operators: it has no Python" in capsys.readouterr().err

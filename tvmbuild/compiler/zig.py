@@ -1,0 +1,56 @@
+"""The bundled zig, a compiler and linker for every machine. Needs no TVM."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import cache_dir
+from tvmbuild.progress import report_progress
+
+DEFAULT_GLIBC = "2.28"
+"""The floor where targets.yaml names none: Debian 10, Ubuntu 20.04, Raspberry Pi OS of 2020."""
+SYSTEMS = {
+    "x86_64": "x86_64-linux-gnu",
+    "aarch64": "aarch64-linux-gnu",
+    "arm": "arm-linux-gnueabihf",
+    "riscv64": "riscv64-linux-gnu",
+}
+"""zig's name of the Linux of each machine; of 32-bit ARM's two, that of Debian armhf and Raspberry Pi OS."""
+ZIG = (sys.executable, "-m", "ziglang")
+
+
+def zig_target(machine: str, glibc: str) -> str:
+    """Return zig's name of a machine with Linux and at least that glibc."""
+    return f"{SYSTEMS[machine]}.{glibc}"
+
+
+def run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
+    """Link against the C library of ``target``, which zig builds when it is first asked for it: 17 to 30 s."""
+    built = zig_cache() / f"{target}-{version('ziglang')}.built"
+    if not built.exists():
+        report_progress(f"linking; zig builds the C library of {target} first, once: about half a minute")
+    run_linker([*ZIG, "cc", "-target", target, *arguments], folder)
+    built.touch()
+
+
+def zig_cache() -> Path:
+    """Return the folder with what zig has built."""
+    named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
+    return Path(named) if named else cache_dir() / "zig"
+
+
+def run_linker(command: list[str], folder: Path) -> None:
+    """Run a compiler or linker in ``folder``; TvmbuildError when it fails."""
+    cache = str(zig_cache())
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        output = (done.stderr or done.stdout).strip()
+        raise TvmbuildError(
+            f"linking failed: {' '.join(command[:6])} …: {output[-2000:]}", "tvmbuild doctor checks linkers"
+        )

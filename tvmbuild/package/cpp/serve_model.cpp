@@ -1,0 +1,126 @@
+/* Holds a package on a board without Python, for tvmbuild's `device: {ssh: …}`: serve_model PACKAGE.tar THREADS
+ *
+ * The twin of devices/worker.py: reads one JSON command a line, answers one JSON line each, and in between every
+ * `beat_s` seconds a line that it is alive. Arrays follow their line as raw bytes, in the order of mod.json. */
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "json.hpp"
+#include "tvmbuild.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Server {
+ public:
+  Server(FILE* answers, const std::string& package, int threads) : answers_(answers), session_(package, threads) {
+    for (const tvmbuild::TensorInfo& each : session_.info().inputs) inputs_.emplace_back(each);
+    answer({{"threads", session_.threads()}});
+  }
+
+  void obey(const json& command) {
+    const std::string what = command.at("do");
+    last_beat_ = Clock::now();
+    beat_s_ = command.value("beat_s", 10.0);
+    if (what == "bind") {
+      for (tvmbuild::Tensor& input : inputs_) {
+        auto size = static_cast<std::streamsize>(input.info().bytes());
+        if (!std::cin.read(static_cast<char*>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
+      }
+      session_.bind(inputs_);
+      answer(json::object());
+    } else if (what == "outputs") {
+      send_outputs();
+    } else if (what == "warm_up") {
+      auto start = Clock::now();
+      double ms = time_ms(1);
+      do {
+        ms = time_ms(1);
+      } while (seconds_since(start) < command.at("seconds").get<double>());
+      answer({{"ms", ms}});
+    } else if (what == "time") {
+      std::vector<double> samples;
+      for (int i = 0; i < command.at("repeat").get<int>(); i++) samples.push_back(time_ms(command.at("number")));
+      answer({{"ms", samples}});
+    } else if (what == "read") {
+      std::ifstream file(command.at("path").get<std::string>());
+      std::ostringstream text;
+      text << file.rdbuf();
+      answer({{"text", file ? json(text.str()) : json()}});
+    } else {
+      throw tvmbuild::Error("there is no command " + what);
+    }
+  }
+
+ private:
+  double time_ms(int number) {
+    auto start = Clock::now();
+    for (int i = 0; i < number; i++) session_.call();
+    double ms = seconds_since(start) * 1000 / number;
+    if (seconds_since(last_beat_) >= beat_s_) {
+      last_beat_ = Clock::now();
+      answer({{"alive", true}});
+    }
+    return ms;
+  }
+
+  void send_outputs() {
+    session_.call();
+    std::vector<tvmbuild::Tensor> outputs = session_.outputs();
+    answer(json::object());
+    for (const tvmbuild::Tensor& output : outputs) std::fwrite(output.data(), 1, output.info().bytes(), answers_);
+    std::fflush(answers_);
+  }
+
+  void answer(const json& value) {
+    std::string line = value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    std::fwrite(line.data(), 1, line.size(), answers_);
+    std::fflush(answers_);
+  }
+
+  FILE* answers_;
+  tvmbuild::Session session_;
+  std::vector<tvmbuild::Tensor> inputs_;
+  Clock::time_point last_beat_;
+  double beat_s_ = 10;
+};
+
+/* Ends the process when nobody reads its answers any more, whatever it is doing. */
+void watch(int answers) {
+  pollfd reader{answers, 0, 0};
+  while (poll(&reader, 1, -1) <= 0) {
+  }
+  _exit(1);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count != 3) return 2;
+  int descriptor = dup(1);
+  dup2(2, 1); /* whatever a library prints goes to stderr */
+  FILE* answers = fdopen(descriptor, "w");
+  std::thread(watch, descriptor).detach();
+  try {
+    Server server(answers, words[1], std::stoi(words[2]));
+    for (std::string line; std::getline(std::cin, line);) server.obey(json::parse(line));
+    std::fflush(answers);
+    _exit(0); /* the thread that watches is still there */
+  } catch (const std::exception& error) {
+    std::string line = json{{"error", error.what()}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    std::fwrite(line.data(), 1, line.size(), answers);
+    std::fflush(answers);
+    _exit(1);
+  }
+}
