@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from rpc_boards import CPU, board, count_boards, kill_tree, tracker, wait_until
+from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starting_board, tracker, wait_until
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
@@ -49,18 +49,27 @@ def step(place: Place, tmp_path: Path, shared_models: Path, monkeypatch: pytest.
     )
 
 
-def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Thread:
-    """Kill the boards, sessions and all, as soon as one candidate was measured."""
+def do_when_measured(step: Step, do: Callable[[], None]) -> threading.Thread:
+    """Do it on another thread as soon as one candidate was measured."""
     journal = Layout(step.root).journal("pc", "any").parent
 
-    def kill() -> None:
+    def run() -> None:
         wait_until(lambda: any(path.stat().st_size for path in journal.glob("*.jsonl")))
+        do()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Thread:
+    """Kill the boards, sessions and all, then."""
+
+    def kill() -> None:
         for each in boards:
             kill_tree(each)
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    return thread
+    return do_when_measured(step, kill)
 
 
 def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +89,35 @@ def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: 
     assert is_current(step) is None
     named = replace(step, options=replace(options_of(step), measured_on="kitchen"))
     assert is_current(named) is None  # the only class there is
+
+
+def test_a_board_that_joins_midway_gets_work(
+    step: Step, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tvmbuild.stages import tune
+
+    address, boards = place
+    monkeypatch.setattr("tvmbuild.devices.rpc_boards.PAUSE_S", 0.5)
+    kill_tree(boards[1])
+    wait_until(lambda: count_boards(address, "pc") == 1)
+    many = replace(
+        step, options=replace(options_of(step), tune=TuneOptions(trials_per_task=96, ops=("matmul*",), patience=None))
+    )
+    worked, over = threading.Event(), threading.Event()
+
+    def join() -> None:
+        with starting_board(address, "pc", tmp_path) as process:
+            wait_until(lambda: over.is_set() or bool(find_workers(process)))
+            if not over.is_set():
+                worked.set()
+            over.wait()
+
+    joining = do_when_measured(step, join)
+    tune.run(many)
+    over.set()
+    joining.join()
+    assert worked.is_set()
+    assert json.loads(step.output("info").read_text())["measured_now"] == 96
 
 
 def test_when_no_board_is_left_what_was_measured_is_kept(step: Step, place: Place) -> None:

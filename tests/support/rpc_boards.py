@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -56,11 +57,23 @@ def count_free(tracker: str, key: str) -> int:
     return found.free if found else 0
 
 
+@dataclass(frozen=True)
+class Python:
+    """This machine's, or an emulated board's."""
+
+    program: str = sys.executable
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+HERE = Python()
+
+
 @contextmanager
-def running(arguments: list[str], log: Path) -> Iterator[psutil.Process]:
+def running(arguments: list[str], log: Path, python: Python = HERE) -> Iterator[psutil.Process]:
     """Run Python with these arguments until the context ends, then kill it and all that it has started."""
+    command, environment = [python.program, *arguments], {**os.environ, **python.variables}
     with log.open("ab") as stream:
-        popen = subprocess.Popen([sys.executable, *arguments], stdout=stream, stderr=stream, start_new_session=True)
+        popen = subprocess.Popen(command, env=environment, stdout=stream, stderr=stream, start_new_session=True)
     process = psutil.Process(popen.pid)
     try:
         yield process
@@ -87,12 +100,20 @@ def tracker(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def board(address: str, key: str, folder: Path) -> Iterator[psutil.Process]:
+def board(address: str, key: str, folder: Path, python: Python = HERE) -> Iterator[psutil.Process]:
     """Yield the supervisor of a board that the tracker knows."""
-    count, free = count_boards(address, key), count_free(address, key)
-    arguments = ["-m", "tvmbuild", "device", "serve", "--tracker", address, "--key", key]
-    with running([*arguments, "--port", str(free_port()), "--cpu", CPU], folder / f"{key}-{count}.log") as process:
+    free = count_free(address, key)
+    with starting_board(address, key, folder, python) as process:
         wait_until(lambda: count_free(address, key) > free)
+        yield process
+
+
+@contextmanager
+def starting_board(address: str, key: str, folder: Path, python: Python = HERE) -> Iterator[psutil.Process]:
+    """Yield the supervisor of a board that the tracker will know."""
+    arguments = ["-m", "tvmbuild", "device", "serve", "--tracker", address, "--key", key]
+    log = folder / f"{key}-{count_boards(address, key)}.log"
+    with running([*arguments, "--port", str(free_port()), "--cpu", CPU], log, python) as process:
         yield process
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 from tvmbuild.devices.candidate_timer import NoDeviceError
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse
-from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards
+from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import DeviceSpec
 
@@ -42,21 +43,26 @@ class _Slot:
 
 
 class BoardTimer:
-    """Times candidates on as many boards as the tracker knows when it is made; several threads may ask at once."""
+    """Times candidates on all boards of the key, those that join later too; several threads may ask at once."""
 
     def __init__(self, spec: DeviceSpec, threads: int) -> None:
         boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
-        self.width = len(boards.addresses)
         self._spec = spec
         self._threads = threads
         self._change = threading.Condition()
         self._over = threading.Event()
         self._idle: list[_Slot] = []
-        self._slots = [_Slot() for _ in range(self.width)]
+        self._slots: list[_Slot] = []
         # A process dies with the thread that has started it: each slot's is alive to the end.
-        self._workers = [threading.Thread(target=self._serve, args=[slot], daemon=True) for slot in self._slots]
-        for worker in self._workers:
-            worker.start()
+        self._workers: list[threading.Thread] = []
+        self._add_slots(len(boards.addresses))
+        self._watcher = threading.Thread(target=self._watch_tracker, daemon=True)
+        self._watcher.start()
+
+    @property
+    def width(self) -> int:
+        """Return how many boards there were at the most at one time."""
+        return len(self._slots)
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
         """Return samples in seconds; RuntimeError or TimeoutError of a candidate that failed."""
@@ -78,8 +84,8 @@ class BoardTimer:
                 slot.board.signal(signal.SIGKILL)
         with self._change:
             self._change.notify_all()
-        for worker in self._workers:
-            worker.join(PAUSE_S)
+        for thread in (self._watcher, *self._workers):
+            thread.join(PAUSE_S)
 
     def _run(self, command: Mapping[str, object]) -> dict[str, Any]:
         """Return a board's answer; a candidate whose board goes away gets another one, once."""
@@ -107,6 +113,19 @@ class BoardTimer:
                     raise NoDeviceError("the search is over")
                 self._change.wait()
             return self._idle.pop()
+
+    def _watch_tracker(self) -> None:
+        """Make a slot for each board more that the tracker gets to know."""
+        while not self._over.wait(PAUSE_S):
+            with contextlib.suppress(TvmbuildError):  # whoever waits for a board says it
+                self._add_slots(len(find_boards(str(self._spec.tracker), str(self._spec.key)).addresses))
+
+    def _add_slots(self, boards: int) -> None:
+        for _ in range(len(self._slots), boards):
+            slot = _Slot()
+            self._slots.append(slot)
+            self._workers.append(threading.Thread(target=self._serve, args=[slot], daemon=True))
+            self._workers[-1].start()
 
     def _serve(self, slot: _Slot) -> None:
         """Hold a board for the slot until the end; get one again when it goes away."""
