@@ -33,7 +33,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=3,
+        version=4,
         scope="cell",
         inputs=("model",),
         outputs=(("tasks", "tasks.json"), ("schedule", "schedule.json"), ("info", "tune.json")),
@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=5,
+        version=6,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=(("package", "*.tar"),),

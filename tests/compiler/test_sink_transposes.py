@@ -72,7 +72,7 @@ def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveMode
     ]
     names = check(save_model(nodes, WEIGHTS | constants, SHAPE), cpu)
     # The input's and the output's are left: the model's own are NCHW.
-    assert sum(name.count("transpose") for name in names) == 3, names
+    assert sum(name.count("transpose") for name in names) == 2, names
     assert [name for name in names if name.startswith("concatenate_reshape_transpose_reshape")], names
 
 
@@ -87,7 +87,7 @@ def test_a_detectors_head_needs_no_transpose(save_model: SaveModel, cpu: tvm.tar
         node("Transpose", "e", "y", perm=[0, 2, 1]),
     ]
     names = check(save_model(nodes, WEIGHTS | {"three": integers(1, 16, 80)}, SHAPE), cpu)
-    assert sum(name.count("transpose") for name in names) == 1, names
+    assert not [name for name in names if "transpose" in name], names
 
 
 @pytest.mark.compiler

@@ -52,7 +52,7 @@ def test_keys_are_the_same_in_every_process(save_convnet: SaveModel, tmp_path: P
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
         outputs.append(done.stdout.split())
     assert outputs[0] == outputs[1]
-    assert len(outputs[0]) == 4
+    assert len(outputs[0]) == 3
 
 
 @pytest.mark.compiler
@@ -60,7 +60,7 @@ def test_real_networks_share_their_equal_layers(shared_models: Path, cpu: tvm.ta
     mobilenet = tasks_of(shared_models / "mobilenet_v2.onnx", cpu)
     efficientnet = tasks_of(shared_models / "efficientnet_lite0.onnx", cpu)
     shared = mobilenet.keys() & efficientnet.keys()
-    assert (len(mobilenet), len(efficientnet), len(shared)) == (34, 36, 12)
+    assert (len(mobilenet), len(efficientnet), len(shared)) == (33, 35, 11)
     for key in shared:
         assert tvm.ir.save_json(mobilenet[key].mod) == tvm.ir.save_json(efficientnet[key].mod)
 
@@ -68,7 +68,7 @@ def test_real_networks_share_their_equal_layers(shared_models: Path, cpu: tvm.ta
 @pytest.mark.compiler
 def test_a_repeated_layer_is_one_task_with_its_weight(shared_models: Path, cpu: tvm.target.Target) -> None:
     tasks = tasks_of(shared_models / "mobilenet_v2.onnx", cpu).values()
-    assert sum(task.weight for task in tasks) == 56
+    assert sum(task.weight for task in tasks) == 55
     assert max(task.weight for task in tasks) == 4
 
 

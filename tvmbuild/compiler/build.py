@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relax
+from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.fallback import schedule_uncovered
@@ -13,6 +14,8 @@ from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
 from tvmbuild.errors import TvmbuildError
+
+PROFILED = "main_bytecode"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,22 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
     with target, tvm.transform.PassContext(opt_level=3):
-        return relax.build(mod, target=target, relax_pipeline=tvm.transform.Sequential(_vm_passes()))
+        passes = tvm.transform.Sequential(_vm_passes())
+        if is_gpu(target):
+            return relax.build(mod, target=target, relax_pipeline=passes)
+        return _build_twice(passes(mod), target)
+
+
+def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls profiles can see.
+
+    The steps are those of relax.build, which makes either.
+    """
+    builder = relax.ExecBuilder()
+    functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
+    profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
+    _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
+    return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, "compiled")))
 
 
 def _vm_passes() -> list[tvm.transform.Pass]:

@@ -38,9 +38,11 @@ def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
 
 
 def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:
-    """Only a plain copy goes where an element is read many times, and no branch goes into a reduction's loop."""
-    if nest.conditions:
-        return False
+    """Only a plain copy goes where an element is read many times.
+
+    What pads the input of a depthwise convolution or a pooling goes into it: a pass of its own, even one over a few
+    rows at a time, costs more than the branches (mobilenet_v2 by rule: 4.99 ms against 5.98).
+    """
     if nest.is_copy:
         return True
     written = nest.store.buffer if nest.store else None

@@ -39,7 +39,7 @@ class Variant:
     rank: int = 0
     """Which of its tiles, the best one first."""
     turned: bool = False
-    """Go through the tiles in the other order, or pad in a pass of its own."""
+    """Go through the tiles in the other order."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Found:
     calls: int
 
 
-_FREE = frozenset({"tirx.likely", "tirx.reinterpret", "tirx.bitwise_and", "tirx.shift_right", "tirx.shift_left"})
+_FREE = frozenset({"prim.likely", "tirx.reinterpret"})
 
 
 def collect(expr: Any) -> Found:
@@ -186,7 +186,7 @@ def collect(expr: Any) -> Found:
 
     def on_call(call: Any) -> None:
         name = str(getattr(call.op, "name", ""))
-        if name == "tirx.if_then_else":
+        if name == "prim.if_then_else":
             conditions.append(call.args[0])
         elif name not in _FREE:
             calls.append(name)

@@ -12,7 +12,6 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.fallback_nest import Access, Axis, Machine, Nest, Variant, count, run_parallel, view_nest
-from tvmbuild.compiler.fallback_padding import Padding, attach_padding, find_padding
 from tvmbuild.compiler.fallback_size import Tile, choose_tile, vectors_go_outside
 
 UNROLLED = 400
@@ -25,19 +24,14 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     tile = None if nest is None else choose_tile(nest, machine, variant.rank)
     if nest is None or tile is None:
         return False
-    padding = None if variant.turned else find_padding(sch, nest, tile)
-    vectors_outside = vectors_go_outside(nest, tile) is not variant.turned
-    loops = _split_loops(sch, nest, tile, padding, vectors_outside=vectors_outside)
-    depth = len(loops.shared) + len(loops.outer)
-    if padding is not None:
-        attach_padding(sch, padding, loops.shared[-1], tile.lanes)
-    epilogue = _attach_epilogue(sch, nest, [*loops.shared, *loops.outer][-1])
+    loops = _split_loops(sch, nest, tile, vectors_outside=vectors_go_outside(nest, tile) is not variant.turned)
+    epilogue = _attach_epilogue(sch, nest, loops.outer[-1])
     if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
         for loop in loops.reduced:
             sch.unroll(loop)
     _make_vectors(sch, loops.tile, tile)
-    _finish_epilogue(sch, sch.get_loops(epilogue)[depth:], tile)
-    run_parallel(sch, loops.shared or loops.outer, nest.work, machine)
+    _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops.outer) :], tile)
+    run_parallel(sch, loops.outer, nest.work, machine)
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     sch.decompose_reduction(block, loops.reduced[0])
     _pack_weights(sch, nest, tile)
@@ -46,34 +40,25 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops around the block, outermost first; ``shared`` are those around its padding too, if it has any."""
+    """The loops around the block, outermost first."""
 
-    shared: tuple[Any, ...]
     outer: tuple[Any, ...]
     reduced: tuple[Any, ...]
     tile: tuple[Any, ...]
 
 
-def _split_loops(
-    sch: s_tir.Schedule, nest: Nest, tile: Tile, padding: Padding | None, *, vectors_outside: bool
-) -> Loops:
+def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
-    outer = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
-    loops = [axis.loop for axis in outer]
-    shared: list[Any] = []
-    if padding is not None:
-        far, near = sch.split(outer[-1].loop, [None, padding.chunk])
-        shared, loops = [*loops[:-1], over_vectors, far], [near]
+    loops = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
     if tile.reuse:
         over_rows, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         loops.append(over_rows)
         inner.insert(0, rows)
-    if padding is None:
-        loops = [over_vectors, *loops] if vectors_outside else [*loops, over_vectors]
+    loops = [over_vectors, *loops] if vectors_outside else [*loops, over_vectors]
     reduced = [axis.loop for axis in nest.reduced]
-    sch.reorder(*shared, *loops, *reduced, *inner)
-    return Loops(tuple(shared), tuple(loops), tuple(reduced), tuple(inner))
+    sch.reorder(*loops, *reduced, *inner)
+    return Loops(tuple(loops), tuple(reduced), tuple(inner))
 
 
 def _attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:

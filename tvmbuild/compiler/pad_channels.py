@@ -1,7 +1,8 @@
 """Convolutions whose output channels do not fill the target's vectors, computed with as many more as do.
 
 TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
-one by one. The weights are padded with zeros when the package is built; what they give is left out of the output.
+one by one. The weights are padded with zeros when the package is built; what they give is left out of the output. The
+first convolution is made here too: it reads the picture as it comes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Padded:
     One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
     """
     rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
-    rewritten = rewrite_main(mod, rewriter)
-    return Padded(rewritten if rewriter.padded else mod, tuple(rewriter.padded))
+    return Padded(rewrite_main(mod, rewriter), tuple(rewriter.padded))
 
 
 def padded_channels(channels: int, lanes: int) -> int:

@@ -95,6 +95,8 @@ class PackageInfo:
     """None: a package that was built before this was written."""
     files: tuple[FileEntry, ...] = field(default=())
     entry: str = "main"
+    profiled: str = "main"
+    """What a profiler calls in its stead: TVM's virtual machine tells of the calls of bytecode only."""
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value; ``from_json`` is the inverse."""
@@ -152,6 +154,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         operators=_operators(value.get("operators")),
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
         entry=str(value["entry"]),
+        profiled=str(value.get("profiled") or value["entry"]),
     )
 
 

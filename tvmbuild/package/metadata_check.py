@@ -141,7 +141,7 @@ def _check_map(value: Any, where: str, parts: Mapping[str, Check]) -> None:
         raise TypeError(f"{where} is no map")
     for key, check in parts.items():
         name = key if where == "mod.json" else f"{where}.{key}"
-        if key not in value and key != "operators":  # older packages have none
+        if key not in value and key not in _LATER:
             raise ValueError(f"{name} is missing")
         check(value.get(key), name)
 
@@ -164,9 +164,12 @@ _OPERATOR: dict[str, Check] = {
     "bytes": _optional(_natural),
     "covered": _truth,
 }
+_LATER = ("operators", "profiled")
+"""What older packages have not."""
 _PARTS: dict[str, Check] = {
     "model": _text,
     "entry": _text,
+    "profiled": _optional(_text),
     "layout": _text,
     "params": _text,
     "target": _map_of(

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tvmbuild.compiler.build import Applied, Coverage, apply_records, build_executable
+from tvmbuild.compiler.build import PROFILED, Applied, Coverage, apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.lift import lift_constants, params_bytes
 from tvmbuild.compiler.link import LinkOptions, export_library
@@ -100,6 +100,7 @@ def _info(step: Step, lowered: Lowered, applied: Applied, params: Literal["lifte
         tools=tuple(sorted(step.tools)),
         notes=lowered.notes,
         operators=describe_operators(lowered.mod, applied.mod, coverage),
+        profiled=PROFILED if options.kind == "llvm" else "main",
     )
 
 

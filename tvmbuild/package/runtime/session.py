@@ -142,7 +142,7 @@ class Session:
         """
         machine = self._make_machine()
         machine["set_instrument"](instrument)
-        machine["save_function"](self.info.entry, "tvmbuild_instrumented", 1, *self._arguments(inputs))
+        machine["save_function"](self.info.profiled, "tvmbuild_instrumented", 1, *self._arguments(inputs))
         instrumented: Callable[[], object] = machine["tvmbuild_instrumented"]
         return instrumented
 
