@@ -11,6 +11,8 @@ from tvmbuild import __version__
 from tvmbuild.errors import TvmbuildError
 
 COMMANDS: dict[str, str] = {
+    "build": "tvmbuild.commands.build",
+    "worker": "tvmbuild.commands.worker",
     "plan": "tvmbuild.commands.plan",
     "explain": "tvmbuild.commands.explain",
     "run": "tvmbuild.commands.run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -35,6 +36,7 @@ def remove_leftovers(path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@functools.cache  # asked by changing it, for all threads: once is safe enough
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -11,6 +11,7 @@ from tvmbuild.availability import explain_unavailable, may_measure
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.placement import list_needs
 from tvmbuild.specs import (
     BenchmarkStep,
     CompileStep,
@@ -50,8 +51,13 @@ class _Subject:
         return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
 
 
-def make_plan(project: Project, capabilities: Capabilities, settings: Settings) -> Plan:
-    """Return every step of the enabled models and the enabled targets that they include."""
+def make_plan(
+    project: Project, capabilities: Capabilities, settings: Settings, workers: Sequence[Capabilities] = ()
+) -> Plan:
+    """Return every step of the enabled models and the enabled targets that they include.
+
+    ``workers``: the machines that run the steps, where this one, of the ``capabilities``, does not.
+    """
     models = [model for model in project.models if model.enabled]
     targets = [target for target in project.targets if target.enabled]
     cells = [(model, target) for model in models for target in targets if includes(model, target.name)]
@@ -59,11 +65,22 @@ def make_plan(project: Project, capabilities: Capabilities, settings: Settings) 
         "model": [_Subject(model) for model in models],
         "cell": [_Subject(model, target) for model, target in cells],
     }
-    steps = [
-        _make_step(stage, subject, project.root, capabilities) for stage in STAGES for subject in subjects[stage.scope]
-    ]
-    steps = [replace(step, settings=_settings_of(step, settings, capabilities)) for step in steps]
+    machines = workers or (capabilities,)
+
+    def make(stage: Stage, subject: _Subject) -> Step:
+        step = _make_step(stage, subject, project.root, _choose_machine(stage, subject, machines))
+        step = replace(step, settings=_settings_of(step, settings, machines))
+        return replace(step, needs=list_needs(step, subject.target, capabilities.host_cpu))
+
+    steps = [make(stage, subject) for stage in STAGES for subject in subjects[stage.scope]]
     return Plan(project.root, _spread_unavailability(_validate(steps)))
+
+
+def _choose_machine(stage: Stage, subject: _Subject, machines: Sequence[Capabilities]) -> Capabilities:
+    """Return the first that can run the step: its tools are the step's; where none can, the first."""
+    target = subject.target
+    able = (each for each in machines if target is None or explain_unavailable(stage.name, target, each) is None)
+    return next(able, machines[0])
 
 
 def includes(model: ModelSpec, target: str) -> bool:
@@ -234,10 +251,10 @@ def _tools(stage: str, subject: _Subject, capabilities: Capabilities) -> tuple[t
     return tuple(sorted(tools.items()))
 
 
-def _settings_of(step: Step, settings: Settings, capabilities: Capabilities) -> Settings:
+def _settings_of(step: Step, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
     """Return what the step is asked for: a device that cannot be asked makes tuning act as `never`."""
     options = step.options
-    if isinstance(options, TuneStep) and not may_measure(options, capabilities):
+    if isinstance(options, TuneStep) and not any(may_measure(options, machine) for machine in machines):
         return replace(settings, tune="never")
     return settings
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.capabilities import Capabilities, detect_capabilities
 from tvmbuild.config import load_project
 from tvmbuild.config.cache import SIZE, locate_cache, read_size
 from tvmbuild.errors import TvmbuildError
@@ -16,6 +17,8 @@ from tvmbuild.specs import CacheSpec, Project, Settings
 
 CACHE_VARIABLE = "TVMBUILD_CACHE"
 SIZE_VARIABLE = "TVMBUILD_CACHE_SIZE"
+ListMachines = Callable[[Sequence[str]], Sequence[Capabilities]]
+"""Returns the capabilities of machines, given the compilers that targets name as their linker."""
 
 
 def find_root(start: Path) -> Path:
@@ -30,11 +33,12 @@ def find_root(start: Path) -> Path:
     )
 
 
-def load_plan(root: Path, settings: Settings) -> Plan:
-    """Return the project's plan on this machine; TvmbuildError for mistakes in the YAML files."""
+def load_plan(root: Path, settings: Settings, list_workers: ListMachines | None = None) -> Plan:
+    """Return the project's plan on this machine, or on those listed; TvmbuildError for mistakes in the YAML files."""
     project = load_project(root)
     commands = [target.link for target in project.targets if target.link != "auto"]
-    return make_plan(project, detect_capabilities(commands), replace(settings, cache=find_cache(project)))
+    workers = list_workers(commands) if list_workers else ()
+    return make_plan(project, detect_capabilities(commands), replace(settings, cache=find_cache(project)), workers)
 
 
 def find_cache(project: Project) -> CacheSpec | None:

@@ -14,6 +14,8 @@ Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
 Attributes = tuple[tuple[str, AttributeValue], ...]
 """Target attributes as sorted (name, value) pairs, TVM's spelling: mcpu, mattr, mtriple, num-cores, arch …"""
+Needs = tuple[tuple[str, int], ...]
+"""What a step takes of the machine that runs it: (name, amount)."""
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a target computes float32 models in."""
 LATER = {"later": True}
@@ -370,6 +372,8 @@ class Step:
     settings: Settings = Settings()
     unavailable: str | None = None
     """Why the step cannot run here, with the remedy; None: it can."""
+    needs: Needs = ()
+    """Where other machines run steps, what this one's must have; empty: it always runs here. Not in the fingerprint."""
 
     @property
     def id(self) -> str:

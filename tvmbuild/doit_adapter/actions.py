@@ -10,8 +10,9 @@ from doit.exceptions import TaskFailed
 from doit.task import Task
 
 from tvmbuild.doit_adapter.cache import restore_outputs, store_outputs
+from tvmbuild.doit_adapter.elsewhere import execute
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.process import remove_temporaries, run_process
+from tvmbuild.doit_adapter.process import remove_temporaries
 from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import list_external_data
@@ -34,11 +35,12 @@ IMPORTED = "imported "
 def run_step(step: Step, task: Task) -> TaskFailed | None:
     """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
     try:
-        inputs = {role: digest_file(path) for role, path in _locate_inputs(step).items()}
+        paths = _locate_inputs(step)
+        inputs = {role: digest_file(path) for role, path in paths.items()}
         use = restore_outputs(step, inputs)
         task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
         if not use.restored:
-            run_process(step)
+            execute(step, paths.values())
         outputs = {role: digest_file(path) for role, path in step.outputs}
     except OSError as error:
         if error.filename is None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tvmbuild.doit_adapter.elsewhere import find_elsewhere
 from tvmbuild.files import canonical_json
 from tvmbuild.fingerprint import Digest, fingerprint
 from tvmbuild.host_cpu import cpu_identity, cpu_name
@@ -38,7 +39,7 @@ def make_key(step: Step, inputs: Mapping[str, Digest]) -> str | None:
 
 def identify_device(options: BenchmarkStep) -> dict[str, str] | None:
     """Return what latency on the step's device depends on; None for a device that is not this machine's."""
-    if options.device.kind != "local":
+    if options.device.kind != "local" or find_elsewhere() is not None:
         return None
     here = _identify_cpu()
     if options.kind == "llvm":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tvmbuild.doit_adapter.elsewhere import find_elsewhere
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.reporter import MatrixReporter
 from tvmbuild.doit_adapter.tasks import TaskDict, list_tasks
@@ -34,7 +35,8 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     def create_tasks() -> Iterator[TaskDict]:
         try:
             settings = read_settings()
-            reporter.plan = plan = load_plan(root, settings)
+            elsewhere = find_elsewhere()
+            reporter.plan = plan = load_plan(root, settings, elsewhere.list_machines if elsewhere else None)
         except TvmbuildError as error:
             raise end_run(error) from error
         yield from list_tasks(plan, settings)

@@ -25,8 +25,19 @@ from tvmbuild.progress import PREFIX
 from tvmbuild.specs import Step
 
 TAIL_LINES = 12
+CHECK_S = 1.0
 KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
 """Says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
+
+
+@dataclass(frozen=True)
+class Attendant:
+    """Who follows a step that somebody else waits for."""
+
+    show: Callable[[str], None]
+    """Gets its progress."""
+    check: Callable[[], None]
+    """Is called every second; what it raises ends the step."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class _Ending:
     tail: tuple[str, ...]
 
 
-def run_process(step: Step) -> None:
+def run_process(step: Step, attendant: Attendant | None = None) -> None:
     """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
 
     However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
@@ -50,7 +61,7 @@ def run_process(step: Step) -> None:
     complete = False
     try:
         with temporary_folder() as temporary:
-            ending = _run(step, _environment(step) | {"TMPDIR": temporary})
+            ending = _run(step, _environment(step) | {"TMPDIR": temporary}, attendant)
         if ending.status != 0:
             raise _explain(step, ending)
         missing = [path for _, path in step.outputs if not path.exists()]
@@ -80,7 +91,7 @@ def remove_temporaries(step: Step) -> None:
         remove_leftovers(path)
 
 
-def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
+def _run(step: Step, environment: Mapping[str, str], attendant: Attendant | None) -> _Ending:
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(
@@ -97,7 +108,8 @@ def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
         os.close(write_end)
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     latest: deque[str] = deque(maxlen=1)
-    with os.fdopen(read_end, "rb") as reports, show_progress(step.id) as show:
+    shown = contextlib.nullcontext(attendant.show) if attendant else show_progress(step.id)
+    with os.fdopen(read_end, "rb") as reports, shown as show:
 
         def tell(text: str) -> None:
             latest.append(text)
@@ -107,7 +119,7 @@ def _run(step: Step, environment: Mapping[str, str]) -> _Ending:
         reader.start()
         try:
             _send(process, step)
-            process.wait()
+            _wait(process, attendant)
         except KeyboardInterrupt:
             if step.stage == "tune" and latest:
                 print(f"   {step.id}  stopped: {latest[0]}; every measurement is kept", flush=True)
@@ -139,6 +151,16 @@ def _send(process: subprocess.Popen[bytes], step: Step) -> None:
     with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status says why
         process.stdin.write(f"{len(data):08x}".encode() + data)  # type: ignore[union-attr]
         process.stdin.flush()  # type: ignore[union-attr]
+
+
+def _wait(process: subprocess.Popen[bytes], attendant: Attendant | None) -> None:
+    if attendant is None:
+        process.wait()
+        return
+    while process.poll() is None:
+        attendant.check()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(CHECK_S)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -60,6 +60,7 @@ class MatrixReporter:
         except TvmbuildError as error:
             raise end_run(error) from error
         remove_old_leftovers()
+        self._counts = _Counts()  # a build may run doit twice
         self._steps = {step.id: step for step in (self.plan.steps if self.plan else ())}
         state = Globals.dep_manager.backend
         if isinstance(state, StepState):
@@ -172,7 +173,7 @@ class MatrixReporter:
         return "" if started is None else f"  {time.monotonic() - started:.1f} s"
 
     def _print(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        print(f"{text}\n", end="", file=self._out, flush=True)  # one write: threads print side by side
 
 
 def _show_interrupt(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

@@ -1,0 +1,172 @@
+"""Workers that die, builds that are interrupted, what no worker has: one message each, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
+from doit_project import DoitProject, write_project
+
+import tvmbuild
+
+pytestmark = [pytest.mark.compiler, pytest.mark.timeout(600)]
+
+MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
+STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
+TARGETS = """\
+defaults: {device: local, benchmark: {repeat: 3}}
+targets:
+  v3: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 1}
+  pi4:
+    kind: llvm
+    mcpu: cortex-a72
+    mtriple: aarch64-linux-gnu
+    num-cores: 2
+    device: {rpc: {tracker: "127.0.0.1:9190", key: pi4}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, shared_models: Path) -> DoitProject:
+    return write_project(tmp_path, shared_models / "mnist.onnx", MODELS, TARGETS)
+
+
+def start(project: DoitProject, cluster: DaskCluster) -> subprocess.Popen[str]:
+    """Start a build in a process group of its own, as a terminal does."""
+    command = ["build", "--scheduler", cluster.address, "tune=never"]
+    return subprocess.Popen(
+        project.command(*command, tool=("tvmbuild",)),
+        cwd=project.root,
+        env=project.environment(PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def await_step(workers: list[subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], psutil.Process]:
+    """Return the first worker that runs a step, and the step's process."""
+    found: list[tuple[subprocess.Popen[bytes], psutil.Process]] = []
+
+    def look() -> bool:
+        found.extend((worker, step) for worker in workers if (step := find_step(worker)) is not None)
+        return bool(found)
+
+    wait_for(look)
+    return found[0]
+
+
+def test_killed_worker_comes_back_and_the_step_runs_again(project: DoitProject, lone: DaskCluster) -> None:
+    worker = lone.start_worker()
+    process = start(project, lone)
+    _, step = await_step([worker])
+    kill_worker_of(step)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS
+    assert len(re.findall(r"^   simplify:digits  on ", output, re.MULTILINE)) == 2
+    assert not step.is_running()
+    assert project.temporaries() == []
+    assert project.doit("tune=never").steps == []
+
+
+def test_lost_machine_is_done_without(project: DoitProject, lone: DaskCluster) -> None:
+    workers = [lone.start_worker(), lone.start_worker()]
+    process = start(project, lone)
+    lost, step = await_step(workers)
+    nanny = psutil.Process(lost.pid)
+    for each in (nanny, *nanny.children(recursive=True)):
+        if each.pid != step.pid:
+            each.kill()
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS
+    psutil.wait_procs([step], timeout=10)
+    assert not step.is_running()
+
+
+def test_ctrl_c_ends_what_runs_elsewhere(project: DoitProject, cluster: DaskCluster) -> None:
+    process = start(project, cluster)
+    _, step = await_step(cluster.processes[1:])
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "interrupted: nothing half-written is left" in output
+    assert "Traceback" not in output
+    wait_for(lambda: not step.is_running(), 10)
+    assert not list((project.root / "build/models").rglob("*")) or project.temporaries() == []
+    ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")
+    assert (ran.code, ran.steps) == (0, STEPS), ran.output
+
+
+def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject, cluster: DaskCluster) -> None:
+    project.edit("models.yaml", "[v3]", "[v3, pi4]")
+    ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")
+    assert (ran.code, ran.failed) == (2, ["benchmark:digits@pi4"]), ran.output
+    assert f"no worker of {cluster.address} has device:pi4" in ran.output
+    assert sorted(ran.steps) == sorted([*STEPS, "tune:digits@pi4", "compile:digits@pi4"])
+    assert not (project.root / "build/cells/digits@pi4/result.json").exists()
+
+
+def test_scheduler_that_is_not_there(project: DoitProject) -> None:
+    ran = project.tvmbuild("build", "--scheduler", "tcp://127.0.0.1:9")
+    assert (ran.code, ran.output.count("\n")) == (1, 2), ran.output
+    assert "error: no scheduler answers at tcp://127.0.0.1:9" in ran.output
+    ran = project.tvmbuild("worker", "tcp://127.0.0.1:9")
+    assert (ran.code, ran.output.count("\n")) == (1, 2), ran.output
+    assert "error: no scheduler answers at tcp://127.0.0.1:9" in ran.output
+
+
+def test_scheduler_without_workers(project: DoitProject, lone: DaskCluster) -> None:
+    ran = project.tvmbuild("build", "--scheduler", lone.address)
+    assert ran.code == 1
+    assert f"error: the scheduler {lone.address} has no worker for tvmbuild\n" in ran.output
+    assert not (project.root / "build/models").exists()
+
+
+def test_scheduler_that_goes_away(project: DoitProject, lone: DaskCluster) -> None:
+    worker = lone.start_worker()
+    process = start(project, lone)
+    _, step = await_step([worker])
+    lone.processes[0].kill()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert "!! simplify:digits" in output
+    assert f"the scheduler {lone.address} went away" in output
+    assert "Traceback" not in output
+    wait_for(lambda: not step.is_running(), 60)
+    assert project.temporaries() == []
+
+
+def test_worker_of_another_version_is_refused(project: DoitProject, lone: DaskCluster, tmp_path: Path) -> None:
+    package = Path(tvmbuild.__file__).parent
+    shutil.copytree(package, tmp_path / "old/tvmbuild", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "old/tvmbuild/__init__.py"
+    file.write_text(file.read_text().replace(f'"{tvmbuild.__version__}"', '"0.0.1"'))
+    lone.start_worker(PYTHONPATH=str(tmp_path / "old"))
+    ran = project.tvmbuild("build", "--scheduler", lone.address)
+    assert ran.code == 1
+    assert re.search(rf"error: the worker \S+ has tvmbuild 0.0.1, and here is {tvmbuild.__version__}\n", ran.output)
+    assert not (project.root / "build/models").exists()
+
+
+def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -> None:
+    worker = lone.start_worker()
+    process = start(project, lone)
+    for _ in range(4):
+        _, step = await_step([worker])
+        kill_worker_of(step)
+        psutil.wait_procs([step], timeout=10)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert "!! simplify:digits" in output
+    assert "4 workers died while they ran it, the last was " in output
+    assert not list((project.root / "build/models").rglob("*.*"))

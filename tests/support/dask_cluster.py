@@ -1,0 +1,115 @@
+"""A Dask scheduler and workers of `tvmbuild worker`, each a process of its own, on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from doit_project import Ran
+
+START_S = 90.0
+STEP = "tvmbuild.stages"
+
+
+@dataclass
+class DaskCluster:
+    """What runs; ``folder`` has each process's log."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return str(json.loads((self.folder / "scheduler.json").read_text())["address"])
+
+    def start_scheduler(self) -> None:
+        file = self.folder / "scheduler.json"
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        self._start("distributed.cli.dask_scheduler", *options, "--scheduler-file", str(file))
+        wait_for(file.exists)
+
+    def start_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start one and wait until it works."""
+        log = self.folder / f"{len(self.processes)}.log"
+        process = self._start("tvmbuild", "worker", self.address, *options, **environment)
+        wait_for(lambda: process.poll() is not None or "Registered to" in log.read_text())
+        assert process.poll() is None, log.read_text()
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            process.kill()
+            process.wait()
+
+    def _start(self, module: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        runtime = self.folder / "runtime"
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_")}
+        with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=self.folder,
+                env=kept | {"XDG_RUNTIME_DIR": str(runtime)} | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.processes.append(process)
+        return process
+
+
+@contextlib.contextmanager
+def run_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
+    """Run a scheduler and so many workers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = DaskCluster(folder)
+    try:
+        cluster.start_scheduler()
+        for _ in range(workers):
+            cluster.start_worker()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def list_workers(ran: Ran) -> dict[str, str]:
+    """Return step → the worker that it ran on last."""
+    return dict(re.findall(r"^   (\S+)  on (\S+)$", ran.output, re.MULTILINE))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = START_S) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def find_step(worker: subprocess.Popen[bytes]) -> psutil.Process | None:
+    """Return the process of the step that the worker runs now."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(worker.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if STEP in child.cmdline():
+                    return child
+    return None
+
+
+def kill_worker_of(step: psutil.Process) -> None:
+    """Kill the Dask worker that has started the step's process; its nanny lives."""
+    parent = step.parent()
+    assert parent is not None
+    assert STEP not in parent.cmdline()
+    parent.send_signal(signal.SIGKILL)

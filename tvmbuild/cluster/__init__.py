@@ -1,0 +1,1 @@
+"""Steps on the workers of a Dask cluster; all that knows Dask, besides `tvmbuild worker`."""

@@ -1,0 +1,181 @@
+"""Our side of a Dask cluster: what its workers have, and steps sent there and back."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import dask
+from distributed import Client, Future, KilledWorker
+from distributed.client import FutureCancelledError
+
+from tvmbuild import __version__
+from tvmbuild.capabilities import TOOLS, Capabilities, installed_version
+from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_outputs
+from tvmbuild.cluster.remote import describe_machine, run_parcel
+from tvmbuild.cluster.side_files import read_sent, take_home
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_bytes
+from tvmbuild.layout import Layout
+from tvmbuild.placement import STEPS, explain_lack
+from tvmbuild.records.selection import is_current
+from tvmbuild.specs import Step
+
+CONNECT_S = 10.0
+POLL_S = 2.0
+GRACE_S = 15.0
+"""A worker that was killed is back by then."""
+SETTINGS = {
+    "distributed.admin.large-graph-warning-threshold": "4GiB",  # a model is what we send
+}
+
+
+@contextmanager
+def connect(address: str) -> Iterator[Cluster]:
+    """Yield the cluster; afterwards nothing of ours runs there, and nothing more is written here."""
+    for logger in ("distributed", "distributed.client"):  # what they warn of, we say in one message
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    with dask.config.set(SETTINGS):
+        try:
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, TimeoutError) as error:
+            raise TvmbuildError(
+                f"no scheduler answers at {address}: {error}",
+                "`dask scheduler --host 127.0.0.1` starts one and says its address.",
+            ) from error
+        except ValueError as error:
+            raise TvmbuildError(f"{address} is no address of a scheduler: {error}", "Write tcp://HOST:8786.") from error
+        cluster = Cluster(client, address)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+class Cluster:
+    """Runs steps on the workers that `tvmbuild worker` has started. Many threads may do so at once."""
+
+    def __init__(self, client: Client, address: str) -> None:
+        self._client = client
+        self._address = address
+        self._topic = f"tvmbuild-{uuid.uuid4().hex}"
+        self._home = threading.Lock()
+        """Held while a step's files are written here."""
+        self._tuned: list[Step] = []
+        self._asking = threading.Lock()
+        self._asked = float("-inf")
+        self._offers: dict[str, dict[str, float]] = {}
+        client.subscribe_topic(self._topic, lambda event: print(f"   {event[1]}\n", end="", flush=True))
+
+    def list_machines(self, commands: Sequence[str]) -> list[Capabilities]:
+        """Return what the workers' machines can do; TvmbuildError when there is none, or one has other versions."""
+        workers = [address for address, offer in self._list_offers().items() if STEPS in offer]
+        if not workers:
+            raise TvmbuildError(
+                f"the scheduler {self._address} has no worker for tvmbuild",
+                f"`tvmbuild worker {self._address}` starts one, on each machine that shall run steps.",
+            )
+        try:
+            answers = self._client.run(describe_machine, tuple(commands), workers=workers)
+        except (ImportError, AttributeError) as error:
+            raise _explain_mismatch(f"a worker of {self._address}", "another tvmbuild", __version__) from error
+        for worker, (version, machine) in answers.items():
+            _check_versions(f"the worker {worker}", version, machine)
+        return [machine for _, machine in answers.values()]
+
+    def run(self, step: Step, inputs: Iterable[Path]) -> None:
+        """Run the step on a worker that has what it needs, and bring its files home; raises as `run_process` does."""
+        sent, paths = read_sent(step), tuple(inputs)
+        contents = [self._send(path.read_bytes()) for path in paths]
+        parcel = Parcel(step, tuple(name_of(path, step) for path in paths), self._topic)
+        outcome = self._wait(step, parcel, [self._send(compress(sent)), *contents])
+        with self._home:
+            write_bytes(Layout(step.root).log(step.id), outcome.log)
+            take_home(step, sent, outcome)
+            if outcome.error is not None:
+                raise outcome.error
+            publish_outputs(step, outcome.outputs)
+            if step.stage == "tune":
+                self._tuned.append(step)
+
+    def is_outdone(self) -> bool:
+        """Say whether a tune step's Schedule lost to records that another one of the same target brought home later."""
+        return any(is_current(replace(step, settings=replace(step.settings, tune="never"))) for step in self._tuned)
+
+    def close(self) -> None:
+        """Leave the cluster: what still runs there ends, and what comes home is no longer written."""
+        self._home.acquire()  # for good: doit's threads may outlive its run
+        self._client.close()
+
+    def _send(self, data: bytes) -> Future:
+        """Return the data as a task that anyone can do: as Dask needs it, where it needs it, again if it is lost."""
+        return self._client.submit(bytes, data, key=f"tvmbuild-{hashlib.sha256(data).hexdigest()}")
+
+    def _wait(self, step: Step, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
+        self._await_worker(step)
+        key, done = f"{step.id}-{uuid.uuid4().hex}", threading.Event()
+        future = self._client.submit(run_parcel, parcel, *contents, key=key, pure=False, resources=dict(step.needs))
+        future.add_done_callback(lambda _: done.set())
+        while not done.wait(POLL_S):
+            self._await_worker(step)
+        try:
+            outcome: Outcome = future.result()
+        except KilledWorker as error:
+            raise TvmbuildError(
+                f"{error.allowed_failures + 1} workers died while they ran it, the last was {error.last_worker.name}",
+                "Most likely memory ran out: start workers with fewer --steps.",
+            ) from error
+        except (FutureCancelledError, OSError) as error:
+            raise self._explain_loss() from error
+        return outcome
+
+    def _await_worker(self, step: Step) -> None:
+        """Return when a worker has what the step needs; TvmbuildError when there was none for a while."""
+        end = time.monotonic() + GRACE_S
+        while lack := explain_lack(step.needs, self._list_offers().values()):
+            if time.monotonic() > end:
+                offers = {name for offer in self._list_offers().values() for name in offer}
+                raise TvmbuildError(
+                    f"no worker of {self._address} has {lack}",
+                    f"`tvmbuild worker {self._address}` offers what its machine has; "
+                    f"there is {', '.join(sorted(offers)) or 'no worker'}.",
+                )
+            time.sleep(POLL_S)
+
+    def _list_offers(self) -> dict[str, dict[str, float]]:
+        """Return the resources of each worker by its address, as they were at most POLL_S ago."""
+        with self._asking:
+            if time.monotonic() - self._asked > POLL_S:
+                try:
+                    workers = self._client.sync(self._client.scheduler.identity)["workers"]
+                except (OSError, AttributeError) as error:  # a closed client has no scheduler
+                    raise self._explain_loss() from error
+                self._offers = {address: worker["resources"] for address, worker in workers.items()}
+                self._asked = time.monotonic()
+            return self._offers
+
+    def _explain_loss(self) -> TvmbuildError:
+        return TvmbuildError(
+            f"the scheduler {self._address} went away", "Start it and its workers again, then build again."
+        )
+
+
+def _check_versions(worker: str, version: str, machine: Capabilities) -> None:
+    """Raise TvmbuildError where both sides have a tool in different versions: the state would be true on one only."""
+    if version != __version__:
+        raise _explain_mismatch(worker, f"tvmbuild {version}", __version__)
+    for name in TOOLS:
+        here, there = installed_version(name), machine.version(name)
+        if here != there and None not in {here, there}:
+            raise _explain_mismatch(worker, f"{name} {there}", str(here))
+
+
+def _explain_mismatch(worker: str, theirs: str, ours: str) -> TvmbuildError:
+    return TvmbuildError(f"{worker} has {theirs}, and here is {ours}", "Install the same versions on all machines.")

@@ -1,0 +1,94 @@
+"""A step on its way to another machine and back: its files as bytes, by their paths relative to the project."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zlib
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import publish, remove_leftovers
+from tvmbuild.specs import Step
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """The step as the project has it, and the paths of its inputs, whose bytes travel beside it in this order."""
+
+    step: Step
+    paths: tuple[str, ...]
+    topic: str = ""
+    """Of Dask's, for progress."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes back."""
+
+    outputs: Files = field(default_factory=dict)
+    """By role; none of a step that failed."""
+    changed: Files = field(default_factory=dict)
+    """Other files that it has written."""
+    removed: tuple[str, ...] = ()
+    log: bytes = b""
+    error: TvmbuildError | None = None
+
+
+def name_of(path: Path, step: Step) -> str:
+    """Return the path relative to the step's project; one outside begins with `..`."""
+    return os.path.relpath(path, step.root)
+
+
+def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> Step:
+    """Write the inputs into a project below ``folder``; return the step as it is there."""
+    depth = max((Path(name).parts.count("..") for name in parcel.paths), default=0)
+    root = folder.joinpath(*["outside"] * depth, "project")
+    step = parcel.step
+
+    def move(files: Iterable[tuple[str, Path]]) -> tuple[tuple[str, Path], ...]:
+        return tuple((role, Path(os.path.normpath(root / name_of(path, step)))) for role, path in files)
+
+    root.mkdir(parents=True)
+    write_files(root, dict(zip(parcel.paths, contents, strict=True)))
+    settings = replace(step.settings, cache=None)
+    return replace(step, root=root, inputs=move(step.inputs), outputs=move(step.outputs), settings=settings)
+
+
+def write_files(root: Path, files: Files) -> None:
+    """Write the files below ``root``, which nobody else looks at yet."""
+    for name, data in files.items():
+        path = Path(os.path.normpath(root / name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def read_files(root: Path, places: Iterable[Path]) -> dict[str, bytes]:
+    """Return the files at and below the ``places``, hidden ones left out, by their paths relative to ``root``."""
+    found = [path for place in places for path in ((place,) if place.is_file() else place.rglob("*"))]
+    files = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
+def publish_outputs(step: Step, outputs: Files) -> None:
+    """Publish all outputs, or none."""
+    for _, path in step.outputs:
+        remove_leftovers(path)
+    with ExitStack() as stack:
+        for role, path in step.outputs:
+            stack.enter_context(publish(path)).write_bytes(outputs[role])
+
+
+def compress(files: Files) -> bytes:
+    """Return the files as one piece of data: equal files are equal bytes."""
+    return zlib.compress(pickle.dumps(sorted(files.items())), level=1)
+
+
+def decompress(data: bytes) -> dict[str, bytes]:
+    """Return what `compress` was given."""
+    return dict(pickle.loads(zlib.decompress(data)))  # noqa: S301 - from our own other side

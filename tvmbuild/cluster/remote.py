@@ -1,0 +1,97 @@
+"""What runs on a worker: one step, in a folder of its own, by the same process as at home."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from distributed import Worker, get_worker
+
+from tvmbuild import __version__
+from tvmbuild.capabilities import TOOLS, Capabilities, detect_capabilities
+from tvmbuild.cluster.parcel import Files, Outcome, Parcel, decompress, unpack, write_files
+from tvmbuild.cluster.side_files import compare
+from tvmbuild.doit_adapter.leftovers import temporary_folder
+from tvmbuild.doit_adapter.process import Attendant, run_process
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.specs import Step
+
+INTERVAL_S = 5.0
+"""Between two lines of progress."""
+COMPILERS = ("llvm", "nvcc", "nvrtc")
+
+
+class _UnwantedError(Exception):
+    """Nobody waits for the step any more."""
+
+
+def describe_machine(commands: tuple[str, ...]) -> tuple[str, Capabilities]:
+    """Return the version of tvmbuild on the worker, and what can be done there."""
+    return __version__, detect_capabilities(commands)
+
+
+def run_parcel(parcel: Parcel, side: bytes, *contents: bytes) -> Outcome:
+    """Run the step and return what it wrote; its outcome is worth nothing once the task is cancelled."""
+    worker, sent = get_worker(), decompress(side)
+    try:
+        _check_tools(parcel.step, worker.address)
+        with temporary_folder() as folder:
+            step = unpack(parcel, contents, Path(folder).resolve())
+            write_files(step.root, sent)
+            return _run(step, parcel.step.root, sent, _attend(worker, parcel))
+    except TvmbuildError as error:
+        return Outcome(error=error)
+    except _UnwantedError:
+        return Outcome()
+
+
+def _run(step: Step, home: Path, sent: Files, attendant: Attendant) -> Outcome:
+    outputs, error = {}, None
+    try:
+        run_process(step, attendant)
+        outputs = {role: path.read_bytes() for role, path in step.outputs}
+    except TvmbuildError as raised:
+        there, here = str(step.root), str(home)
+        error = TvmbuildError(raised.message.replace(there, here), raised.hint and raised.hint.replace(there, here))
+    log = Layout(step.root).log(step.id)
+    changed, removed = compare(step, sent)
+    return Outcome(outputs, changed, removed, log.read_bytes() if log.exists() else b"", error)
+
+
+def _attend(worker: Worker, parcel: Parcel) -> Attendant:
+    """Tell the step's progress to whoever waits for it, and end it when nobody does: Dask does not stop a thread."""
+    key, last = worker.get_current_task(), 0.0
+
+    def show(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= INTERVAL_S:
+            last = time.monotonic()
+            worker.log_event(parcel.topic, f"{parcel.step.id}  {text}")
+
+    def check() -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state not in {"executing", "long-running"}:
+            raise _UnwantedError
+
+    worker.log_event(parcel.topic, f"{parcel.step.id}  on {worker.name}")
+    return Attendant(show, check)
+
+
+def _check_tools(step: Step, address: str) -> None:
+    """Raise TvmbuildError unless the tools here are those that the step's result is kept under."""
+    commands = [name for name, _ in step.tools if name not in {*TOOLS, *COMPILERS}]
+    found = list_tools(detect_capabilities(commands))
+    for name, version in step.tools:
+        if found.get(name, "absent") != version:
+            raise TvmbuildError(
+                f"the worker {address} has {name} {found.get(name, 'absent')}, and this build is with {version}",
+                "Install the same versions on all machines of the cluster.",
+            )
+
+
+def list_tools(machine: Capabilities) -> Mapping[str, str]:
+    """Return the versions of the machine's tools by the names that steps call them."""
+    compilers = {name: getattr(machine, name) or "absent" for name in COMPILERS}
+    return compilers | dict(machine.versions) | dict(machine.linkers)

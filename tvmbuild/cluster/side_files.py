@@ -1,0 +1,86 @@
+"""What a stage reads and writes besides its declared files: records and what this clone knows of them, the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.benchmarking.history import append_entry, read_entry
+from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
+from tvmbuild.files import write_bytes
+from tvmbuild.layout import Layout
+from tvmbuild.records.merge import merge_branches
+from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
+from tvmbuild.specs import CompileStep, SimplifyStep, Step, TuneStep
+
+
+def list_places(step: Step) -> tuple[Path, ...]:
+    """Return those files and folders. Other targets' records are what a search may start from."""
+    layout, options = Layout(step.root), step.options
+    if isinstance(options, SimplifyStep | CompileStep):
+        return ()
+    if not isinstance(options, TuneStep):
+        model, target = step.subject.split("@", 1)
+        return (layout.cell_file(model, target, "schedule.json"), layout.history)
+    name = options.target
+    # A journal is a file a Task: its folder is named by that of any.
+    local = (layout.quarantine(name), layout.verified(name), layout.journal(name, "").parent)
+    return (layout.records("" if step.settings.tune != "never" else name), *local)
+
+
+def read_sent(step: Step) -> dict[str, bytes]:
+    """Return the side files that travel with the step; the history does not, it only grows by what comes back."""
+    return read_files(step.root, (place for place in list_places(step) if place != Layout(step.root).history))
+
+
+def compare(step: Step, sent: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return what the step has changed of the side files, and what it has removed."""
+    now = read_files(step.root, list_places(step))
+    changed = {name: data for name, data in now.items() if sent.get(name) != data}
+    return changed, tuple(sorted(sent.keys() - now.keys()))
+
+
+def take_home(step: Step, sent: Files, outcome: Outcome) -> None:
+    """Put the changes into the project; where another step was faster, both count."""
+    for name, data in outcome.changed.items():
+        path = step.root / name
+        if path == Layout(step.root).history:
+            _append(path, data)
+        elif path.parent.parent == Layout(step.root).records("") and _read(path) not in {sent.get(name), data}:
+            _unite_records(path, sent.get(name), data)
+        else:
+            write_bytes(path, data)  # of two memories, or measured choices, the later is as good
+    for name in outcome.removed:
+        if _read(step.root / name) == sent[name]:
+            (step.root / name).unlink()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _append(path: Path, data: bytes) -> None:
+    for line in data.splitlines():
+        entry = read_entry(line)
+        if entry is not None:
+            append_entry(path, entry)
+
+
+def _unite_records(path: Path, before: bytes | None, data: bytes) -> None:
+    """Merge two files of one Task as git's merge of two branches does; a damaged one is no side."""
+    with TemporaryDirectory(prefix="tvmbuild-merge-") as folder:
+        write_files(Path(folder), {f"theirs/{path.name}": data} | ({f"before/{path.name}": before} if before else {}))
+        theirs, ancestor = (_read_sound(Path(folder, side, path.name)) for side in ("theirs", "before"))
+    ours = _read_sound(path)
+    if theirs is not None:
+        write_task_file(path, theirs if ours is None else merge_branches(ancestor, ours, theirs))
+
+
+def _read_sound(path: Path) -> TaskFile | None:
+    try:
+        return read_task_file(path)
+    except DamagedRecordsError:
+        return None

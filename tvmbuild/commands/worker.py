@@ -1,0 +1,98 @@
+"""`tvmbuild worker`: offer this machine to the scheduler of a Dask cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import signal
+import socket
+import sys
+
+from tvmbuild.capabilities import detect_capabilities, installed_version
+from tvmbuild.commands.arguments import address, positive
+from tvmbuild.commands.build import check_installed
+from tvmbuild.commands.device_serve import check_versions, find_required
+from tvmbuild.devices.rpc_supervisor import is_loopback
+from tvmbuild.devices.rpc_tracker import list_boards
+from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.placement import list_resources
+
+HELP = "offer this machine to a Dask cluster, for `tvmbuild build --scheduler`"
+TIMEOUT_S = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("scheduler", metavar="ADDRESS", help="Dask's scheduler, such as tcp://127.0.0.1:8786")
+    parser.add_argument("--steps", type=positive, default=1, metavar="N", help="steps at once (default: 1)")
+    parser.add_argument("--host", help="address to answer on (default: 127.0.0.1, nobody else's)")
+    parser.add_argument(
+        "--tracker", type=address, action="append", default=[], help="offer the boards of this RPC tracker; repeatable"
+    )
+    parser.add_argument(
+        "--has", action="append", default=[], metavar="NAME", help="offer this too, such as linker:COMMAND; repeatable"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work until Ctrl-C, SIGTERM or the scheduler's end."""
+    check_installed()
+    check_versions(find_required(), installed_version("apache-tvm"))
+    host = choose_host(args.scheduler, args.host)
+    boards = {f"device:{key}" for tracker in args.tracker for key in list_boards(tracker)}
+    resources = list_resources(detect_capabilities(), args.steps, sorted({*boards, *args.has}))
+    remove_old_leftovers()
+    print(f"offers {', '.join(f'{name}={amount}' for name, amount in sorted(resources.items()))}", file=sys.stderr)
+    if not is_loopback(host):
+        print(
+            f"answering on {host}: without TLS, whoever reaches it can run any program here, as this user",
+            file=sys.stderr,
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop is Ctrl-C
+    try:
+        asyncio.run(_serve(args.scheduler, host, resources))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    return 0
+
+
+def choose_host(scheduler: str, host: str | None) -> str:
+    """Return the address to answer on; TvmbuildError when the scheduler does not answer, or could not reach it."""
+    from distributed.comm.addressing import get_address_host_port  # noqa: PLC0415 - Dask is an extra
+
+    try:
+        there = get_address_host_port(scheduler)
+        socket.create_connection(there, TIMEOUT_S).close()
+    except ValueError as error:
+        raise TvmbuildError(f"{scheduler} is no address of a scheduler: {error}", "Write tcp://HOST:8786.") from error
+    except OSError as error:
+        raise TvmbuildError(
+            f"no scheduler answers at {scheduler}: {error}", "`dask scheduler --host 127.0.0.1` starts one."
+        ) from error
+    if host is None and not is_loopback(there[0]):
+        raise TvmbuildError(
+            f"a worker of {scheduler} must be reached from there, and answers on 127.0.0.1 only unless told",
+            "--host ADDRESS, of this machine in that network; see docs/distributed.md for TLS first.",
+        )
+    return host or "127.0.0.1"
+
+
+async def _serve(scheduler: str, host: str, resources: dict[str, int]) -> None:
+    import dask  # noqa: PLC0415 - Dask is an extra
+    from distributed import Nanny  # noqa: PLC0415 - as above
+
+    # Dask's own variables would have steps compute with other threads than at home.
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": {}, "distributed.nanny.environ": {}}):
+        async with Nanny(
+            scheduler,
+            # One more than steps: the files of the next one come while they run.
+            nthreads=resources["tvmbuild"] + 1,
+            resources=resources,
+            host=host,
+            name=f"{platform.node()}-{os.getpid()}",
+            dashboard=False,
+        ) as nanny:
+            await nanny.finished()
