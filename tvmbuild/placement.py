@@ -65,8 +65,8 @@ def _may_search(step: Step) -> bool:
 
 def _list_device_needs(step: Step, target: TargetSpec, cpu: str) -> dict[str, int]:
     device = target.device
-    if device.kind == "rpc":
-        return {f"device:{device.key}": 1}
+    if device.kind in {"rpc", "ssh"}:
+        return {f"device:{device.key or device.host}": 1}
     if device.kind == "qemu":
         return {f"device:qemu-{device.arch}": 1}
     if target.kind != "llvm":

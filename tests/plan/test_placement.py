@@ -48,6 +48,7 @@ def needs(step: str, target: TargetSpec, mode: str = "missing", model: ModelSpec
         ("tune", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), {"build:llvm": 1, "device:pi4": 1}),
         ("tune", replace(PI4, device=DeviceSpec("qemu", arch="aarch64")), {"build:llvm": 1}),
         ("tune", replace(V3, device=DeviceSpec("none")), {"build:llvm": 1}),
+        ("benchmark", replace(PI4, device=DeviceSpec("ssh", host="pi@board")), {"device:pi@board": 1}),
         ("benchmark", V3, {"device:local": 1, "cpu:alderlake": 8}),
         ("benchmark", H100, {"device:local": 1, "cuda": 1}),
         ("benchmark", replace(PI4, device=DeviceSpec("qemu", arch="aarch64")), {"device:qemu-aarch64": 1}),
