@@ -16,16 +16,19 @@ from tvmbuild.specs import Attributes
 ANY_X86: Attributes = (("mcpu", "x86-64"), ("num-cores", 2))
 
 
-def build_package(model: Path, folder: Path, attributes: Attributes = ANY_X86) -> Path:
+def build_package(
+    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = ()
+) -> Path:
     """Compile the ONNX file without records; return the package, `net.tar` in ``folder``."""
     folder.chmod(0o700)
-    write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
+    layout = "NHWC" if kind == "llvm" else "NCHW"
+    write_json(folder / "schedule.json", {"format": 1, "layout": layout, "schedule": {}})
     program = f"""
 from pathlib import Path
 from tvmbuild.specs import CompileStep, Step
 from tvmbuild.stages import compile
 folder = Path({str(folder)!r})
-options = CompileStep("net", "here", "llvm", {attributes!r}, (), "auto", None, None)
+options = CompileStep("net", "here", {kind!r}, {attributes!r}, {host!r}, "auto", None, None)
 inputs = (("model", Path({str(model)!r})), ("schedule", folder / "schedule.json"))
 compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net.tar"),)))
 """

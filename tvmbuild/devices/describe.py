@@ -20,6 +20,8 @@ ABSENT = 3
 
 _NAMES = {"device_name", "device_type", "driver_name", "driver_version"}
 """What changes no code: records would be lost with every update of the driver."""
+_PATCH = 0xFFF
+"""Of a Vulkan version; for the same reason."""
 _VENDORS = {"conda", "pc", "unknown"}
 _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul")
 
@@ -45,6 +47,7 @@ def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
     if kind == "vulkan":
         # TVM's defaults, 256, go before what it reads.
         described.update(dict.fromkeys(("max_threads_per_block", "max_num_threads"), device.max_threads_per_block))
+        described["vulkan_api_version"] = int(target.attrs["vulkan_api_version"]) & ~_PATCH
     return described
 
 
