@@ -85,3 +85,38 @@ def test_channels_that_fill_vectors_are_left_alone(save_model: SaveModel) -> Non
         target = tvm_target("llvm", (("mcpu", mcpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)), ())
         keys |= {task.key for task in extract_tasks(lower(import_onnx(path), target)) if "conv2d" in task.name}
     assert len(keys) == 1
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(
+    ("shape", "kernel", "attributes", "more"),
+    [
+        ((1, 64, 71, 1), (5, 1), {}, (5, 0)),  # 67 rows are computed as 72
+        ((1, 64, 3, 67), (1, 3), {"pads": [0, 1, 0, 1]}, (0, 5)),
+        ((1, 64, 136, 1), (3, 1), {"strides": [2, 1]}, (5, 0)),
+        ((1, 64, 72, 1), (5, 1), {}, (0, 0)),  # 68 = 4 x 17: tiles of 17
+    ],
+)
+def test_pixels_that_no_tile_divides_are_made_more(
+    *,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    attributes: dict[str, object],
+    more: tuple[int, int],
+    save_model: SaveModel,
+    cpu: tvm.target.Target,
+) -> None:
+    weights = {"w": RANDOM.uniform(-1, 1, (64, 64, *kernel)).astype("float32")}
+    path = save_model([helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], weights, shape)
+    lowered = lower(import_onnx(path), cpu)
+    (task,) = (task for task in extract_tasks(lowered) if task.name.startswith("conv2d"))
+    blocks = task.mod["main"].body.block.alloc_buffers
+    data = RANDOM.uniform(-1, 1, shape).astype("float32")
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    computed = (want.shape[2] + more[0], want.shape[3] + more[1])
+    assert computed in [
+        tuple(int(extent) for extent in each.shape[1:3]) for each in (*blocks, task.mod["main"].params[-1])
+    ]
+    applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(data)).numpy(), want, rtol=1e-4, atol=1e-4)

@@ -11,6 +11,7 @@ import pytest
 from example_project import build_example, copy_example, run_in_example
 
 import tvmbuild
+from tvmbuild.package.archive import read_metadata
 
 PACKAGE = "build/cells/yoeo@x86-64-v3/yoeo-x86-64-v3.tar"
 ROS = Path(__file__).parents[1] / "support" / "ros"
@@ -55,6 +56,8 @@ def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_ro
     (folder / "yoeo.onnx").symlink_to(shared_models / "yoeo_random.onnx")
     said = build_example(folder, "compile:yoeo@x86-64-v3")
     assert "ok compile:yoeo@x86-64-v3" in said
+    coverage = read_metadata(folder / PACKAGE).coverage
+    assert coverage.covered == coverage.tasks > 0, "the example's records no longer fit"
     subprocess.run([sys.executable, "-c", DRIVE, ROS, PACKAGE], cwd=folder, check=True)
     square = np.zeros((40, 40, 3), np.uint8)
     square[5:35] = np.load(folder / "picture.npy")

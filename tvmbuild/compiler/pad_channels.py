@@ -2,7 +2,8 @@
 
 TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
 one by one. The weights are padded with zeros when the package is built; what they give is left out of the output. The
-first convolution is made here too: it reads the picture as it comes.
+same is done to rows of pixels that no tile of registers divides (508 is 4 times 127). The first convolution is made
+here too: it reads the picture as it comes.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
+from tvmbuild.compiler.fallback_nest import describe_machine, divisors, power_of_two_divisor
 from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, rewrite_main
 
 MOST_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
+TILE = 8
+"""Pixels: with two vectors of channels each as many sums as hide a multiplication's latency."""
+MOST_IN_TILE, FEWEST_IN_TILE = 28, 5
+FEWEST_PIXELS = 64
+"""Fewer become too many more."""
+FEWEST_WEIGHTS = 1 << 13
 _NAME = "conv2d"
 Weights = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -66,13 +73,14 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         data, weights = self.visit_expr(call.args[0]), call.args[1]
         picture = self._find_picture(data)
         values = _padded_weights(weights.value.numpy(), self._lanes)
-        if values is None and picture is None:
+        more = _more_pixels(call)
+        if values is None and picture is None and not any(more):
             return super().visit_call_(call)
         if values is not None:
             weights = relax.const(values)
             self.padded.append((call.args[1].value, weights.value))
         arguments = [data if picture is None else picture, weights]
-        function = _make_function(call, arguments, picture is not None)
+        function = _make_function(call, arguments, more, nchw=picture is not None)
         return relax.call_tir(self.builder_.add_func(function, _NAME), arguments, call.ty)
 
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
@@ -103,16 +111,33 @@ def _padded_weights(values: Weights, lanes: int) -> Weights | None:
     return np.pad(values, ((0, 0), (0, 0), (0, 0), (0, more))) if more else None
 
 
-def _make_function(call: relax.Call, arguments: list[relax.Expr], nchw: bool) -> tirx.PrimFunc:
-    attributes = call.attrs
+def _more_pixels(call: relax.Call) -> tuple[int, int]:
+    """Return how many rows and columns to compute besides the output's, so that a tile of them fits the registers.
+
+    A tile of few pixels has the weights read from the second-level cache too often, where they overflow the first.
+    """
+    rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
+    extent = columns if columns > 1 else rows
+    more = -extent % TILE
+    large = math.prod(int(each) for each in call.args[1].ty.shape.values) > FEWEST_WEIGHTS
+    if not large or extent < FEWEST_PIXELS or max(divisors(extent, MOST_IN_TILE)) >= FEWEST_IN_TILE:
+        return 0, 0
+    return (0, more) if columns > 1 else (more, 0)
+
+
+def _make_function(
+    call: relax.Call, arguments: list[relax.Expr], more: tuple[int, int], *, nchw: bool
+) -> tirx.PrimFunc:
+    strides = [int(each) for each in call.attrs.strides]
+    top, left, bottom, right = (int(each) for each in call.attrs.padding)
     data, weights = (te.placeholder(each.ty.shape.values, "float32") for each in arguments)
-    all_channels = topi.nn.conv2d_nhwc(
+    whole = topi.nn.conv2d_nhwc(
         topi.transpose(data, [0, 2, 3, 1]) if nchw else data,
         weights,
-        [int(each) for each in attributes.strides],
-        [int(each) for each in attributes.padding],
-        [int(each) for each in attributes.dilation],
+        strides,
+        [top, left, bottom + more[0] * strides[0], right + more[1] * strides[1]],
+        [int(each) for each in call.attrs.dilation],
     )
-    output = te.compute(call.ty.shape.values, lambda n, y, x, c: all_channels[n, y, x, c], name="channels")
+    output = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, x, c], name="channels")
     function = te.create_prim_func([data, weights, output])
     return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)

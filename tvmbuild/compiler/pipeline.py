@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.importer import ImportedModel
+from tvmbuild.compiler.one_hot import take_rows
 from tvmbuild.compiler.pad_channels import pad_channels
 from tvmbuild.compiler.scalar_constants import make_scalars
 from tvmbuild.compiler.sink_transposes import sink_transposes
@@ -61,7 +62,7 @@ def lower(
     same model, target, layout and algorithms give the same module in any process.
     """
     with target:
-        mod = make_scalars(prepare(imported.mod))
+        mod = make_scalars(take_rows(prepare(imported.mod)))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
