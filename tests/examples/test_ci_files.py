@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ci_jobs import GitHub, GitLab, Platform, Ran, run_script
+from emulated_board import the_board
 
 from tvmbuild.commands.init import write_project
 from tvmbuild.files import write_json
@@ -163,7 +164,7 @@ def test_a_night_that_cannot_merge_tunes_and_pushes_nothing(
     assert _git(ran.root, "status", "--porcelain") == "", "a conflict would make the next checkout start afresh"
 
 
-@pytest.mark.parametrize("cells", [[], [CELL]])
+@pytest.mark.parametrize("cells", [[], [CELL], [CELL, "silero_vad@pi4"]])
 def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: list[str]) -> None:
     script = GitLab(CI / "gitlab-ci.yml", platform).pipeline["plan"]["script"]
     root = platform.clone()
@@ -172,7 +173,8 @@ def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: lis
     assert ran.code == 0, ran.output
     child = yaml.safe_load((root / "build/cells.yml").read_text())
     if cells:
-        assert child["cell"]["parallel"]["matrix"] == [{"CELL": CELL}]
+        assert child["cell"]["parallel"]["matrix"] == [{"CELL": cell} for cell in cells]
+        assert ("board" in child) == (len(cells) == 1)  # it is switched off where there is nothing for it
     else:
         assert child["nothing"]["script"]
 
@@ -213,7 +215,8 @@ def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
         plan = pipeline.run("plan")
         assert plan.code == 0, plan.output
         child = yaml.safe_load((plan.root / "build/cells.yml").read_text())
-        assert child == {"include": {"local": ".gitlab-ci.yml"}, "cell": {"parallel": {"matrix": [{"CELL": CELL}]}}}
+        assert child["include"] == {"local": ".gitlab-ci.yml"}
+        assert child["cell"] == {"parallel": {"matrix": [{"CELL": CELL}]}}
         return plan, pipeline.run("cell", CELL=CELL)
 
     _, refused = build()
@@ -230,3 +233,40 @@ def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
     plan, cell = build()
     assert plan.restored + cell.restored == BUILT
     assert pipeline.run("report").restored == [f"benchmark:{CELL}"]
+
+
+def _add_pi4(platform: Platform) -> None:
+    """Add the target of an emulated board, and let the jobs' machines find the one that this machine has."""
+    clone = platform.clone()
+    targets = clone / "targets.yaml"
+    pi4 = "{kind: llvm, mcpu: cortex-a72, mtriple: aarch64-linux-gnu, num-cores: 2, device: {qemu: aarch64}}"
+    targets.write_text(f"{targets.read_text()}  pi4: {pi4}\n")
+    _git(clone, "commit", "-q", "-a", "-m", "For the Raspberry Pi")
+    _git(clone, "push", "-q", "origin", "main")
+    emulators = platform.folder / "home/.cache/tvmbuild/emulators"
+    emulators.parent.mkdir(parents=True)
+    emulators.symlink_to(the_board().folder.parent)
+
+
+def _on_github(platform: Platform) -> Ran:
+    workflow = GitHub(CI / "github-actions.yml", platform)
+    assert workflow.run("plan").code == 0
+    assert '@pi4"' in workflow.outputs["matrix"]  # what the job asks for
+    return workflow.run("board")
+
+
+def _on_gitlab(platform: Platform) -> Ran:
+    cache = platform.folder / "home/.cache"
+    return GitLab(CI / "gitlab-ci.yml", platform).run("board", XDG_CACHE_HOME=str(cache))
+
+
+@pytest.mark.compiler
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("check", [_on_github, _on_gitlab])
+def test_the_emulated_board_checks_a_package(platform: Platform, check: Callable[[Platform], Ran]) -> None:
+    _add_pi4(platform)
+    ran = check(platform)
+    assert (ran.code, ran.steps[-1:]) == (0, ["benchmark:silero_vad@pi4"]), ran.output
+    assert "there already: " in ran.output
+    result = json.loads((ran.root / "build/cells/silero_vad@pi4/result.json").read_text())
+    assert (result["emulated"], result["max_abs_error"] < 1e-3) == (True, True)
