@@ -16,6 +16,12 @@ LOADER = "./serve_model: error while loading shared libraries: libstdc++.so.6: c
 @pytest.mark.parametrize(
     ("code", "said", "message", "hint"),
     [
+        (
+            2,
+            "tar: a: Cannot write: No space left on device\ntar: Exiting with failure status",
+            "tar: a: Cannot",
+            "room",
+        ),
         (2, "tar: package.tar: Cannot write: No space left on device", "No space left on device", "make room there"),
         (1, "tar: write error: No space left on device", "failed with exit code 1", "make room there"),
         (127, LOADER, "libstdc++.so.6", "install libstdc++ there"),

@@ -59,8 +59,12 @@ def explain_connection(host: str, said: str) -> TvmbuildError:
 
 def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError:
     """Return the error for what ended on the board with that exit code and these words."""
-    how, remedy = _CODES.get(code, (f"failed with exit code {code}: {_last_line(said)}", None))
-    remedy = next((hint for words, hint in _PROGRAM if words in said), remedy)
+    known = next(((words, hint) for words, hint in _PROGRAM if words in said), None)
+    if known is None:
+        how, remedy = _CODES.get(code, (f"failed with exit code {code}: {_last_line(said)}", None))
+    else:
+        line = next(line.strip() for line in said.splitlines() if known[0] in line)
+        how, remedy = f"failed with exit code {code}: {line}", known[1]
     return TvmbuildError(f"on the board {host}: {what} {how}", remedy)
 
 
