@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from doit_project import write_project
+from doit_project import wait_for_line, write_project
 from emulated_board import the_board
 from mnist_package import build_package, change_package
 from rpc_boards import wait_until
@@ -32,7 +34,13 @@ pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]  # zig builds its
 
 TARGETS = """\
 targets:
-  pc: {kind: llvm, mcpu: x86-64, mtriple: x86_64-linux-gnu, num-cores: 2, device: {ssh: board}}
+  pc:
+    kind: llvm
+    mcpu: x86-64
+    mtriple: x86_64-linux-gnu
+    num-cores: 2
+    device: {ssh: board}
+    benchmark: {number: 50, repeat: 2000}
 """
 
 
@@ -183,15 +191,28 @@ def test_arm64_code_on_a_board(
             assert len(worker.time(number=1, repeat=2)) == 2
 
 
-def test_doit_times_a_cell_on_a_board(board: SshBoard, shared_models: Path, tmp_path: Path) -> None:
+def test_doit_times_a_cell_on_a_board_or_is_interrupted(board: SshBoard, shared_models: Path, tmp_path: Path) -> None:
     project = write_project(tmp_path, shared_models / "mnist.onnx", targets=TARGETS)
+    path = project.root / "build/cells/digits@pc/result.json"
+    process = project.start("strict=0", "benchmark:digits@pc")
+    wait_for_line(process, ".  benchmark:digits@pc")
+    wait_until(lambda: bool(board.find_programs()))
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode != 0
+    assert "interrupted: nothing half-written is left" in output
+    assert "Traceback" not in output
+    assert not path.exists()
+    wait_until(lambda: not list(board.temporary.iterdir()), 20)
+    project.edit("targets.yaml", "repeat: 2000", "repeat: 5")
     ran = project.doit("strict=0", "benchmark:digits@pc")
-    assert (ran.code, ran.steps[-1:]) == (0, ["benchmark:digits@pc"]), ran.output
-    result = json.loads((project.root / "build/cells/digits@pc/result.json").read_text())
+    assert (ran.code, ran.steps) == (0, ["benchmark:digits@pc"]), ran.output
+    result = json.loads(path.read_text())
     assert result["latency_ms"]["median"] > 0
     assert (result["baselines"], result["operators"]) == ([], [])
     assert 0 < result["max_abs_error"] < 1e-3
-    assert not list(board.temporary.iterdir())
+    wait_until(lambda: not list(board.temporary.iterdir()), 20)
 
 
 def test_the_run_command_runs_there(board: SshBoard, load: Load, capsys: pytest.CaptureFixture[str]) -> None:

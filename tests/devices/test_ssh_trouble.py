@@ -8,7 +8,9 @@ import pytest
 
 from tvmbuild.devices.machine import Machine
 from tvmbuild.devices.ssh_machine import FilesWatch
+from tvmbuild.devices.ssh_program import find_files
 from tvmbuild.devices.ssh_trouble import explain_connection, explain_program
+from tvmbuild.errors import TvmbuildError
 
 LOADER = "./serve_model: error while loading shared libraries: libstdc++.so.6: cannot open shared object file"
 
@@ -58,6 +60,11 @@ def test_a_connection_that_is_not_made(said: str, message: str) -> None:
     assert error.message.startswith("no connection to the board pi@pi: ")
     assert message in error.message
     assert error.hint
+
+
+def test_a_machine_without_wheels_is_said() -> None:
+    with pytest.raises(TvmbuildError, match="there is no TVM runtime for armv7l, only for x86_64 and aarch64"):
+        find_files("armv7l")
 
 
 def test_a_raspberry_pis_files_say_what_state_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
