@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,20 @@ from tvmbuild.compiler.build import apply_records
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.tasks import called_functions, extract_tasks, normalised
+from tvmbuild.compiler.tasks import Task, called_functions, extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
+from tvmbuild.files import canonical_json
+from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.selection import read_applicable
+from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.traces import dump_trace, dump_workload
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
 HOST = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
 LEAST = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
 """The least that targets.yaml takes."""
+DEFAULTS = tuple(sorted(FAMILIES["intel-iris-xe"].items()))
 DEVICES = {"intel-iris-xe": FAMILIES["intel-iris-xe"], "least": LEAST}
 
 
@@ -90,25 +98,56 @@ def test_the_analysis_refuses_what_a_device_cannot_do(model: Path, vulkan: tvm.t
     assert not all(fits(normalised(mod[variable]), small) for variable in called_functions(mod))
 
 
-def test_the_search_space_keeps_to_the_limits(model: Path, vulkan: tvm.target.Target) -> None:
-    tasks = {task.name: task for task in extract_tasks(lower(import_onnx(model), vulkan))}
-    (convolution,) = (task for name, task in tasks.items() if name.startswith("conv2d"))
+def draw_schedules(task: Task, target: tvm.target.Target) -> list[tvm.s_tir.Schedule]:
+    """Return some of the search space's schedules, those that its own postprocessors take."""
     context = ms.TuneContext(
-        mod=convolution.mod,
-        target=vulkan,
+        mod=task.mod,
+        target=target,
         space_generator="post-order-apply",
         search_strategy="evolutionary",
         rand_state=1,
         num_threads=1,
     ).clone()
-    drawn = 0
+    drawn = []
     for space in context.generate_design_space():
-        for seed in range(1, 17):
-            schedule = tvm.s_tir.Schedule(convolution.mod, seed=seed)
+        for seed in range(1, 9):
+            schedule = tvm.s_tir.Schedule(task.mod, seed=seed)
             tvm.s_tir.Trace(space.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
             schedule.enter_postproc()
             if all(postprocessor.apply(schedule) for postprocessor in context.space_generator.postprocs):
-                assert fits(schedule.mod, vulkan)
-                assert {"blockIdx.x", "threadIdx.x"} <= thread_tags(schedule.mod["main"])
-                drawn += 1
+                drawn.append(schedule)
+    return drawn
+
+
+def test_the_search_space_keeps_to_the_limits(model: Path, vulkan: tvm.target.Target) -> None:
+    tasks = extract_tasks(lower(import_onnx(model), vulkan))
+    (convolution,) = (task for task in tasks if task.name.startswith("conv2d"))
+    drawn = draw_schedules(convolution, vulkan)
     assert drawn
+    for schedule in drawn:
+        assert fits(schedule.mod, vulkan)
+        assert {"blockIdx.x", "threadIdx.x"} <= thread_tags(schedule.mod["main"])
+
+
+def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
+    resolved = ResolvedTarget("vulkan", tuple(sorted(LEAST.items())), HOST)
+    target = tvm_target(resolved.kind, resolved.attributes, resolved.host)
+    lowered = lower(import_onnx(model), target)
+    schedule = {}
+    for task in extract_tasks(lowered):
+        found = draw_schedules(task, target)[0]
+        workload = ms.database.MemoryDatabase().commit_workload(task.mod)
+        arguments = ms.arg_info.ArgInfo.from_entry_func(task.mod)
+        trace = dump_trace(ms.database.TuningRecord(found.trace, workload, [1e-3], target, arguments))
+        record = Record(trace, 1e-3, "iris-xe-graphics", 2, "0")
+        text = canonical_json(resolved.to_json())
+        file = TaskFile(task.key, task.name, dump_workload(task.mod), text, "0", (record,))
+        write_task_file(record_path(tmp_path, task.key), file)
+        assert read_task_file(record_path(tmp_path, task.key)) == file
+        assert read_applicable(tmp_path, task.key, resolved) == file
+        assert read_applicable(tmp_path, task.key, replace(resolved, attributes=DEFAULTS)) is None
+        schedule[task.key] = {"trace": json.loads(record.trace)}
+    database = database_from_schedule({"schedule": schedule}, extract_tasks(lowered), target)
+    coverage = apply_records(lowered, target, database).coverage
+    assert coverage.uncovered == ()
+    assert {key for key, _ in coverage.covered} == schedule.keys()
