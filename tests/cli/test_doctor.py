@@ -113,6 +113,7 @@ def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list_holders() == []
 
 
+CARD: dict[str, tuple[str, ...]] = {"runtimes": ("llvm", "cuda"), "devices": ("llvm", "cuda")}
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)))
 
 
@@ -123,11 +124,17 @@ V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-
         (replace(V3, device=DeviceSpec("none")), "ok", "is built here; it has no device to run on", ""),
         (replace(V3, attributes=(("mcpu", "zen9"),)), "missing", "is built here and does not run", "this CPU"),
         (replace(V3, link="icc"), "missing", "is not built here", "the compiler `icc` is not on PATH"),
+        (
+            replace(V3, kind="cuda", host=V3.attributes),
+            "ok",
+            "is built here and runs on this machine's cuda device",
+            "",
+        ),
         (replace(V3, kind="vulkan"), "missing", "is not built here", "the installed TVM generates no Vulkan code"),
     ],
 )
 def test_targets_of_the_project(target: TargetSpec, state: str, detail: str, remedy: str) -> None:
-    (found,) = check_targets([target], replace(HERE, runnable_cpus=("x86-64-v3",)))
+    (found,) = check_targets([target], replace(HERE, runnable_cpus=("x86-64-v3",), **CARD))
     assert (found.state, found.what, found.detail) == (state, "target v3", detail)
     assert found.remedy.startswith(remedy)
     assert bool(found.remedy) == bool(remedy)

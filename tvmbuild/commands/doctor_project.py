@@ -27,6 +27,8 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
             yield Finding("ok", what, f"is built here and runs on {target.device.key} at {target.device.tracker}")
         elif target.device.kind == "ssh":
             yield Finding("ok", what, f"is built here and runs on {target.device.host}")
+        elif target.kind != "llvm":
+            yield Finding("ok", what, f"is built here and runs on this machine's {target.kind} device")
         else:
             yield Finding("ok", what, f"is built here and runs on {target.num_cores} threads")
 
