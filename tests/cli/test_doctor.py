@@ -113,7 +113,7 @@ def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list_holders() == []
 
 
-CARD: dict[str, tuple[str, ...]] = {"runtimes": ("llvm", "cuda"), "devices": ("llvm", "cuda")}
+CARD = ("llvm", "cuda")
 V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)))
 
 
@@ -134,7 +134,7 @@ V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-
     ],
 )
 def test_targets_of_the_project(target: TargetSpec, state: str, detail: str, remedy: str) -> None:
-    (found,) = check_targets([target], replace(HERE, runnable_cpus=("x86-64-v3",), **CARD))
+    (found,) = check_targets([target], replace(HERE, runnable_cpus=("x86-64-v3",), runtimes=CARD, devices=CARD))
     assert (found.state, found.what, found.detail) == (state, "target v3", detail)
     assert found.remedy.startswith(remedy)
     assert bool(found.remedy) == bool(remedy)
