@@ -18,7 +18,7 @@ from tvmbuild.compiler.fallback import list_schedules
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.compiler.winograd_tasks import fastest, find_tasks, sum_times
+from tvmbuild.compiler.winograd_tasks import READING, fastest, find_tasks, sum_times, time_reading
 
 pytestmark = pytest.mark.compiler
 
@@ -233,6 +233,14 @@ def test_no_function_is_a_naive_nest(save_model: Callable[..., Path], cpu: tvm.t
     for script in functions.values():
         assert "T.parallel" in script
         assert "T.vectorized" in script
+
+
+@pytest.mark.compiler
+def test_larger_weights_take_longer_to_read(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    path = save_model([helper.make_node("Conv", ["x", "w"], ["y"])], {"w": draw(64, 32, 3, 3)}, (1, 32, 10, 10))
+    found = [time_reading(lower_all(path, cpu, algorithm)) for algorithm in ("direct", "winograd2", "winograd4")]
+    (signature,) = found[0]
+    assert [each[signature] * READING for each in found] == pytest.approx([4 * 64 * 32 * n for n in (9, 16, 36)])
 
 
 def test_the_fastest_is_chosen_from_times() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import tvm
@@ -12,6 +13,9 @@ from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97
 """Winograd's sum of times over the direct one must be below this: it rounds worse, so it must bring something."""
+READING = 40e9
+"""Bytes a second. Candidates are timed again and again, so that a cache holds their weights; in a model with more
+weights than caches hold they come from memory, and Winograd's are up to four times as large."""
 
 
 def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
@@ -31,6 +35,15 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
         keys = tuple(task_key(normalised(lowered.mod[call.args[0]])) for call in chain)
         signature = each.convolution.signature
         found[signature] = found.get(signature, ()) + keys
+    return found
+
+
+def time_reading(lowered: Lowered) -> dict[str, float]:
+    """Return, by signature, the seconds that reading the weights of these convolutions from memory takes."""
+    found: dict[str, float] = {}
+    for each in lowered.convolutions:
+        signature, size = each.convolution.signature, 4 * math.prod(each.weights.shape)
+        found[signature] = found.get(signature, 0.0) + size / READING
     return found
 
 

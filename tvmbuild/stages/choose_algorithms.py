@@ -9,7 +9,7 @@ import tvm
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.compiler.winograd_tasks import fastest, find_tasks, sum_times
+from tvmbuild.compiler.winograd_tasks import fastest, find_tasks, sum_times, time_reading
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
@@ -36,8 +36,8 @@ def choose_algorithms(
     """Measure every algorithm that the step allows, write the choices file, and return what was chosen.
 
     The time of an algorithm is the sum of its Tasks' best times on this machine: the direct Task with all that is fused
-    to it, against the two transforms, with the same fused to the second, and the products. What has no time (``ops``
-    leaves its Tasks out) is computed directly.
+    to it, against the two transforms, with the same fused to the second, and the products; and the time to read the
+    weights from memory. What has no time (``ops`` leaves its Tasks out) is computed directly.
     """
     options, (imported, direct, graph) = step.options, model
     if not isinstance(options, TuneStep):
@@ -53,6 +53,10 @@ def choose_algorithms(
         tasks = {task.key: task for each in lowered.values() for task in extract_tasks(each) if task.key in keys}
     search(tuple(tasks.values()))
     times = sum_times(involved, _best_seconds(step, options, tasks), graph.convolutions)
+    for name, each in lowered.items():
+        for signature, seconds in time_reading(each).items():
+            if name in times[signature]:
+                times[signature][name] = round(times[signature][name] + seconds, 6)
     chosen = Choices(
         {
             signature: Choice(fastest(found) or DIRECT, device_class(options), tuple(sorted(found.items())))
