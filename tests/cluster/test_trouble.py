@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
 from doit_project import DoitProject, write_project
 
 import tvmbuild
+from tvmbuild.commands.worker import choose_host
+from tvmbuild.errors import TvmbuildError
 
 pytestmark = [pytest.mark.compiler, pytest.mark.timeout(600)]
 
@@ -116,15 +119,6 @@ def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject,
     assert not (project.root / "build/cells/digits@pi4/result.json").exists()
 
 
-def test_scheduler_that_is_not_there(project: DoitProject) -> None:
-    ran = project.tvmbuild("build", "--scheduler", "tcp://127.0.0.1:9")
-    assert (ran.code, ran.output.count("\n")) == (1, 2), ran.output
-    assert "error: no scheduler answers at tcp://127.0.0.1:9" in ran.output
-    ran = project.tvmbuild("worker", "tcp://127.0.0.1:9")
-    assert (ran.code, ran.output.count("\n")) == (1, 2), ran.output
-    assert "error: no scheduler answers at tcp://127.0.0.1:9" in ran.output
-
-
 def test_scheduler_without_workers(project: DoitProject, lone: DaskCluster) -> None:
     ran = project.tvmbuild("build", "--scheduler", lone.address)
     assert ran.code == 1
@@ -170,3 +164,28 @@ def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -
     assert "!! simplify:digits" in output
     assert "4 workers died while they ran it, the last was " in output
     assert not list((project.root / "build/models").rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("localhost", "localhost is no address of a scheduler"),
+        ("http://127.0.0.1:9", "http://127.0.0.1:9 is no address of a scheduler"),
+        ("tcp://127.0.0.1:99999", "no scheduler answers at tcp://127.0.0.1:99999"),
+        ("tcp://127.0.0.1:9", "no scheduler answers at tcp://127.0.0.1:9"),
+        ("tls://127.0.0.1:9", "tls://127.0.0.1:9 wants TLS, and Dask's settings name no certificate for a "),
+    ],
+)
+@pytest.mark.parametrize("command", [("build", "--scheduler"), ("worker",)])
+def test_addresses(project: DoitProject, command: tuple[str, ...], address: str, said: str) -> None:
+    ran = project.tvmbuild(*command, address, DASK_CONFIG="/nonexistent")
+    assert (ran.code, ran.output.count("\n")) == (1, 2), ran.output
+    assert ran.output.startswith(f"error: {said}")
+
+
+def test_worker_that_nobody_could_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.create_connection", lambda *_: socket.socket())
+    with pytest.raises(TvmbuildError, match=r"on 127\.0\.0\.1 only unless told"):
+        choose_host("tcp://192.0.2.1:8786", None)
+    assert choose_host("tcp://192.0.2.1:8786", "192.0.2.2") == "192.0.2.2"
+    assert choose_host("tcp://127.0.0.1:8786", None) == "127.0.0.1"

@@ -18,6 +18,7 @@ from distributed.client import FutureCancelledError
 
 from tvmbuild import __version__
 from tvmbuild.capabilities import TOOLS, Capabilities, installed_version
+from tvmbuild.cluster.address import check_scheduler, explain_silence
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_outputs
 from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
@@ -40,18 +41,14 @@ SETTINGS = {
 @contextmanager
 def connect(address: str) -> Iterator[Cluster]:
     """Yield the cluster; afterwards nothing of ours runs there, and nothing more is written here."""
+    check_scheduler(address, "client")
     for logger in ("distributed", "distributed.client"):  # what they warn of, we say in one message
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError) as error:
-            raise TvmbuildError(
-                f"no scheduler answers at {address}: {error}",
-                "`dask scheduler --host 127.0.0.1` starts one and says its address.",
-            ) from error
-        except ValueError as error:
-            raise TvmbuildError(f"{address} is no address of a scheduler: {error}", "Write tcp://HOST:8786.") from error
+            raise explain_silence(address, error) from error
         cluster = Cluster(client, address)
         try:
             yield cluster

@@ -7,7 +7,6 @@ import asyncio
 import os
 import platform
 import signal
-import socket
 import sys
 
 from tvmbuild.capabilities import detect_capabilities, installed_version
@@ -18,10 +17,9 @@ from tvmbuild.devices.rpc_supervisor import is_loopback
 from tvmbuild.devices.rpc_tracker import list_boards
 from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.placement import list_resources
+from tvmbuild.placement import STEPS, list_resources
 
 HELP = "offer this machine to a Dask cluster, for `tvmbuild build --scheduler`"
-TIMEOUT_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,18 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 def choose_host(scheduler: str, host: str | None) -> str:
     """Return the address to answer on; TvmbuildError when the scheduler does not answer, or could not reach it."""
-    from distributed.comm.addressing import get_address_host_port  # noqa: PLC0415 - Dask is an extra
+    from tvmbuild.cluster.address import check_scheduler  # noqa: PLC0415 - Dask is an extra
 
-    try:
-        there = get_address_host_port(scheduler)
-        socket.create_connection(there, TIMEOUT_S).close()
-    except ValueError as error:
-        raise TvmbuildError(f"{scheduler} is no address of a scheduler: {error}", "Write tcp://HOST:8786.") from error
-    except OSError as error:
-        raise TvmbuildError(
-            f"no scheduler answers at {scheduler}: {error}", "`dask scheduler --host 127.0.0.1` starts one."
-        ) from error
-    if host is None and not is_loopback(there[0]):
+    there = check_scheduler(scheduler, "worker")
+    if host is None and not is_loopback(there):
         raise TvmbuildError(
             f"a worker of {scheduler} must be reached from there, and answers on 127.0.0.1 only unless told",
             "--host ADDRESS, of this machine in that network; see docs/distributed.md for TLS first.",
@@ -88,8 +78,7 @@ async def _serve(scheduler: str, host: str, resources: dict[str, int]) -> None:
     with dask.config.set({"distributed.nanny.pre-spawn-environ": {}, "distributed.nanny.environ": {}}):
         async with Nanny(
             scheduler,
-            # One more than steps: the files of the next one come while they run.
-            nthreads=resources["tvmbuild"] + 1,
+            nthreads=resources[STEPS],  # no more: Dask moves steps that wait to idle workers by counting threads
             resources=resources,
             host=host,
             name=f"{platform.node()}-{os.getpid()}",

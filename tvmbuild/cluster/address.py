@@ -1,0 +1,39 @@
+"""The address of Dask's scheduler, looked at before Dask is: its own errors come late, as tracebacks."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Literal
+
+from distributed import Security
+
+from tvmbuild.errors import TvmbuildError
+
+TIMEOUT_S = 10.0
+
+
+def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
+    """Return its host; TvmbuildError when it is no address, has no TLS for this role, or nobody answers there."""
+    match = re.fullmatch(r"(tcp|tls)://([^/]+):(\d{1,5})", address)
+    if match is None:
+        raise TvmbuildError(f"{address} is no address of a scheduler", "Write tcp://HOST:8786, or tls://HOST:8786.")
+    protocol, host, port = match.groups()
+    if protocol == "tls" and Security().get_connection_args(role).get("ssl_context") is None:
+        raise TvmbuildError(
+            f"{address} wants TLS, and Dask's settings name no certificate for a {role}",
+            "docs/distributed.md shows them.",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise explain_silence(address, error) from error
+    return host
+
+
+def explain_silence(address: str, error: Exception) -> TvmbuildError:
+    """Return what to say where no scheduler is."""
+    return TvmbuildError(
+        f"no scheduler answers at {address}: {error}",
+        "`dask scheduler --host 127.0.0.1` starts one and says its address.",
+    )
