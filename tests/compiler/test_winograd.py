@@ -236,7 +236,7 @@ def test_no_function_is_a_naive_nest(save_model: Callable[..., Path], cpu: tvm.t
 
 
 @pytest.mark.compiler
-def test_larger_weights_take_longer_to_read(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+def test_larger_weights_take_longer_to_read(save_model: Callable[..., Path], cpu: tvm.target.Target) -> None:
     path = save_model([helper.make_node("Conv", ["x", "w"], ["y"])], {"w": draw(64, 32, 3, 3)}, (1, 32, 10, 10))
     found = [time_reading(lower_all(path, cpu, algorithm)) for algorithm in ("direct", "winograd2", "winograd4")]
     (signature,) = found[0]
