@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "target": "tvmbuild.commands.target",
     "records": "tvmbuild.commands.records",
     "bench": "tvmbuild.commands.bench",
+    "bundle": "tvmbuild.commands.bundle",
     "config": "tvmbuild.commands.config",
     "device": "tvmbuild.commands.device",
 }

@@ -111,7 +111,7 @@ def _make_step(stage: Stage, subject: _Subject, root: Path, capabilities: Capabi
 
 
 def _environment(stage: str, target: TargetSpec) -> tuple[tuple[str, str], ...]:
-    if target.kind != "llvm":
+    if target.kind != "llvm" and (target.kind != "cuda" or target.device.kind == "none"):
         return ()
     # The cost model's threads must not spin on the cores that time candidates.
     passive = (("OMP_WAIT_POLICY", "passive"),) if stage == "tune" else ()

@@ -304,7 +304,12 @@ class TuneStep:
 
     @property
     def can_search(self) -> bool:
-        """Say whether Tasks of this kind can be searched; without a record, those of others get default schedules."""
+        """Say whether Tasks of this kind can be searched."""
+        return self.kind in {"llvm", "cuda"}
+
+    @property
+    def needs_records(self) -> bool:
+        """Say whether a Task without a record is badly off: those of GPUs get DLight's default schedules."""
         return self.kind == "llvm"
 
 
@@ -383,7 +388,7 @@ class Step:
     @property
     def refuses_uncovered(self) -> bool:
         """Say whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
-        return self.settings.strict and isinstance(self.options, TuneStep) and self.options.can_search
+        return self.settings.strict and isinstance(self.options, TuneStep) and self.options.needs_records
 
     def input(self, role: str) -> Path:
         """Return the input file of that role; KeyError when the stage declares none."""

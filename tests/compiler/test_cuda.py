@@ -6,16 +6,20 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tvm
+from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.cuda import compile_source, cuda_compiler, replace_code, toolkit_headers
 from tvmbuild.compiler.elf import read_elf
 from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.lift import lift_constants
 from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
@@ -43,6 +47,26 @@ def test_another_packing_is_not_touched() -> None:
 
 
 @needs_cuda_compiler
+@pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_87", "sm_90"])
+def test_every_card_s_machine_code_is_compiled_without_a_card(arch: str) -> None:
+    target = tvm_target("cuda", (("arch", arch),), (("mtriple", "x86_64-linux-gnu"),))
+    cubin = compile_source(SOURCE, target)
+    assert cubin[:4] == b"\x7fELF"
+    assert arch.encode() in cubin
+
+
+@pytest.mark.skipif(cuda_compiler() != "nvrtc", reason="needs NVRTC")
+def test_half_and_infinity_need_none_of_cuda_s_c_plus_plus_library(gpu: tvm.target.Target) -> None:
+    source = (
+        "#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n#include <cuda/std/type_traits>\n"
+        'extern "C" __global__ void f(half* x, float* y) {'
+        " static_assert(cuda::std::is_integral<int>::value && !cuda::std::is_signed<unsigned>::value);"
+        " x[0] = x[1] * x[2]; y[0] = -INFINITY; int64_t i = 0; y[1] = powf(y[2], 2.0f) + i; }"
+    )
+    assert compile_source(source, gpu)[:4] == b"\x7fELF"
+
+
+@needs_cuda_compiler
 @pytest.mark.compiler
 def test_a_package_carries_machine_code_for_its_arch(
     save_convnet: SaveModel, gpu: tvm.target.Target, tmp_path: Path
@@ -56,6 +80,19 @@ def test_a_package_carries_machine_code_for_its_arch(
     assert library == export_library(executable, gpu, LinkOptions())
     (tmp_path / "mod.so").write_bytes(library)
     assert read_elf(tmp_path / "mod.so").machine == "x86_64"
+
+
+@pytest.mark.compiler
+def test_all_launches_between_the_first_and_the_last_are_one_graph(
+    save_model: SaveModel, gpu: tvm.target.Target
+) -> None:
+    weight = np.full((3, 3, 3, 3), 0.1, np.float32)
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [helper.make_node("Conv", [names[i], "w"], [names[i + 1]], pads=[1, 1, 1, 1]) for i in range(4)]
+    lowered = lower(import_onnx(save_model(nodes, {"w": weight})), gpu)
+    applied = apply_records(lowered, gpu, ms.database.MemoryDatabase())
+    executable = build_executable(lift_constants(applied.mod, len(lowered.inputs)).mod, gpu)
+    assert executable.as_text().count("call  vm.builtin.cuda_graph.run_or_capture") == 1
 
 
 @needs_cuda_compiler

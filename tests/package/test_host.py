@@ -8,7 +8,7 @@ from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features
+from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card
 from tvmbuild.specs import Attributes
 
 
@@ -54,6 +54,27 @@ def test_a_missing_feature_is_named() -> None:
 
 def test_this_machine_runs_its_own_code() -> None:
     check_cpu(PackageTarget("here", "llvm", (("mtriple", f"{platform.machine()}-linux-gnu"),)))
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "runs"),
+    [
+        ("sm_90", "9.0", True),
+        ("sm_86", "8.6", True),
+        ("sm_86", "8.9", True),
+        ("sm_86", "8.0", False),
+        ("sm_90", "10.0", False),
+        ("sm_100", "10.0", True),
+        ("sm_75", "8.6", False),
+        ("sm_90a", "9.0", True),
+        ("sm_100a", "10.3", False),
+        ("sm_100f", "10.3", True),
+        ("", "9.0", True),
+        ("sm_90", "", True),
+    ],
+)
+def test_machine_code_runs_on_cards_of_its_major_number(arch: str, version: str, runs: bool) -> None:
+    assert runs_on_card(arch, version) is runs
 
 
 def test_a_backend_that_tvm_lacks() -> None:

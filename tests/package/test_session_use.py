@@ -82,7 +82,7 @@ def test_memory_that_fits_is_used_in_place_and_other_is_copied(package: Path) ->
     assert own.ctypes.data % 64 == 0
 
     def address(value: Any) -> int:
-        return int(place("Input3", read_array("Input3", value), session._device).data_ptr())
+        return int(place("Input3", read_array("Input3", value), session._device, {}).data_ptr())
 
     assert address(own) == own.ctypes.data
     shared = SharedByDlpack(own)

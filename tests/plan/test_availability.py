@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tvmbuild.availability import explain_device, explain_unavailable
+from tvmbuild.availability import explain_device, explain_unavailable, may_measure
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneOptions, TuneStep
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),
@@ -79,6 +79,25 @@ SSH = DeviceSpec("ssh", host="pi@pi")
 def test_reasons(stage: str, target: TargetSpec, here: Capabilities, reason: str | None) -> None:
     found = explain_unavailable(stage, target, here)
     assert (found is None) if reason is None else (found is not None and found.startswith(reason)), found
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "device", "may"),
+    [
+        ("cuda", ("llvm", "cuda"), LOCAL, True),
+        ("cuda", ("llvm",), LOCAL, False),
+        ("cuda", ("llvm", "cuda"), DeviceSpec("none"), False),
+        ("vulkan", ("llvm", "vulkan"), LOCAL, False),
+    ],
+)
+def test_candidates_of_a_card_are_timed_where_it_answers(
+    kind: str,
+    devices: tuple[str, ...],
+    device: DeviceSpec,
+    may: bool,
+) -> None:
+    options = TuneStep("gpu", kind, (("arch", "sm_90"),), V3.attributes, None, device, TuneOptions())
+    assert may_measure(options, replace(HERE, devices=devices, runtimes=devices)) is may
 
 
 @pytest.mark.parametrize(

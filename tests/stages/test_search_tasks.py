@@ -32,6 +32,13 @@ def test_a_machine_that_cannot_build_is_an_error_and_not_a_search(candidates: in
     assert "TMPDIR" in (caught.value.hint or "")
 
 
+def test_a_task_that_a_card_has_no_code_for_ends_no_search(capsys: pytest.CaptureFixture[str]) -> None:
+    from tvmbuild.stages.search_tasks import _report_errors
+
+    _report_errors(batch((UNLINKED,) * 3), "cuda")
+    assert "3 of 3 candidates failed" in capsys.readouterr().out
+
+
 def test_single_failures_are_logged_and_the_search_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     from tvmbuild.stages.search_tasks import _report_errors
 

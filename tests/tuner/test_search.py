@@ -34,8 +34,8 @@ def searched() -> Searched:
     import tvm
     from tvm import te
 
+    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
     from tvmbuild.compiler.tasks import Task, normalised, task_key
-    from tvmbuild.devices.candidates import skip_tensor_intrinsics
     from tvmbuild.records.database import load_known
     from tvmbuild.records.traces import dump_trace
     from tvmbuild.tuner.cores import share_cores

@@ -9,6 +9,8 @@ from tvm import relax
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler.cuda import compile_with_tvm
+from tvmbuild.compiler.dlight_rules import schedule_rest
 from tvmbuild.compiler.fallback import schedule_uncovered
 from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
@@ -16,6 +18,8 @@ from tvmbuild.compiler.tasks import called_functions, display_name, normalised, 
 from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
+_CONFIG = {"relax.backend.use_cuda_graph": True}
+"""Without it RewriteCUDAGraph does nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
         coverage = _coverage(lowered.mod, mod)
         if is_gpu(target):
-            mod = _schedule_rest(mod)
+            mod = schedule_rest(mod)
         else:
             mod = relax.transform.SplitLayoutRewritePreproc()(schedule_uncovered(mod, target))
         mod = relax.transform.FoldConstant()(mod)
@@ -69,8 +73,8 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         raise TvmbuildError(
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
-    with target, tvm.transform.PassContext(opt_level=3):
-        passes = tvm.transform.Sequential(_vm_passes())
+    with target, compile_with_tvm(target), tvm.transform.PassContext(opt_level=3, config=_CONFIG):
+        passes = tvm.transform.Sequential(_vm_passes(target))
         if is_gpu(target):
             return relax.build(mod, target=target, relax_pipeline=passes)
         return _build_twice(passes(mod), target)
@@ -88,12 +92,15 @@ def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExe
     return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, "compiled")))
 
 
-def _vm_passes() -> list[tvm.transform.Pass]:
+def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
+    """Return the passes down to the virtual machine; on CUDA all launches but the first and the last are one graph."""
+    graph = [relax.transform.RewriteCUDAGraph()] if target.kind.name == "cuda" else []
     return [
         relax.transform.ToNonDataflow(),
         relax.transform.RemovePurityChecking(),
         relax.transform.CallTIRRewrite(),
         relax.transform.StaticPlanBlockMemory(),
+        *graph,
         relax.transform.LowerAllocTensor(),
         relax.transform.KillAfterLastUse(),
         relax.transform.LowerRuntimeBuiltin(),
@@ -113,11 +120,3 @@ def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
         chosen = covered if scheduled else uncovered
         chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))
     return Coverage(tuple(covered.items()), tuple(uncovered.items()))
-
-
-def _schedule_rest(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    from tvm.s_tir import dlight  # noqa: PLC0415 - GPU targets only; its import is not free
-
-    gpu = dlight.gpu
-    rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
-    return dlight.ApplyDefaultSchedule(*rules)(mod)

@@ -21,10 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tvm
+import tvm_ffi
 
 from tvmbuild.compiler.elf import read_elf, read_symbol
+from tvmbuild.compiler.nvrtc import compile_by_nvrtc
 from tvmbuild.errors import TvmbuildError
 
+_CUDA = "/usr/local/cuda"
 _SYMBOL = "__tvm_ffi__library_bin"
 _ASSEMBLY = f"""\
 .section .rodata,"a",@progbits
@@ -56,10 +59,13 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
         raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", "pip install 'tvmbuild[cuda]'")
     try:
         with target, toolkit_headers():
+            if compiler == "nvrtc":
+                return compile_by_nvrtc(source, str(target.attrs["arch"]), Path(os.environ.get("CUDA_PATH", _CUDA)))
             return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
     except RuntimeError as error:
-        # The message starts with the whole source.
+        # The message starts with the whole source, and its warnings are many.
         said = str(error).rpartition("Compilation error:")[2].strip()
+        said = said[max(0, said.find("error:") - 40) :]
         raise TvmbuildError(
             f"{compiler} refuses the generated CUDA code: {said[:500]}",
             "check arch and the limits of the target",
@@ -74,26 +80,60 @@ def cuda_compiler() -> str | None:
 
 
 @contextlib.contextmanager
+def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
+    """Within the context TVM compiles a CUDA target's kernels, which it does where a card answers, as we do."""
+    if target.kind.name != "cuda":
+        yield
+        return
+    from tvm.support import nvcc  # noqa: F401, PLC0415 - registers TVM's callback, which ours replaces
+
+    tvm_ffi.register_global_func(
+        "tvm_callback_cuda_compile", lambda code: compile_source(str(code), target), override=True
+    )
+    yield
+
+
+@contextlib.contextmanager
 def toolkit_headers() -> Iterator[None]:
     """Within the context, ``CUDA_PATH`` names a CUDA toolkit, made of NVIDIA's PyPI packages where none is installed.
 
     NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`, the packages put them
     into `nvidia/cu<major>/include`: a folder of links brings the two together.
     """
-    packages = _pip_toolkit()
-    if "CUDA_PATH" in os.environ or shutil.which("nvcc") or packages is None:
+    installed, packages = _installed_toolkit(), _pip_toolkit()
+    if "CUDA_PATH" in os.environ or (installed is None and packages is None):
         yield
         return
+    if installed is not None:
+        with _cuda_path(installed):
+            yield
+        return
+    assert packages is not None  # noqa: S101 - or the toolkit is
     with tempfile.TemporaryDirectory(prefix="tvmbuild-cuda-") as folder:
         targets = Path(folder) / "targets"
         targets.mkdir()
         (Path(folder) / "include").symlink_to(packages / "include")
         (targets / f"{platform.machine()}-linux").symlink_to(packages)
-        os.environ["CUDA_PATH"] = folder
-        try:
+        with _cuda_path(Path(folder)):
             yield
-        finally:
-            del os.environ["CUDA_PATH"]
+
+
+@contextlib.contextmanager
+def _cuda_path(folder: Path) -> Iterator[None]:
+    os.environ["CUDA_PATH"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["CUDA_PATH"]
+
+
+def _installed_toolkit() -> Path | None:
+    """Return the folder of nvcc's toolkit; TVM takes it to be beside nvcc, which may be a script of another folder."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return None
+    folders = (Path(nvcc).resolve().parent.parent, Path(_CUDA))
+    return next((folder for folder in folders if (folder / "include" / "cuda_runtime.h").is_file()), None)
 
 
 def _pip_toolkit() -> Path | None:
@@ -102,6 +142,11 @@ def _pip_toolkit() -> Path | None:
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = [path.parent.parent for folder in folders for path in folder.glob("cu*/include/cuda_runtime.h")]
     return max(found, default=None)
+
+
+def carries_source(packed: Path, source: str) -> bool:
+    """Say whether the object file ``packed`` carries the source: where a driver is, TVM has put the cubin there."""
+    return _sized(source.encode()) in read_symbol(packed, _SYMBOL)
 
 
 def embed_cubin(packed: Path, source: str, cubin: bytes) -> None:

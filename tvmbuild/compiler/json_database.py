@@ -13,14 +13,14 @@ import math
 import os
 import statistics
 import sys
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_INTRINSICS = "tvm.s_tir.tensor_intrin"
-sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))  # 15 s of CPU at import, and no rule of llvm uses it
+from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+
+skip_tensor_intrinsics()  # 15 s of CPU at import, and no rule of llvm uses it
 
 import tvm  # noqa: E402
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload  # noqa: E402

@@ -6,12 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.cuda import compile_source, embed_cubin, find_source
+from tvmbuild.compiler.cuda import carries_source, compile_source, embed_cubin, find_source
 from tvmbuild.compiler.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.compiler.zig import DEFAULT_GLIBC, SYSTEMS, ZIG, run_linker, run_zig_cc, zig_target
 from tvmbuild.errors import TvmbuildError
@@ -28,7 +29,8 @@ _SHARED = ("-shared", "-fPIC", *(f"-Wl,{flag}" for flag in _FLAGS[1:]))
 _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
 """For a compiler that is named: against this machine's libc, the pool would need the newest pthread_create."""
 _POOL = "pool.o"
-_POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-fno-sanitize=undefined")
+_POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector")
+_ZIG_POOL_FLAGS = ("-fno-sanitize=undefined",)
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,13 @@ def export_library(executable: relax.VMExecutable, target: tvm.target.Target, op
     The same executable, options and tools give the same bytes: names inside are relative and fixed.
     """
     source = find_source(executable.mod) if target.kind.name == "cuda" else None
-    cubin = compile_source(source, target) if source else b""
     with tempfile.TemporaryDirectory(prefix="tvmbuild-link-") as name:
         folder = Path(name)
         library = folder / "mod.so"
 
         def link(output: str, files: list[str], **_: object) -> None:
-            if source:
-                embed_cubin(folder / "devc.o", source, cubin)
+            if source and carries_source(folder / "devc.o", source):
+                embed_cubin(folder / "devc.o", source, compile_source(source, target))
             link_objects([Path(file) for file in files], Path(output), options)
 
         executable.export_library(str(library), fcompile=link, workspace_dir=str(folder))
@@ -63,7 +64,7 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
     """Link ``objects`` (all in ``output``'s folder) and check the machine and the glibc versions of the result."""
     read = [read_elf(path) for path in objects]
     machine, glibc = _find_machine(read), options.glibc or DEFAULT_GLIBC
-    pool = compile_pool(output.with_name(_POOL), machine, glibc)
+    pool = compile_pool(output.with_name(_POOL), machine, options)
     files = ["-o", output.name, *(path.name for path in objects), pool.name]
     if options.command != "auto":
         run_linker([*_named_compiler(options.command), *files, *_LIBRARIES], output.parent)
@@ -75,11 +76,17 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
     _check(read_elf(output), machine, glibc if options.command == "auto" else options.glibc)
 
 
-def compile_pool(output: Path, machine: str, glibc: str = DEFAULT_GLIBC) -> Path:
-    """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process."""
+def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions()) -> Path:
+    """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process.
+
+    zig does so where it is installed; where it is not, the compiler that the options name.
+    """
     shutil.copy(SOURCE, folder := output.parent)
-    command = [*ZIG, "cc", "-target", zig_target(machine, glibc), "-c", *_POOL_FLAGS]
-    run_linker([*command, "-o", output.name, SOURCE.name], folder)
+    if options.command == "auto" or find_spec("ziglang") is not None:
+        compiler = [*ZIG, "cc", "-target", zig_target(machine, options.glibc or DEFAULT_GLIBC), *_ZIG_POOL_FLAGS]
+    else:
+        compiler = [_find_compiler(options.command)]
+    run_linker([*compiler, "-c", *_POOL_FLAGS, "-o", output.name, SOURCE.name], folder)
     return output
 
 
@@ -105,12 +112,16 @@ def _needs_libraries(objects: Sequence[ElfFile]) -> bool:
 
 
 def _named_compiler(command: str) -> list[str]:
+    return [_find_compiler(command), *_SHARED]
+
+
+def _find_compiler(command: str) -> str:
     found = shutil.which(command)
     if found is None:
         raise TvmbuildError(
             f"the linker {command!r} is not on PATH", "install it, or set link: auto for the bundled ziglang"
         )
-    return [found, *_SHARED]
+    return found
 
 
 def _check(library: ElfFile, machine: str, glibc: str | None) -> None:

@@ -14,11 +14,11 @@ import resource
 import select
 import signal
 import sys
-import types
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
+from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 
@@ -26,7 +26,6 @@ MEMORY = 8 << 30
 """Address space of a check, bytes: a hostile loop extent must not take the machine's memory."""
 REFUSED = 3
 """Exit status when this machine cannot check at all; the last line is the reason."""
-_INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
 def main() -> int:
@@ -36,7 +35,8 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     asked = json.load(sys.stdin)
-    _import_compiler(needs_intrinsics=any("Tensorize" in check.get("trace", "") for check in asked["checks"]))
+    tensorised = any("Tensorize" in check.get("trace", "") for check in asked["checks"])
+    _import_intrinsics(asked["target"].get("kind") if tensorised else None)
     from tvmbuild.compiler.replay_check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
 
     try:
@@ -51,12 +51,14 @@ def main() -> int:
     return 0
 
 
-def _import_compiler(*, needs_intrinsics: bool) -> None:
-    """Import TVM once, before any fork; its tensor intrinsics, 15 s of CPU, only where a trace tensorises."""
-    if needs_intrinsics:
-        import tvm.s_tir.tensor_intrin  # noqa: F401, PLC0415 - registers them
+def _import_intrinsics(kind: str | None) -> None:
+    """Import TVM once, before any fork; of its tensor intrinsics those of the ``kind`` of target: None needs none."""
+    if kind is None:
+        skip_tensor_intrinsics()
+    elif kind == "cuda":
+        use_cuda_intrinsics()
     else:
-        sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
+        import tvm.s_tir.tensor_intrin  # noqa: F401, PLC0415 - registers them: 15 s of CPU
 
 
 def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import sys
-import types
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
 from tvmbuild.processes import die_with_parent
 
 TOLERANCE = 1e-3
 """Of an output's largest magnitude: sums in another order differ by far less, wrong ones by far more."""
-_INTRINSICS = "tvm.s_tir.tensor_intrin"
+HALF_TOLERANCE = 1e-2
+"""The same for float16, whose last bit is a thousandth: each rounding of a fused chain may fall the other way."""
 STEADY = 1.1
 """Samples whose slowest is within this factor of the fastest agree."""
 
@@ -36,14 +36,6 @@ class Timing:
     min_repeat_ms: int
     enough_s: float = float("inf")
     """A first sample slower than this is enough: the candidate is no winner, whatever the others say."""
-
-
-def skip_tensor_intrinsics() -> None:
-    """Keep TVM from importing its tensor intrinsics, which costs 15 s of CPU in every process.
-
-    The plain llvm rules tensorise nothing. https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
-    """
-    sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
 
 
 def start_worker(cores: Sequence[int]) -> None:
@@ -70,7 +62,7 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     from tvmbuild.package.runtime.library import num_threads  # noqa: PLC0415
     from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
 
-    tensors = _make_tensors(arguments)
+    tensors = make_tensors(arguments)
     # Not runtime.load_module: it keeps every library, and its threads, until the process ends.
     module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.cpu(0)
     use_own_pool(Path(library), num_threads())
@@ -92,7 +84,7 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
 
 
 @lru_cache(maxsize=4)
-def _make_tensors(arguments: tuple[Argument, ...]) -> list[Any]:
+def make_tensors(arguments: tuple[Argument, ...], device: str = "cpu") -> list[Any]:
     """Return tensors that are filled once for all candidates of a Task: that takes longer than timing one."""
     import tvm  # noqa: PLC0415
 
@@ -100,7 +92,7 @@ def _make_tensors(arguments: tuple[Argument, ...]) -> list[Any]:
     fill = tvm.get_global_func("tvm.contrib.random.random_fill_for_measure", allow_missing=True)
     tensors = []
     for dtype, shape in arguments:
-        tensor = tvm.runtime.empty(shape=shape, dtype=dtype, device=tvm.cpu(0))
+        tensor = tvm.runtime.empty(shape=shape, dtype=dtype, device=tvm.device(device, 0))
         if "int" in dtype:
             # May be indices: random ones read out of bounds.
             tensor.copyfrom(np.zeros(shape, dtype))
@@ -119,18 +111,21 @@ def compare_libraries(workload: str, library: str, arguments: tuple[Argument, ..
     """
     inputs = draw_inputs(arguments)
     try:
-        want = _run_library(workload, inputs)
+        want = run_library(workload, inputs)
     except (RuntimeError, OSError):
         return None
-    return describe_difference(want, _run_library(library, inputs))
+    return describe_difference(want, run_library(library, inputs))
 
 
-def _run_library(library: str, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def run_library(
+    library: str, inputs: Sequence[np.ndarray[Any, Any]], device: str = "cpu"
+) -> list[np.ndarray[Any, Any]]:
+    """Run the library's function on the device; return its arguments after the run."""
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
 
     module = tvm_ffi.load_module(library, keep_module_alive=False)
-    tensors = [tvm.runtime.tensor(value) for value in inputs]
+    tensors = [tvm.runtime.tensor(value, tvm.device(device, 0)) for value in inputs]
     module["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]
 
@@ -143,7 +138,8 @@ def describe_difference(want: Sequence[np.ndarray[Any, Any]], got: Sequence[np.n
                 return f"argument {index} differs in {np.count_nonzero(right != value)} of {right.size} elements"
             continue
         largest = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
-        wrong = ~np.isclose(value, right, rtol=TOLERANCE, atol=TOLERANCE * largest, equal_nan=True)
+        tolerance = HALF_TOLERANCE if right.dtype == np.float16 else TOLERANCE
+        wrong = ~np.isclose(value, right, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
         if wrong.any():
             return f"argument {index} differs in {np.count_nonzero(wrong)} of {right.size} elements"
     return None

@@ -11,10 +11,11 @@ from tvmbuild.progress import report_progress
 
 
 @contextmanager
-def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
+def device_lock(device: str, *, exclusive: bool, quiet: bool = False) -> Iterator[None]:
     """Hold the device's lock: exclusive while timing, shared for work that would disturb a timing.
 
-    ``device`` is `local` for this machine. The kernel drops the lock when the process dies, kill -9 included.
+    ``device`` is `local` for this machine, `cuda` for its card. The kernel drops the lock when the process dies, kill
+    -9 included. ``quiet``: waiting for it is nothing to tell.
     """
     folder = runtime_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -23,6 +24,7 @@ def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
         try:
             fcntl.flock(handle, mode | fcntl.LOCK_NB)
         except BlockingIOError:
-            report_progress(f"waiting for the device {device}")
+            if not quiet:
+                report_progress(f"waiting for the device {device}")
             fcntl.flock(handle, mode)
         yield

@@ -61,7 +61,8 @@ def run_process(step: Step, attendant: Attendant | None = None) -> None:
     complete = False
     try:
         with temporary_folder() as temporary:
-            ending = _run(step, _environment(step) | {"TMPDIR": temporary}, attendant)
+            environment = _environment(step) | {"TMPDIR": temporary} | _hide_torch(step, Path(temporary))
+            ending = _run(step, environment, attendant)
         if ending.status != 0:
             raise _explain(step, ending)
         missing = [path for _, path in step.outputs if not path.exists()]
@@ -133,6 +134,19 @@ def _run(step: Step, environment: Mapping[str, str], attendant: Attendant | None
                 process.stdin.close()  # type: ignore[union-attr]
             process.stdout.close()  # type: ignore[union-attr]
         return _Ending(process.returncode, reports.read().decode(errors="replace"), tuple(tail))
+
+
+def _hide_torch(step: Step, folder: Path) -> dict[str, str]:
+    """Return the variable that keeps the stage's processes from importing PyTorch, which only `simplify` may need.
+
+    tvm_ffi does so where it is installed: 5 s and 500 MB for every process of a search.
+    """
+    if step.stage == "simplify":
+        return {}
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    (hidden / "torch.py").write_text("raise ImportError('no stage but simplify needs PyTorch')\n", encoding="utf-8")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))}
 
 
 def _environment(step: Step) -> dict[str, str]:

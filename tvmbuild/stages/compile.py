@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 from tvmbuild.compiler.build import PROFILED, Applied, Coverage, apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.lift import lift_constants, params_bytes
 from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.operators import describe_operators
@@ -43,6 +44,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
     report_progress("lowering")
     lowered = lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
+    prepare_intrinsics(lowered.mod, target)
     database = database_from_schedule(schedule, extract_tasks(lowered), target)
     report_progress("applying records")
     applied = apply_records(lowered, target, database)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import tvm
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.devices.candidates import skip_tensor_intrinsics
+from tvmbuild.devices.candidate_timer import CandidateTimer
+from tvmbuild.devices.cuda_timer import CudaTimer
 from tvmbuild.devices.rpc_boards import BoardTimer
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
@@ -20,7 +21,7 @@ from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.task_records import TaskRecords, device_class
-from tvmbuild.tuner.cores import all_cores, share_cores
+from tvmbuild.tuner.cores import Cores, all_cores, share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.prior import teach
 from tvmbuild.tuner.scheduler import predict_latency
@@ -50,11 +51,10 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
     options = step.options
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
-    skip_tensor_intrinsics()
     records = TaskRecords(step, options, cell.target)
-    threads, remote = int(os.environ["TVM_NUM_THREADS"]), options.device.kind != "local"
-    cores = all_cores() if remote else share_cores(threads)
-    if not remote and len(cores.timing) < threads:
+    threads, elsewhere = int(os.environ["TVM_NUM_THREADS"]), options.device.kind != "local" or options.kind == "cuda"
+    cores = all_cores() if elsewhere else share_cores(threads)
+    if not elsewhere and len(cores.timing) < threads:
         raise TvmbuildError(
             f"{options.target} has num-cores: {threads}, and this process may use {len(cores.timing)} cores",
             "tune on a machine with as many cores, or correct num-cores in targets.yaml",
@@ -73,10 +73,9 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         teach(model, records.find_examples(cell.chosen), cell.target, setup.threads)
         phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
-    timer = BoardTimer(options.device, threads) if remote else None
-    with candidate_pool(cell.target, cores, timer) as pool:
+    with candidate_pool(cell.target, cores, _make_timer(options, threads, cores)) as pool:
         for batch in run_searches(searches, pool, cores, options.tune, records):
-            _report_errors(batch)
+            _report_errors(batch, options.kind)
             records.add(batch)
             for name, seconds in batch.phases.items():
                 phases[name] += seconds
@@ -88,6 +87,13 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         for search in open_ones:
             phases["elect"] += _elect(pool, records, search)
     return Searched(progress.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
+
+
+def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer | None:
+    """Return what times where this machine's cores do not."""
+    if options.device.kind != "local":
+        return BoardTimer(options.device, threads)
+    return CudaTimer(cores.building) if options.kind == "cuda" else None
 
 
 def _allow(step: Step, options: TuneStep, cell: Cell, file: TaskFile) -> Allowance:
@@ -118,16 +124,17 @@ def _elect(pool: CandidatePool, records: TaskRecords, search: TaskSearch) -> flo
     return time.monotonic() - start
 
 
-def _report_errors(batch: Batch) -> None:
+def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
 
-    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record.
+    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record. On a
+    card it can be TVM's, which cannot lower some Tasks of float16 whatever the schedule: the search goes on.
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
     for reason, count in Counter(reasons).most_common():
         print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
-    if sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+    if kind != "cuda" and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
         raise TvmbuildError(
             f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
             "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "

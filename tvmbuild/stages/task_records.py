@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -18,6 +19,7 @@ from tvmbuild.devices.rpc_boards import find_board_class
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout
+from tvmbuild.package.runtime.host import find_device
 from tvmbuild.progress import report_progress
 from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
@@ -186,12 +188,22 @@ def _first_word(name: str) -> str:
 def device_class(options: TuneStep) -> str:
     """Return the class of the device that the step measures on.
 
-    That is LLVM's name of this machine's CPU, e.g. `znver4`; of boards what the target calls them (`measured_on`), else
-    LLVM's name of theirs, for which one is asked.
+    That is LLVM's name of this machine's CPU, e.g. `znver4`, or the driver's of its card, `h200`; of boards what the
+    target calls them (`measured_on`), else LLVM's name of theirs, for which one is asked.
     """
+    if options.device.kind == "local" and options.kind == "cuda":
+        return describe_card()
     if options.device.kind == "local":
         return str(tvm.get_global_func("target.llvm_get_system_cpu")())
     return options.measured_on or _ask_board(options.device)
+
+
+@cache
+def describe_card() -> str:
+    """Return the driver's name of this machine's first CUDA card, as a device class: `h200` of NVIDIA H200."""
+    find_device("cuda")
+    words = re.findall(r"[a-z0-9]+", str(tvm.cuda(0).device_name).lower())
+    return "-".join(word for word in words if word != "nvidia")
 
 
 @cache

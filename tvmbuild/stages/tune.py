@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import tvm
 
 from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
@@ -64,6 +65,7 @@ def run(step: Step) -> None:
         report_progress("extracting tasks")
         imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
         direct = lower(imported, target)
+        prepare_intrinsics(direct.mod, target)
         tasks = extract_tasks(direct)
     graph = find_graph(direct, tasks)
     folder, resolved = Layout(step.root).records(options.target), resolved_target(options)
@@ -138,7 +140,7 @@ def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm
     if threads is None:
         raise RuntimeError("a tune step's environment must set TVM_NUM_THREADS")
     start = time.monotonic()
-    with _hold(options.device):
+    with _hold(options.kind, options.device):
         # Another process may have tuned the same Tasks while we waited.
         chosen = _to_search(step, options, tasks, done)
         searched = search_tasks(step, Cell(tasks, chosen, target)) if chosen else Searched()
@@ -150,8 +152,12 @@ def _may_search(step: Step, options: TuneStep) -> bool:
 
 
 @contextmanager
-def _hold(device: DeviceSpec) -> Iterator[None]:
-    """Hold what is timed on; where that are boards, this machine only builds."""
+def _hold(kind: str, device: DeviceSpec) -> Iterator[None]:
+    """Hold what is timed on; where that are boards, this machine only builds. A card is held by who times on it."""
+    if device.kind == "local" and kind == "cuda":
+        with device_lock("local", exclusive=False):
+            yield
+        return
     if device.kind == "local":
         with device_lock("local", exclusive=True):
             yield

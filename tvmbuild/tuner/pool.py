@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.compiler.link import compile_pool
+from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.tuner.cores import Cores
@@ -74,7 +75,8 @@ class CandidatePool:
         self._turn = ThreadPoolExecutor(1)
         self._builds: list[Future[str]] = []
         self._made = 0
-        self._threads = str(compile_pool(folder / "pool.o", _machine(target)))
+        self.on_gpu = is_gpu(target)
+        self._threads = None if self.on_gpu else str(compile_pool(folder / "pool.o", _machine(target)))
         self._closed = False
 
     def close(self) -> None:
@@ -130,9 +132,11 @@ class CandidatePool:
         if not self._remote:
             done: Future[str | None] = self._builders.submit(find_difference, candidate.sch.mod, workload, self._target)
             return done.result()
+        # Without a schedule there are no kernels: what a GPU should compute, the CPU says.
+        plain = self._target.host if self.on_gpu else self._target
         want, got = (
-            self._builders.submit(build_library, mod, self._target, self._next_library(), self._threads).result()
-            for mod in (workload, candidate.sch.mod)
+            self._builders.submit(build_library, mod, target, self._next_library(), self._threads).result()
+            for mod, target in ((workload, plain), (candidate.sch.mod, self._target))
         )
         try:
             return self._timer.compare(want, got, list_arguments(workload))

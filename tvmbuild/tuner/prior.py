@@ -16,7 +16,8 @@ from tvm.s_tir import meta_schedule
 from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
 from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
-from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+from tvmbuild.tuner.space import make_space
 
 RANDOM = 8
 """Random candidates for each Task."""
@@ -48,11 +49,10 @@ def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Targe
 
 
 def _context(example: Example, target: tvm.target.Target, threads: int) -> Any:
-    rules = "llvm"
     context = meta_schedule.TuneContext(
         example.mod,
         target=target,
-        space_generator=PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules),
+        space_generator=make_space(target),
         search_strategy=ReplayTrace(),
         rand_state=1,
         num_threads=threads,

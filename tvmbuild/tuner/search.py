@@ -9,13 +9,11 @@ from typing import Any
 
 import tvm
 from tvm.s_tir import meta_schedule
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
-from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch, MeasureCandidate
-from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
-from tvmbuild.compiler.fallback import list_schedules
+from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.records.traces import dump_trace
 from tvmbuild.specs import TuneOptions
@@ -23,14 +21,17 @@ from tvmbuild.tuner.cost_model import BoostedTrees
 from tvmbuild.tuner.pool import Timed
 from tvmbuild.tuner.scheduler import Curve
 from tvmbuild.tuner.shelf import Shelf
+from tvmbuild.tuner.space import list_known, make_space
 
 BATCH = 32
 FIRST = 16
 """Candidates of a Task's first turn; the rest of its batch waits until every Task has had one. As many of them as
 there are come from the rules for Tasks without a record: a tuned Task is no slower than an untuned one."""
+CARD_FIRST = BATCH + 1
+"""For a card there is one such schedule; the rest of the first turn is the search's."""
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
-POPULATION = 128
+POPULATION, CARD_POPULATION = 128, 64
 GENERATIONS = 1
 
 
@@ -80,6 +81,7 @@ class TaskSearch:
         self.proposed = 0
         self.exhausted = False
         self.shelf = Shelf()
+        self._on_gpu = is_gpu(setup.target)
         self._setup = setup
         self._known = start.known
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
@@ -104,11 +106,13 @@ class TaskSearch:
         """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
         if self._context is None:
             self._start()
-        limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else FIRST)
-        if not self._waiting:
-            self._waiting = list(self._context.generate_measure_candidates() or ())
+        first = CARD_FIRST if self._on_gpu else FIRST
+        limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
+        if not self._waiting or (self._on_gpu and not self.proposed):
+            new = list(self._context.generate_measure_candidates() or ())
+            self._waiting += new
             # A space without choices answers again after seconds, with nothing.
-            self.exhausted = len(self._waiting) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
+            self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
         candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
         self.proposed += len(candidates)
         return candidates
@@ -137,18 +141,20 @@ class TaskSearch:
             Path(library).unlink(missing_ok=True)
 
     def _start(self) -> None:
-        rules, setup = "llvm", self._setup
+        setup = self._setup
         for record in self._known:
             if _has_choices(record.trace):
                 self._database.commit_tuning_record(record)
         if all(_has_choices(record.trace) for record in self._known):
-            self._waiting = [*_candidates_by_rule(self.task.mod, setup.target), *self._waiting]
+            self._waiting = [*list_known(self.task.mod, setup.target, FIRST), *self._waiting]
         self._context = meta_schedule.TuneContext(
             self.task.mod,
             target=setup.target,
-            space_generator=PostOrderApply(sch_rules=rules, postprocs=rules, mutator_probs=rules),
+            space_generator=make_space(setup.target),
             search_strategy=EvolutionarySearch(
-                population_size=POPULATION, init_min_unmeasured=1, genetic_num_iters=GENERATIONS
+                population_size=CARD_POPULATION if self._on_gpu else POPULATION,
+                init_min_unmeasured=1,
+                genetic_num_iters=GENERATIONS,
             ),
             task_name=self.task.name,
             rand_state=self._random_state,
@@ -156,13 +162,6 @@ class TaskSearch:
         )
         space = self._context.generate_design_space()
         self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
-
-
-def _candidates_by_rule(mod: tvm.ir.IRModule, target: tvm.target.Target) -> list[MeasureCandidate]:
-    return [
-        MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, remove_preproc=True))
-        for schedule in list_schedules(mod, target, FIRST)
-    ]
 
 
 def _has_choices(trace: Any) -> bool:

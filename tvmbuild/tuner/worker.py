@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import ziglang
 
-
-def build_candidate(mod: Any, target: Any, library: str, threads: str) -> str:
+def build_candidate(mod: Any, target: Any, library: str, threads: str | None) -> str:
     """Compile one scheduled module into the shared library at that path; return the path.
 
-    ``threads`` is the object file of the thread pool that packages have.
+    ``threads`` is the object file of the thread pool that packages have; None: nothing runs on the CPU.
     """
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415  (after start_worker)
 
     return build_library(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target, library, threads)
 
 
-def build_library(mod: Any, target: Any, library: str, threads: str) -> str:
+def build_library(mod: Any, target: Any, library: str, threads: str | None) -> str:
     """Compile a module as it is into the shared library at that path; return the path.
 
     lld links for every machine alike, in 0.03 s.
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
+    from tvmbuild.compiler.cuda import compile_with_tvm  # noqa: PLC0415
     from tvmbuild.compiler.fast_math import use_fast_math  # noqa: PLC0415
 
     use_fast_math()
 
     def link(output: str, objects: list[str], **_options: Any) -> None:
-        zig = Path(ziglang.__file__).parent / "zig"
-        subprocess.run(
-            [str(zig), "ld.lld", "-shared", "-o", output, *objects, threads], check=True, capture_output=True
-        )
+        added = () if threads is None else (threads,)
+        subprocess.run([*_linker(), "-shared", "-o", output, *objects, *added], check=True, capture_output=True)
 
     link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
-    tvm.driver.build(mod, target=target).export_library(library, fcompile=link)
+    with compile_with_tvm(target):
+        tvm.driver.build(mod, target=target).export_library(library, fcompile=link)
     return library
+
+
+def _linker() -> list[str]:
+    """Return the bundled lld; where a tuning bundle came without ziglang, this machine's own linker does."""
+    spec = importlib.util.find_spec("ziglang")
+    return ["ld"] if spec is None or spec.origin is None else [str(Path(spec.origin).parent / "zig"), "ld.lld"]

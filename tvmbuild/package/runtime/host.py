@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import warnings
 from typing import Any
 
@@ -18,8 +19,8 @@ from tvmbuild.package.tvm_files import has_vulkan_runtime
 from tvmbuild.specs import Attributes
 from tvmbuild.vulkan import ask_driver, explain_runtime
 
-_EXISTS = 0
-"""TVM's number of the attribute."""
+_EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
+"""TVM's numbers of the attributes."""
 
 
 def check_cpu(target: PackageTarget) -> None:
@@ -70,6 +71,35 @@ def find_device(kind: str) -> Any:
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
     return device
+
+
+def check_card(target: PackageTarget, device: Any) -> None:
+    """Refuse a CUDA package whose kernels are machine code for other cards than this one."""
+    arch = str(dict(target.attributes).get("arch", ""))
+    version, name = (
+        str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
+        for attribute in (_COMPUTE_VERSION, _DEVICE_NAME)
+    )
+    if not runs_on_card(arch, version):
+        here = f"sm_{version.replace('.', '')}"
+        raise TvmbuildError(
+            f"the package's kernels are for {arch} ({target.name}); this card, {name}, is {here}",
+            "build for a target with the `arch` of this card",
+        )
+
+
+def runs_on_card(arch: str, version: str) -> bool:
+    """Say whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
+
+    It does on those of the same major number and no lower minor one; `sm_90a` on its own only.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+    """
+    wanted = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
+    major, _, minor = version.partition(".")
+    if wanted is None or not minor:
+        return True  # nothing that could be compared
+    same = wanted[1] == major and int(wanted[2]) <= int(minor)
+    return same and (wanted[3] != "a" or wanted[2] == minor)
 
 
 def load_backend(kind: str) -> None:

@@ -15,6 +15,8 @@ from tvmbuild.package.profile import Event, OperatorRow, summarize_runs
 from tvmbuild.package.runtime.session import Session
 
 WARM_UP_CALLS = 3
+_GRAPH = "vm.builtin.cuda_graph.run_or_capture"
+"""What is captured inside it cannot be waited for; replayed, it is one event."""
 
 
 def profile_operators(
@@ -45,9 +47,13 @@ class _Recorder:
     def __init__(self, wait: Callable[[], None]) -> None:
         self.events: list[Event] = []
         self._wait = wait
+        self._in_graph = False
         self._open: list[list[int]] = []  # [start, nanoseconds of calls inside] of each call that has not ended
 
     def note(self, _function: object, name: str, before: bool, _result: object, *_arguments: object) -> None:
+        if self._in_graph and name != _GRAPH:
+            return
+        self._in_graph = before and name == _GRAPH
         self._wait()
         if before:
             self._open.append([0, 0])

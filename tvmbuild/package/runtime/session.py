@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -20,13 +21,21 @@ from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads
 from tvmbuild.package.preprocess import Picture, preprocess_picture
 from tvmbuild.package.runtime.elf import find_damage
-from tvmbuild.package.runtime.host import check_cpu, find_device
+from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.pool import use_own_pool
 from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array, to_device
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The function of a virtual machine, which serves one call at a time, and its inputs' memory on the device."""
+
+    main: Callable[..., Any]
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 class Session:
@@ -42,8 +51,10 @@ class Session:
         check_cpu(self.info.target)
         load_runtime()
         self._device = find_device(self.info.target.kind)
+        if self.info.target.kind == "cuda":
+            check_card(self.info.target, self._device)
         self._lock = Lock()
-        self._idle: list[Callable[..., Any]] = []  # `main` of a virtual machine each, which serves one call at a time
+        self._idle: list[_Machine] = []
         self.threads = _choose_threads(self.info, threads)
         with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
             library = Path(folder, "mod.so")
@@ -53,7 +64,7 @@ class Session:
         self._params = self._load_params(package.params)
         machine = self._make_machine()
         self._check_arity(machine)
-        self._idle.append(machine[self.info.entry])
+        self._idle.append(_Machine(machine[self.info.entry]))
 
     @property
     def metadata(self) -> PackageInfo:
@@ -76,9 +87,9 @@ class Session:
         Inputs are NumPy arrays, or what DLPack can share. They are used in place where they are contiguous and 64-byte
         aligned, as ``empty`` makes them, and copied otherwise.
         """
-        arguments = self._arguments(inputs)
-        with self._main() as main:
-            result = main(*arguments)
+        arrays = self._check(inputs)
+        with self._machine() as machine:
+            result = machine.main(*self._arguments(arrays, machine.kept))
         values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
         return {info.name: to_array(value) for info, value in zip(self.outputs, values, strict=True)}
 
@@ -123,7 +134,7 @@ class Session:
         It has a virtual machine of its own, which serves one call at a time.
         """
         machine = self._make_machine()
-        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(inputs))
+        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(self._check(inputs), {}))
         bound: Callable[[], object] = machine["tvmbuild_bound"]
         if self.info.target.kind == "llvm":
             return bound
@@ -142,7 +153,8 @@ class Session:
         """
         machine = self._make_machine()
         machine["set_instrument"](instrument)
-        machine["save_function"](self.info.profiled, "tvmbuild_instrumented", 1, *self._arguments(inputs))
+        arguments = self._arguments(self._check(inputs), {})
+        machine["save_function"](self.info.profiled, "tvmbuild_instrumented", 1, *arguments)
         instrumented: Callable[[], object] = machine["tvmbuild_instrumented"]
         return instrumented
 
@@ -152,16 +164,16 @@ class Session:
             call("runtime.Device_StreamSync", self._device, 0)
 
     @contextmanager
-    def _main(self) -> Iterator[Callable[..., Any]]:
-        """Lend the function of a machine that nobody else uses meanwhile. One that raised is not used again."""
+    def _machine(self) -> Iterator[_Machine]:
+        """Lend a machine that nobody else uses meanwhile. One that raised is not used again."""
         with self._lock:
-            main = self._idle.pop() if self._idle else None
-        if main is None:
-            main = self._make_machine()[self.info.entry]
-        yield main
+            machine = self._idle.pop() if self._idle else None
+        if machine is None:
+            machine = _Machine(self._make_machine()[self.info.entry])
+        yield machine
         with self._lock:
             if self._library is not None:
-                self._idle.append(main)
+                self._idle.append(machine)
 
     def _make_machine(self) -> Any:
         with self._lock:
@@ -185,10 +197,13 @@ class Session:
                 "build it again",
             )
 
-    def _arguments(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def _check(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         arrays = {name: read_array(name, value) for name, value in inputs.items()}
         check_inputs(self.info, arrays)
-        return [place(info.name, arrays[info.name], self._device) for info in self.inputs] + self._params
+        return arrays
+
+    def _arguments(self, arrays: Mapping[str, Any], kept: dict[str, Any]) -> list[Any]:
+        return [place(info.name, arrays[info.name], self._device, kept) for info in self.inputs] + self._params
 
     def _describe_devices(self) -> list[int]:
         devices = [self._device] if self.info.target.kind == "llvm" else [self._device, tvm_ffi.device("cpu", 0)]

@@ -39,22 +39,27 @@ def read_array(name: str, value: Any) -> Any:
     return np.asarray(value)
 
 
-def place(name: str, value: Any, device: Any) -> Any:
-    """Return the tensor on the device: in place where it is there, contiguous and aligned, else a copy."""
+def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
+    """Return the tensor on the device: in place where it is there, contiguous and aligned, else a copy.
+
+    ``kept`` has the memory of earlier copies to other devices, by name: allocating it takes longer than copying.
+    """
     if isinstance(value, tvm_ffi.Tensor):
         if value.device.dlpack_device_type() != _CPU:
             return _keep(name, value, device)
         value = np.from_dlpack(value)
     if device.dlpack_device_type() != _CPU:
-        return to_device(tvm_ffi.from_dlpack(_aligned(value)), device)
+        kept[name] = to_device(tvm_ffi.from_dlpack(_aligned(value)), device, kept.get(name))
+        return kept[name]
     return tvm_ffi.from_dlpack(_aligned(value), require_alignment=ALIGNMENT, require_contiguous=True)
 
 
-def to_device(tensor: Any, device: Any) -> Any:
-    """Return a CPU tensor on the device: itself, or a copy."""
+def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
+    """Return a CPU tensor on the device: itself, or a copy, in the tensor ``into`` if there is one."""
     if device.dlpack_device_type() == _CPU:
         return tensor
-    copy = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape(tuple(tensor.shape)), tensor.dtype, device, None)
+    shape = tvm_ffi.Shape(tuple(tensor.shape))
+    copy = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device, None) if into is None else into
     call("runtime.TVMTensorCopyFromTo", tensor, copy)
     return copy
 

@@ -1,0 +1,94 @@
+"""`tvmbuild bundle`: unpacked in another folder, its runner tunes there, and the records come home."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from doit_project import DoitProject
+
+from tvmbuild.commands.bundle_site import list_needed
+from tvmbuild.layout import Layout
+
+pytestmark = pytest.mark.compiler
+MODELS = "models:\n  digits:\n    source: {path: mnist.onnx}\n    tolerance: {rtol: 1e-2}\n"
+TARGETS = """\
+defaults:
+  tune: {trials_per_task: 2, ops: ["matmul*"], number: 1, repeat: 1, min_repeat_ms: 1, algorithms: [direct]}
+  benchmark: {repeat: 3, baselines: []}
+targets:
+  off: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, device: none, enabled: false}
+  there: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, device: none}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> DoitProject:
+    mnist = Path(__file__).parents[2].parent / "shared" / "models" / "mnist.onnx"
+    if not mnist.is_file() or shutil.which("gcc") is None:
+        pytest.skip("needs ../shared/models/mnist.onnx and gcc")
+    root, runtime = tmp_path / "home", tmp_path / "runtime"
+    root.mkdir()
+    runtime.mkdir(mode=0o700)
+    shutil.copy(mnist, root)
+    (root / "models.yaml").write_text(MODELS)
+    (root / "targets.yaml").write_text(TARGETS)
+    made = DoitProject(root, runtime)
+    (root / "dodo.py").write_text(
+        "from tvmbuild.doit_adapter.loader import load_doit_file\nDOIT_CONFIG, task_steps = load_doit_file(__file__)\n"
+    )
+    return made
+
+
+def everything() -> str:
+    """Return what --have says of a machine where all but tvmbuild is installed."""
+    return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
+
+
+def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) -> None:
+    early = project.tvmbuild("bundle", "digits@there")
+    assert early.code == 1
+    assert "digits is not simplified yet\n  hint: tvmbuild simplify:digits" in early.output
+    assert project.tvmbuild("simplify:digits").code == 0
+    made = project.tvmbuild("bundle", "digits@there", "--have", everything(), "-o", "b.tar")
+    assert made.code == 0, made.output
+    there = tmp_path / "there"
+    with tarfile.open(project.root / "b.tar") as archive:
+        archive.extractall(there, filter="data")
+    targets = yaml.safe_load((there / "project" / "targets.yaml").read_text())["targets"]
+    assert {name: (each["device"], each["link"]) for name, each in targets.items()} == {"there": ("local", "gcc")}
+    done = subprocess.run(
+        [sys.executable, "run.py", "--jobs", "1", "--minutes", "3"],
+        cwd=there,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tarfile.open(there / "results.tar.gz") as archive:
+        archive.extractall(project.root, filter="data")
+    assert (project.root / "results" / "build" / "cells" / "digits@there" / "result.json").is_file()
+    came = project.tvmbuild("records", "import", "results/records")
+    assert came.code == 0, came.output
+    assert list(Layout(project.root).records("there").glob("*.json"))
+
+
+def test_a_cell_that_does_not_exist(project: DoitProject) -> None:
+    ran = project.tvmbuild("bundle", "digits@nowhere")
+    assert ran.code == 1
+    assert "no cell matches 'digits@nowhere'" in ran.output
+
+
+def test_what_the_other_machine_has_is_left_out() -> None:
+    needed = dict(line.split("==") for line in list_needed(frozenset({"NumPy"})))
+    assert needed["apache-tvm"] == importlib.metadata.version("apache-tvm")
+    assert {"apache-tvm-ffi", "doit"} <= needed.keys()
+    assert not {"numpy", "onnxsim", "ziglang", "tvmbuild"} & needed.keys()

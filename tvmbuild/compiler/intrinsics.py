@@ -1,0 +1,57 @@
+"""TVM's tensor intrinsics: which of them are registered, for importing them all takes 15 s of CPU.
+
+https://github.com/apache/tvm `s_tir/tensor_intrin/__init__.py`
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = "tvm.s_tir.tensor_intrin"
+_FIRST = 70
+"""The first sm_ number whose tensor cores multiply float16."""
+
+
+def skip_tensor_intrinsics() -> None:
+    """Keep TVM from importing its tensor intrinsics by itself; CUDA's can still be asked for."""
+    if _PACKAGE not in sys.modules:
+        package = types.ModuleType(_PACKAGE)
+        package.__path__ = [str(_find_tvm() / "s_tir" / "tensor_intrin")]
+        sys.modules[_PACKAGE] = package
+
+
+def use_cuda_intrinsics() -> None:
+    """Register those of CUDA's tensor cores: searching with them and replaying what was found needs them."""
+    skip_tensor_intrinsics()
+    importlib.import_module(f"{_PACKAGE}.cuda")
+
+
+def prepare_intrinsics(mod: Any, target: Any) -> None:
+    """Register what records of the module's Tasks may name; call it before any of them is read."""
+    if _multiplies_on_tensor_cores(mod, target):
+        use_cuda_intrinsics()
+    else:
+        skip_tensor_intrinsics()
+
+
+def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
+    """Say whether a function of the module may compute on the target's tensor cores: a card with such, float16."""
+    from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
+
+    number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
+    if str(target.kind.name) != "cuda" or not number.isdigit() or int(number) < _FIRST:
+        return False
+    of_each = (function.params for function in mod.functions.values() if isinstance(function, tirx.PrimFunc))
+    return any(str(getattr(buffer, "dtype", "")) == "float16" for params in of_each for buffer in params)
+
+
+def _find_tvm() -> Path:
+    spec = importlib.util.find_spec("tvm")
+    if spec is None or spec.origin is None:
+        raise ImportError("tvm is not installed")
+    return Path(spec.origin).parent

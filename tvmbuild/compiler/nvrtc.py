@@ -1,0 +1,92 @@
+"""CUDA source → cubin by NVRTC, as TVM does it, but without CUDA's C++ standard library.
+
+Of `cuda/std` generated code needs the names of integers and some type traits, and reading those headers takes most of
+the compiler's time: they are given to NVRTC as the few lines that are needed. What is tried in a search and what ships
+are compiled alike. https://docs.nvidia.com/cuda/nvrtc/
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+_CSTDINT = """
+#pragma once
+namespace cuda { namespace std {
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+} }
+"""
+_TYPE_TRAITS = """
+#pragma once
+namespace cuda { namespace std {
+template <bool V> struct bool_constant { static constexpr bool value = V; };
+template <class A, class B> struct is_same : bool_constant<false> {};
+template <class A> struct is_same<A, A> : bool_constant<true> {};
+template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;
+template <class A> struct is_floating_point : bool_constant<is_same_v<A, float> || is_same_v<A, double>> {};
+template <class A, class... B> inline constexpr bool is_one_of = (is_same_v<A, B> || ...);
+template <class A> struct is_integral : bool_constant<is_one_of<A, bool, char, signed char, unsigned char, short,
+  unsigned short, int, unsigned int, long, unsigned long, long long, unsigned long long>> {};
+template <class A> struct is_signed : bool_constant<(A(-1) < A(0))> {};
+template <class A> struct is_unsigned : bool_constant<!(A(-1) < A(0))> {};
+template <bool V, class A = void> struct enable_if {};
+template <class A> struct enable_if<true, A> { typedef A type; };
+template <bool V, class A, class B> struct conditional { typedef A type; };
+template <class A, class B> struct conditional<false, A, B> { typedef B type; };
+} }
+"""
+_HEADERS = {b"cuda/std/cstdint": _CSTDINT.encode(), b"cuda/std/type_traits": _TYPE_TRAITS.encode()}
+_PREAMBLE = """#include <cuda/std/cstdint>
+using cuda::std::int8_t; using cuda::std::int16_t; using cuda::std::int32_t; using cuda::std::int64_t;
+using cuda::std::uint8_t; using cuda::std::uint16_t; using cuda::std::uint32_t; using cuda::std::uint64_t;
+#define __asm__ asm
+#define __volatile__ volatile
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+"""
+_OPTIONS = (
+    *("-default-device", "--device-int128", "--ptxas-options=--register-usage-level=10"),
+    *("--ftz=true", "--prec-div=false", "--prec-sqrt=false"),
+    *("-D__NV_SILENCE_DEPRECATION_BEGIN=", "-D__NV_SILENCE_DEPRECATION_END="),
+    *("-D__NV_SILENCE_HOST_DEPRECATION_BEGIN=", "-D__NV_SILENCE_HOST_DEPRECATION_END="),
+    *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_OPERATORS__"),
+    *("-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-U__CUDA_NO_BFLOAT162_OPERATORS__", "-U__CUDA_NO_BFLOAT162_CONVERSIONS__"),
+)
+"""TVM's own, `tvm/support/nvcc.py`, but for `--use_fast_math`: it also makes powf what is NaN for negative numbers."""
+
+
+def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
+    """Return the cubin for ``arch``; RuntimeError with what the compiler says. ``toolkit`` has CUDA's `include`."""
+    from cuda.bindings import nvrtc  # noqa: PLC0415 - optional
+
+    code = _PREAMBLE + "\n".join(line for line in source.splitlines() if line.strip() != "#include <cuda.h>")
+    made, program = nvrtc.nvrtcCreateProgram(
+        code.encode(), b"tvm_kernels.cu", len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)
+    )
+    _check(nvrtc, made)
+    include = toolkit / "include"
+    options = [f"--gpu-architecture={arch}", *_OPTIONS, f"-I{include}", f"-I{include / 'cccl'}"]
+    try:
+        (done,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if done != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise RuntimeError(f"Compilation error:\n{_read(nvrtc, program, 'ProgramLog').decode(errors='replace')}")
+        return _read(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _read(nvrtc: Any, program: Any, what: str) -> bytes:
+    status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
+    _check(nvrtc, status)
+    data = b" " * int(size)
+    (status,) = getattr(nvrtc, f"nvrtcGet{what}")(program, data)
+    _check(nvrtc, status)
+    return data
+
+
+def _check(nvrtc: Any, status: Any) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise RuntimeError(f"NVRTC: {nvrtc.nvrtcGetErrorString(status)[1].decode()}")

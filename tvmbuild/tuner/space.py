@@ -1,0 +1,40 @@
+"""Which schedules MetaSchedule may propose for a Task: its rules for the target's kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
+from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+
+from tvmbuild.compiler.dlight_rules import schedule_by_default
+from tvmbuild.compiler.fallback import REFUSALS, list_schedules
+from tvmbuild.compiler.target import is_gpu
+
+
+def make_space(target: tvm.target.Target) -> Any:
+    """Return the space generator for a target's Tasks.
+
+    Not `cuda-tensorcore`: of its candidates for products of float16 with sums in float32 three in four fail in TVM
+    0.27, which lets buffers of both types share memory and then refuses that.
+    """
+    kind = "cuda" if is_gpu(target) else "llvm"
+    return PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
+
+
+def list_known(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[MeasureCandidate]:
+    """Return at most ``limit`` schedules that need no search: a tuned Task is to be no slower than an untuned one."""
+    schedules = _list_defaults(mod, target) if is_gpu(target) else list_schedules(mod, target, limit)
+    return [
+        MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)) for schedule in schedules
+    ]
+
+
+def _list_defaults(mod: tvm.ir.IRModule, target: tvm.target.Target) -> list[Any]:
+    try:
+        schedule = schedule_by_default(mod["main"], target)
+    except REFUSALS:
+        return []
+    return [] if schedule is None else [schedule]
