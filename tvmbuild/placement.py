@@ -28,7 +28,7 @@ def list_needs(step: Step, target: TargetSpec | None, host_cpu: str) -> Needs:
         return tuple(needs.items())
     if step.stage != "benchmark":
         needs[f"build:{target.kind}"] = 1
-    if step.stage == "compile" and target.kind == "cuda":
+    if target.kind == "cuda" and (step.stage == "compile" or _may_search(step)):
         needs[CUDA_COMPILER] = 1
     if step.stage == "compile" and target.link != "auto":
         needs[f"linker:{target.link}"] = 1

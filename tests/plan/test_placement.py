@@ -42,7 +42,7 @@ def needs(step: str, target: TargetSpec, mode: str = "missing", model: ModelSpec
         ("simplify", V3, {}),
         ("compile", V3, {"build:llvm": 1}),
         ("compile", H100, {"build:cuda": 1, "nvcc": 1}),
-        ("tune", H100, {"build:cuda": 1}),
+        ("tune", H100, {"build:cuda": 1, "nvcc": 1, "device:local": 1, "cuda": 1}),
         ("tune", V3, {"build:llvm": 1, "device:local": 1, "cpu:alderlake": 8}),
         ("tune", replace(V3, measured_on="znver4"), {"build:llvm": 1, "device:local": 1, "cpu:znver4": 8}),
         ("tune", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), {"build:llvm": 1, "device:pi4": 1}),
