@@ -231,7 +231,7 @@ def test_ls_shows_free_and_busy_boards(spec: DeviceSpec, load: Load) -> None:
 def test_the_run_command_runs_there(spec: DeviceSpec, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     device = f"rpc:{spec.tracker}/pc"
     assert main(["run", str(load.model), "--device", device, "--profile", "--print-time", "--repeat", "3"]) == 0
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "Plus214_Output_0" in printed
     assert "(3 samples of 1 call, 2 threads)" in printed
     assert "latency without profiler" in printed

@@ -219,7 +219,7 @@ def test_the_run_command_runs_there(board: SshBoard, load: Load, capsys: pytest.
     assert board.process.is_running()
     command = ["run", str(load.model), "--device", "ssh:board"]
     assert main([*command, "--print-time", "--repeat", "3"]) == 0
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "Plus214_Output_0" in printed
     assert "(3 samples of 1 call, 2 threads)" in printed
     assert main([*command, "--profile"]) == 1

@@ -107,11 +107,11 @@ def test_the_size_bounds_the_cache(warm: Warm, clone: DoitProject, tmp_path: Pat
 def test_a_model_that_is_edited_while_it_is_simplified_is_not_stored(clone: DoitProject, tmp_path: Path) -> None:
     code = (
         "from tvmbuild.doit_adapter import actions\n"
-        "run = actions.run_process\n"
-        "def run_and_edit(step):\n"
-        "    run(step)\n"
+        "run = actions.execute\n"
+        "def run_and_edit(step, inputs):\n"
+        "    run(step, inputs)\n"
         "    with step.input('source').open('ab') as stream: stream.write(b'more')\n"
-        "actions.run_process = run_and_edit\n"
+        "actions.execute = run_and_edit\n"
     )
     dodo = clone.root / "dodo.py"
     dodo.write_text(code + dodo.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -78,4 +79,4 @@ def _get(value: Any, place: tuple[Any, ...]) -> Any:
 
 
 def _put(value: Any, place: tuple[Any, ...], new: Any) -> None:
-    _get(value, place[:-1])[place[-1]] = new
+    _get(value, place[:-1])[place[-1]] = copy.deepcopy(new)  # or a later edit may put it into itself

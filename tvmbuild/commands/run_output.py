@@ -66,7 +66,8 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
     table = Table(box=None, pad_edge=False, show_footer=True)
     total = sum(row.us for row in measurement.rows)
     unprofiled = measurement.latency.median * 1e3
-    table.add_column("operator", footer="sum\nlatency without profiler", overflow="fold")
+    last = "latency without profiler"
+    table.add_column("operator", footer=f"sum\n{last}", overflow="fold", min_width=len(last))
     table.add_column("task", footer="\n")
     table.add_column("calls", justify="right", footer=f"{sum(row.calls for row in measurement.rows)}\n")
     table.add_column("µs", justify="right", footer=f"{total:.1f}\n{unprofiled:.1f}")
