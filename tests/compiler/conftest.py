@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import tvm
+from drawn_schedules import draw_schedules
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
@@ -107,19 +108,6 @@ def sample_schedules(cpu: tvm.target.Target) -> Callable[[Sequence[Task]], ms.da
 
 
 def _draw_trace(task: Task, target: tvm.target.Target) -> tvm.s_tir.Trace:
-    context = ms.TuneContext(
-        mod=task.mod,
-        target=target,
-        space_generator="post-order-apply",
-        search_strategy="evolutionary",
-        rand_state=1,
-        num_threads=1,
-    ).clone()
-    for space in context.generate_design_space():
-        for seed in range(1, 9):
-            schedule = tvm.s_tir.Schedule(task.mod, seed=seed)
-            tvm.s_tir.Trace(space.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
-            schedule.enter_postproc()
-            if all(postprocessor.apply(schedule) for postprocessor in context.space_generator.postprocs):
-                return schedule.trace
+    for schedule in draw_schedules(task, target):
+        return schedule.trace
     raise AssertionError(f"no valid schedule drawn for {task.name}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from drawn_schedules import draw_schedules
 from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 
@@ -18,7 +19,7 @@ from tvmbuild.compiler.build import apply_records
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.tasks import Task, called_functions, extract_tasks, normalised
+from tvmbuild.compiler.tasks import called_functions, extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
 from tvmbuild.records.database import database_from_schedule
@@ -98,31 +99,10 @@ def test_the_analysis_refuses_what_a_device_cannot_do(model: Path, vulkan: tvm.t
     assert not all(fits(normalised(mod[variable]), small) for variable in called_functions(mod))
 
 
-def draw_schedules(task: Task, target: tvm.target.Target) -> list[tvm.s_tir.Schedule]:
-    """Return some of the search space's schedules, those that its own postprocessors take."""
-    context = ms.TuneContext(
-        mod=task.mod,
-        target=target,
-        space_generator="post-order-apply",
-        search_strategy="evolutionary",
-        rand_state=1,
-        num_threads=1,
-    ).clone()
-    drawn = []
-    for space in context.generate_design_space():
-        for seed in range(1, 9):
-            schedule = tvm.s_tir.Schedule(task.mod, seed=seed)
-            tvm.s_tir.Trace(space.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
-            schedule.enter_postproc()
-            if all(postprocessor.apply(schedule) for postprocessor in context.space_generator.postprocs):
-                drawn.append(schedule)
-    return drawn
-
-
 def test_the_search_space_keeps_to_the_limits(model: Path, vulkan: tvm.target.Target) -> None:
     tasks = extract_tasks(lower(import_onnx(model), vulkan))
     (convolution,) = (task for task in tasks if task.name.startswith("conv2d"))
-    drawn = draw_schedules(convolution, vulkan)
+    drawn = list(draw_schedules(convolution, vulkan))
     assert drawn
     for schedule in drawn:
         assert fits(schedule.mod, vulkan)
@@ -135,7 +115,7 @@ def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
     lowered = lower(import_onnx(model), target)
     schedule = {}
     for task in extract_tasks(lowered):
-        found = draw_schedules(task, target)[0]
+        found = next(draw_schedules(task, target))
         workload = ms.database.MemoryDatabase().commit_workload(task.mod)
         arguments = ms.arg_info.ArgInfo.from_entry_func(task.mod)
         trace = dump_trace(ms.database.TuningRecord(found.trace, workload, [1e-3], target, arguments))

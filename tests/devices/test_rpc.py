@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from mnist_package import build_package
 from rpc_boards import (
     CPU,
     OLD,
@@ -37,8 +36,6 @@ from tvmbuild.devices.rpc import lock_name, open_rpc
 from tvmbuild.devices.rpc_supervisor import Serving
 from tvmbuild.devices.rpc_tracker import request_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.inputs import make_inputs, write_arrays
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.specs import DeviceSpec
 
@@ -70,15 +67,6 @@ def spec(address: str, supervisor: psutil.Process, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
     wait_until(lambda: count_free(address, "pc") == 1)
     return DeviceSpec("rpc", address, "pc", timeout_s=30.0)
-
-
-@pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Load:
-    folder = tmp_path_factory.mktemp("package")
-    package = build_package(shared_models / "mnist.onnx", folder)
-    inputs = make_inputs(read_metadata(package).inputs, "random")
-    write_arrays(folder / "reference.npz", {f"input:{name}": value for name, value in inputs.items()})
-    return Load("tvm", package, folder / "reference.npz", 2)
 
 
 def test_a_package_runs_on_a_board_and_leaves_nothing_there(

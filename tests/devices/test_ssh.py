@@ -25,8 +25,6 @@ from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.ssh import open_ssh
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import cpu_name
-from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.inputs import make_inputs, write_arrays
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.specs import DeviceSpec
 
@@ -56,15 +54,6 @@ def board(running: SshBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
     monkeypatch.setenv("PATH", running.path)
     return running
-
-
-@pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Load:
-    folder = tmp_path_factory.mktemp("package")
-    package = build_package(shared_models / "mnist.onnx", folder)
-    inputs = make_inputs(read_metadata(package).inputs, "random")
-    write_arrays(folder / "reference.npz", {f"input:{name}": value for name, value in inputs.items()})
-    return Load("tvm", package, folder / "reference.npz", 2)
 
 
 def fail(load: Load, host: str = "board") -> TvmbuildError:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main
+from tvmbuild.compiler.rewrite import rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -46,7 +46,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return None
         values = weights.value.numpy()
         for numbers, counted in (comparison.args, comparison.args[::-1]):
-            shape = _static_shape(numbers)
+            shape = static_shape(numbers)
             if shape and shape[-1] == 1 and _counts_to(counted, len(values), len(shape)):
                 # A number that no row has gives zeros: clipped, it is that of the first or of the last row here.
                 rows = self.builder_.emit(relax.op.reshape(numbers, shape[:-1]))
@@ -78,13 +78,6 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
 def _is(expr: Any, name: str) -> bool:
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
-
-
-def _static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    shape = getattr(expr.ty, "shape", None)
-    if not isinstance(shape, relax.ShapeExpr) or not all(isinstance(each, tirx.IntImm) for each in shape.values):
-        return None
-    return tuple(int(each) for each in shape.values)
 
 
 def _is_finite_matrix(expr: relax.Expr) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tvm
+from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator
 
 FUSABLE_WITH_ELEMENTWISE, OPAQUE = 4, 8
@@ -15,3 +16,11 @@ def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator) -> tvm.ir.IRModu
     result = rewriter.builder_.get()
     result.update_func(result.get_global_var("main"), function)
     return result
+
+
+def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+    """Return the shape of a tensor; None for other values and where it is not known."""
+    shape = getattr(expr.ty, "shape", None)
+    if not isinstance(shape, relax.ShapeExpr) or not all(isinstance(each, tirx.IntImm) for each in shape.values):
+        return None
+    return tuple(int(each) for each in shape.values)

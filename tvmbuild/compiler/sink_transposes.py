@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main
+from tvmbuild.compiler.rewrite import rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -113,7 +113,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _reshape(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
-        shapes = _static_shape(call.args[0]), _static_shape(call)
+        shapes = _shape_of_something(call.args[0]), _shape_of_something(call)
         if found is None or shapes[0] is None or shapes[1] is None:
             return call
         source, axes = found
@@ -163,9 +163,6 @@ def _match_extents(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[i
     return groups
 
 
-def _static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
-    shape = expr.ty.shape
-    if not isinstance(shape, relax.ShapeExpr) or not all(isinstance(extent, tirx.IntImm) for extent in shape.values):
-        return None
-    extents = tuple(int(extent) for extent in shape.values)
-    return extents if all(extents) else None
+def _shape_of_something(expr: relax.Expr) -> tuple[int, ...] | None:
+    extents = static_shape(expr)
+    return extents if extents is not None and all(extents) else None

@@ -12,7 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
 from tvmbuild.compiler.pad_channels import padded_channels
-from tvmbuild.compiler.rewrite import rewrite_main
+from tvmbuild.compiler.rewrite import rewrite_main, static_shape
 from tvmbuild.compiler.winograd_functions import (
     Tiling,
     make_inverse_transform,
@@ -63,7 +63,7 @@ def find_convolution(call: relax.Call) -> Convolution | None:
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
         return None
     attributes, weights = call.attrs, call.args[1]
-    shape, kernel, output = (_static_shape(each) for each in (*call.args, call))
+    shape, kernel, output = (_float_shape(each) for each in (*call.args, call))
     if not shape or not kernel or not output or not isinstance(weights, tvm.ir.GenericConst):
         return None
     steps = {int(each) for each in (*attributes.strides, *attributes.dilation, attributes.groups)}
@@ -144,13 +144,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return relax.call_tir(variable, arguments, relax.TensorType(shape, "float32"))
 
 
-def _static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+def _float_shape(expr: relax.Expr) -> tuple[int, ...] | None:
     """Return the shape of a float32 tensor; None for other values and where it is not known."""
     kind = expr.ty
-    if not isinstance(kind, relax.TensorType) or str(kind.dtype) != "float32":
-        return None
-    if not isinstance(kind.shape, relax.ShapeExpr):
-        return None
-    if not all(isinstance(extent, tirx.IntImm) for extent in kind.shape.values):
-        return None
-    return tuple(int(extent) for extent in kind.shape.values)
+    is_float = isinstance(kind, relax.TensorType) and str(kind.dtype) == "float32"
+    return static_shape(expr) if is_float else None
