@@ -59,7 +59,7 @@ def explain_lack(needs: Needs, workers: Iterable[Mapping[str, float]]) -> str | 
 
 def _may_search(step: Step) -> bool:
     options = step.options
-    searches = isinstance(options, TuneStep) and options.can_search and options.device.is_timed
+    searches = isinstance(options, TuneStep) and options.device.is_timed
     return searches and step.settings.tune != "never"
 
 

@@ -57,7 +57,7 @@ def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabili
 
 
 def _environment(stage: str, target: TargetSpec) -> tuple[tuple[str, str], ...]:
-    if target.kind != "llvm" and (target.kind != "cuda" or target.device.kind == "none"):
+    if target.kind != "llvm" and target.device.kind == "none":
         return ()
     # The cost model's threads must not spin on the cores that time candidates.
     passive = (("OMP_WAIT_POLICY", "passive"),) if stage == "tune" else ()

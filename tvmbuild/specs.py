@@ -303,11 +303,6 @@ class TuneStep:
     precision: Precision = field(default="fp32", metadata=LATER)
 
     @property
-    def can_search(self) -> bool:
-        """Say whether Tasks of this kind can be searched."""
-        return self.kind in {"llvm", "cuda"}
-
-    @property
     def needs_records(self) -> bool:
         """Say whether a Task without a record is badly off: those of GPUs get DLight's default schedules."""
         return self.kind == "llvm"

@@ -46,12 +46,13 @@ def build(path: Path, target: Any, factor: float) -> str:
 
 def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:
     from tvmbuild.devices.candidates import Timing
-    from tvmbuild.devices.cuda_timer import CudaTimer
+    from tvmbuild.devices.cuda_timer import time_kernel
+    from tvmbuild.devices.gpu_timer import GpuTimer
 
     twice, thrice = build(tmp_path / "2.so", target, 2), build(tmp_path / "3.so", target, 3)
     want = build(tmp_path / "c.so", target.host, 2)
     arguments = (("float32", (1 << 20,)), ("float32", (1 << 20,)))
-    timer = CudaTimer((0,))
+    timer = GpuTimer("cuda", time_kernel, (0,))
     try:
         samples = timer.time(twice, arguments, Timing(1, 3, 1))
         assert all(1e-6 < sample < 1e-3 for sample in samples)

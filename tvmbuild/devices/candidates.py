@@ -51,8 +51,8 @@ Argument = tuple[str, tuple[int, ...]]
 """(dtype, shape) of one tensor."""
 
 
-def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments``; seconds, one a sample.
+def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing, kind: str = "cpu") -> list[float]:
+    """Load the library and time its function on random ``arguments`` on the device; seconds, one a sample.
 
     Samples that disagree are taken once more: something else ran on these cores.
     """
@@ -62,10 +62,11 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     from tvmbuild.package.runtime.library import num_threads  # noqa: PLC0415
     from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
 
-    tensors = make_tensors(arguments)
+    tensors = make_tensors(arguments, kind)
     # Not runtime.load_module: it keeps every library, and its threads, until the process ends.
-    module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.cpu(0)
-    use_own_pool(Path(library), num_threads())
+    module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.device(kind, 0)
+    if kind == "cpu":
+        use_own_pool(Path(library), num_threads())
 
     def sample(number: int, repeat: int) -> list[float]:
         # Not min_repeat_ms: TVM finds the number by trying, for each sample again.

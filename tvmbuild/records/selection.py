@@ -206,8 +206,7 @@ def _explain_search(step: Step, tasks: Sequence[TaskId], files: Mapping[str, Tas
 
 def must_choose(options: TuneStep, graph: Graph | None, choices: Choices) -> bool:
     """Say whether mode `missing` measures how a convolution is best computed."""
-    has_others = options.can_search and set(options.tune.algorithms) != {DIRECT}
-    return has_others and graph is not None and bool(choices.list_undecided(graph))
+    return set(options.tune.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))
 
 
 def _read_algorithms(schedule: str) -> tuple[tuple[str, str], ...] | None:

@@ -13,8 +13,10 @@ import tvm
 
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.candidate_timer import CandidateTimer
-from tvmbuild.devices.cuda_timer import CudaTimer
+from tvmbuild.devices.cuda_timer import time_kernel
+from tvmbuild.devices.gpu_timer import GpuTimer
 from tvmbuild.devices.rpc_boards import BoardTimer
+from tvmbuild.devices.vulkan_timer import time_shader
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import needs_search, wanted_trials
@@ -93,7 +95,10 @@ def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer
     """Return what times where this machine's cores do not."""
     if options.device.kind != "local":
         return BoardTimer(options.device, threads)
-    return CudaTimer(cores.building) if options.kind == "cuda" else None
+    if options.kind == "cuda":
+        return GpuTimer("cuda", time_kernel, cores.building)
+    # A software driver computes on the cores.
+    return GpuTimer("vulkan", time_shader, cores.timing) if options.kind == "vulkan" else None
 
 
 def _allow(step: Step, options: TuneStep, cell: Cell, file: TaskFile) -> Allowance:
@@ -134,7 +139,7 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
     for reason, count in Counter(reasons).most_common():
         print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
-    if kind != "cuda" and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+    if kind == "llvm" and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
         raise TvmbuildError(
             f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
             "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "

@@ -188,21 +188,25 @@ def _first_word(name: str) -> str:
 def device_class(options: TuneStep) -> str:
     """Return the class of the device that the step measures on.
 
-    That is LLVM's name of this machine's CPU, e.g. `znver4`, or the driver's of its card, `h200`; of boards what the
+    That is LLVM's name of this machine's CPU, e.g. `znver4`, or the driver's of its GPU, `h200`; of boards what the
     target calls them (`measured_on`), else LLVM's name of theirs, for which one is asked.
     """
-    if options.device.kind == "local" and options.kind == "cuda":
-        return describe_card()
+    if options.device.kind == "local" and options.kind != "llvm":
+        return describe_gpu(options.kind)
     if options.device.kind == "local":
         return str(tvm.get_global_func("target.llvm_get_system_cpu")())
     return options.measured_on or _ask_board(options.device)
 
 
 @cache
-def describe_card() -> str:
-    """Return the driver's name of this machine's first CUDA card, as a device class: `h200` of NVIDIA H200."""
-    find_device("cuda")
-    words = re.findall(r"[a-z0-9]+", str(tvm.cuda(0).device_name).lower())
+def describe_gpu(kind: str) -> str:
+    """Return the driver's name of this machine's first GPU, as a device class: `h200` of NVIDIA H200.
+
+    What stands in brackets is not in it: versions, chips, and that Intel(R) is a mark.
+    """
+    find_device(kind)
+    name = re.sub(r"\([^)]*\)", "", str(tvm.device(kind, 0).device_name))
+    words = re.findall(r"[a-z0-9]+", name.lower())
     return "-".join(word for word in words if word != "nvidia")
 
 

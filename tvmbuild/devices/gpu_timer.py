@@ -1,0 +1,80 @@
+"""What times a search's candidates on this machine's GPU: a worker process that a bad kernel may break."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from tvmbuild.devices.candidate_timer import TIME_TIMEOUT_S, start_pool
+from tvmbuild.devices.candidates import Argument, Timing, describe_difference, draw_inputs, run_library
+
+T = TypeVar("T")
+
+
+class GpuTimer:
+    """One worker process on those ``cores`` for the device of a target's ``kind``.
+
+    It keeps the device, its memory and the inputs from candidate to candidate; ``function`` times one there.
+    """
+
+    width = 1
+
+    def __init__(
+        self, kind: str, function: Callable[[str, tuple[Argument, ...], Timing], list[float]], cores: Sequence[int]
+    ) -> None:
+        self._kind = kind
+        self._function = function
+        self._pool = start_pool(cores, 1, TIME_TIMEOUT_S)
+
+    def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
+        """Return samples in seconds, each the mean of calls that were waited for together."""
+        return self._ask(self._function, library, arguments, timing)
+
+    def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
+        """Return how a kernel's numbers differ from those of the ``workload``, which runs on the CPU."""
+        return self._ask(compare_with_cpu, self._kind, workload, library, arguments)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pool.shutdown()
+
+    def _ask(self, function: Callable[..., T], *arguments: object) -> T:
+        try:
+            result: T = self._pool.submit(function, *arguments).result()
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer within {TIME_TIMEOUT_S} s") from error
+        except Exception:
+            # An illegal access breaks a CUDA context, and all later candidates of the process would fail.
+            with contextlib.suppress(Exception):
+                self._pool.submit(os._exit, 1).result()
+            raise
+        return result
+
+
+def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
+    """Run ``workload`` on the CPU and ``library`` on the GPU with the same random inputs; return how they differ.
+
+    Raises when ``library`` cannot be run. A ``workload`` that cannot, linked by lld alone, finds no fault.
+    """
+    inputs = draw_inputs(arguments)
+    try:
+        want = run_library(workload, inputs, "cpu")
+    except (RuntimeError, OSError):
+        return None
+    use_gpu(kind)
+    return describe_difference(want, run_library(library, inputs, kind))
+
+
+@cache
+def use_gpu(kind: str) -> Any:
+    """Return this machine's first device of a GPU kind, its backend loaded."""
+    import tvm  # noqa: F401, PLC0415 - in a worker process
+    import tvm_ffi  # noqa: PLC0415
+
+    from tvmbuild.package.runtime.host import find_device  # noqa: PLC0415
+
+    find_device(kind)
+    return tvm_ffi.device(kind, 0)
