@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import CompileStep, InputSpec, SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.steps import CompileStep, SimplifyStep, Step
 
 SHAPES = {
     "magika": (InputSpec("bytes", (1, 2048), high=257),),

@@ -21,7 +21,8 @@ from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.records.selection import Schedule
-from tvmbuild.specs import CompileStep, DeviceSpec, SimplifyOptions, SimplifyStep, Source, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, SimplifyOptions, Source, TuneOptions
+from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
 
 TARGET = "bench"
 STOCK_FILES = ("database_workload.json", "database_tuning_record.json")

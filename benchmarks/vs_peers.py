@@ -31,21 +31,9 @@ from tvmbuild.files import write_json, write_text
 from tvmbuild.layout import Layout, layout_of_records
 from tvmbuild.package.profile import Peak, share_of_peak
 from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import (
-    Attributes,
-    BenchmarkOptions,
-    CompileStep,
-    DeviceSpec,
-    Settings,
-    SimplifyOptions,
-    SimplifyStep,
-    Source,
-    Step,
-    Tolerance,
-    TuneOptions,
-    TuneStep,
-)
+from tvmbuild.specs import Attributes, BenchmarkOptions, DeviceSpec, SimplifyOptions, Source, Tolerance, TuneOptions
 from tvmbuild.stages.contest import Trial, run_contest
+from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT.parent / "shared" / "models"

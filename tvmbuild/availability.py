@@ -7,7 +7,8 @@ from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.devices.ssh_trouble import explain_no_runtime
 from tvmbuild.host_cpu import machine_of
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneStep
+from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.steps import TuneStep
 from tvmbuild.vulkan import PLUGIN_REMEDY, explain_runtime
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import TuneStep
+from tvmbuild.steps import TuneStep
 
 SAMPLE = 500
 """Record files read of one target: their names are digests, so the first are as good as any."""

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tvmbuild.files import canonical_json, sha256_file
 from tvmbuild.masking import mask_credentials
-from tvmbuild.specs import Json, Step
+from tvmbuild.specs import Json
+from tvmbuild.steps import Step
 
 Digest = tuple[int, int, str]
 """A file's size in bytes, its mtime in nanoseconds, its SHA-256."""

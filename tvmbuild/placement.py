@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Needs, SimplifyStep, Step, TargetSpec, TuneStep
+from tvmbuild.specs import TargetSpec
+from tvmbuild.steps import Needs, SimplifyStep, Step, TuneStep
 
 STEPS = "tvmbuild"
 """Steps at once."""

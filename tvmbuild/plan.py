@@ -12,8 +12,9 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.placement import list_needs
 from tvmbuild.plan_step import Subject, make_step
-from tvmbuild.specs import ModelSpec, Project, Settings, Step, TuneStep
+from tvmbuild.specs import ModelSpec, Project
 from tvmbuild.stage_table import STAGES, Stage
+from tvmbuild.steps import Settings, Step, TuneStep
 
 
 @dataclass(frozen=True)

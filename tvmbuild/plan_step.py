@@ -9,17 +9,9 @@ from pathlib import Path
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.layout import Layout
-from tvmbuild.specs import (
-    BenchmarkStep,
-    CompileStep,
-    ModelSpec,
-    SimplifyStep,
-    Step,
-    StepOptions,
-    TargetSpec,
-    TuneStep,
-)
+from tvmbuild.specs import ModelSpec, TargetSpec
 from tvmbuild.stage_table import STAGES, Stage
+from tvmbuild.steps import BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep
 
 
 @dataclass(frozen=True)

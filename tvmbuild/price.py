@@ -19,7 +19,7 @@ from tvmbuild.records.selection import (
     wanted_trials,
 )
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import Step, TuneStep
+from tvmbuild.steps import Step, TuneStep
 
 
 @dataclass(frozen=True)

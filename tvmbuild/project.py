@@ -13,7 +13,8 @@ from tvmbuild.config.cache import SIZE, locate_cache, read_size
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML
 from tvmbuild.plan import Plan, make_plan
-from tvmbuild.specs import CacheSpec, Project, Settings
+from tvmbuild.specs import CacheSpec, Project
+from tvmbuild.steps import Settings
 
 CACHE_VARIABLE = "TVMBUILD_CACHE"
 SIZE_VARIABLE = "TVMBUILD_CACHE_SIZE"

@@ -10,7 +10,8 @@ import pytest
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
-from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneStep
 
 OPTIONS = TuneStep("v3", "llvm", (("mcpu", "x86-64-v3"),), (), None, DeviceSpec(), TuneOptions())
 TARGET = '{"attributes":{"mcpu":"x86-64-v3"},"host":{},"kind":"llvm"}'

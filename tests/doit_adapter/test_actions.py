@@ -8,7 +8,8 @@ import pytest
 from tvmbuild.doit_adapter.actions import write_failure
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
-from tvmbuild.specs import SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import SimplifyOptions, Source
+from tvmbuild.steps import SimplifyStep, Step
 
 
 @pytest.mark.parametrize(

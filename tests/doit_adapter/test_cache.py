@@ -15,7 +15,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import keep_damaged
 from tvmbuild.records.selection import resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.specs import CacheSpec, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
+from tvmbuild.specs import CacheSpec, DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
 
 TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
 

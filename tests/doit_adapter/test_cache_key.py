@@ -12,18 +12,8 @@ import pytest
 from tvmbuild import host_cpu
 from tvmbuild.doit_adapter import cache_key
 from tvmbuild.doit_adapter.cache_key import identify_device, make_key
-from tvmbuild.specs import (
-    BenchmarkOptions,
-    BenchmarkStep,
-    CacheSpec,
-    DeviceSpec,
-    Settings,
-    SimplifyOptions,
-    SimplifyStep,
-    Source,
-    Step,
-    Tolerance,
-)
+from tvmbuild.specs import BenchmarkOptions, CacheSpec, DeviceSpec, SimplifyOptions, Source, Tolerance
+from tvmbuild.steps import BenchmarkStep, Settings, SimplifyStep, Step
 
 INPUTS = {"source": (3, 0, "a" * 64)}
 SIMPLIFY = Step("simplify", "net", SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions()))

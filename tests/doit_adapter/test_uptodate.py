@@ -9,7 +9,8 @@ from tvmbuild.doit_adapter.actions import RECORD
 from tvmbuild.doit_adapter.uptodate import explain_changes
 from tvmbuild.files import write_json
 from tvmbuild.fingerprint import digest_file, fingerprint
-from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneStep
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from tvmbuild.availability import explain_device, explain_unavailable, may_measure
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneOptions, TuneStep
+from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneOptions
+from tvmbuild.steps import TuneStep
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),
@@ -87,10 +88,11 @@ def test_reasons(stage: str, target: TargetSpec, here: Capabilities, reason: str
         ("cuda", ("llvm", "cuda"), LOCAL, True),
         ("cuda", ("llvm",), LOCAL, False),
         ("cuda", ("llvm", "cuda"), DeviceSpec("none"), False),
-        ("vulkan", ("llvm", "vulkan"), LOCAL, False),
+        ("vulkan", ("llvm", "vulkan"), LOCAL, True),
+        ("vulkan", ("llvm",), LOCAL, False),
     ],
 )
-def test_candidates_of_a_card_are_timed_where_it_answers(
+def test_candidates_of_a_gpu_are_timed_where_it_answers(
     kind: str,
     devices: tuple[str, ...],
     device: DeviceSpec,

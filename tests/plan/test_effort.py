@@ -8,7 +8,8 @@ import pytest
 
 from tvmbuild.effort import Effort, History, read_efforts, stem
 from tvmbuild.records.store import TaskFile, record_path, write_task_file
-from tvmbuild.specs import DeviceSpec, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import TuneStep
 
 OPTIONS = TuneStep("pc", "llvm", (), (), None, DeviceSpec(), TuneOptions())
 TARGET = '{"attributes":{},"host":{},"kind":"llvm"}'

@@ -15,7 +15,8 @@ from tvmbuild.doit_adapter.actions import run_step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import ENTRY, list_external_data
 from tvmbuild.layout import Layout
-from tvmbuild.specs import SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import SimplifyOptions, Source
+from tvmbuild.steps import SimplifyStep, Step
 
 
 @pytest.mark.parametrize("location", ["weights.bin", "sub/" + "w" * 150 + ".bin"])

@@ -6,18 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
-from tvmbuild.specs import (
-    CompileStep,
-    Export,
-    ExportFile,
-    InputSpec,
-    Json,
-    Settings,
-    SimplifyOptions,
-    SimplifyStep,
-    Source,
-    Step,
-)
+from tvmbuild.specs import Export, ExportFile, InputSpec, Json, SimplifyOptions, Source
+from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step
 
 STEP = Step(
     stage="simplify",

@@ -9,7 +9,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.fingerprint import fingerprint
 from tvmbuild.masking import mask_credentials
 from tvmbuild.progress import report_progress
-from tvmbuild.specs import SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import SimplifyOptions, Source
+from tvmbuild.steps import SimplifyStep, Step
 
 URL = "https://user:s3cret@host.invalid/a/m.onnx"
 MASKED = "https://***@host.invalid/a/m.onnx"

@@ -8,7 +8,8 @@ import pytest
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.placement import explain_lack, list_resources
 from tvmbuild.plan import make_plan
-from tvmbuild.specs import DeviceSpec, Export, ModelSpec, Needs, Project, Settings, Source, TargetSpec
+from tvmbuild.specs import DeviceSpec, Export, ModelSpec, Project, Source, TargetSpec
+from tvmbuild.steps import Needs, Settings
 
 LAPTOP = Capabilities(
     codegens=("llvm", "cuda"),

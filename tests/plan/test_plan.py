@@ -9,18 +9,8 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.fingerprint import fingerprint
 from tvmbuild.plan import Plan, includes, make_plan
-from tvmbuild.specs import (
-    Accuracy,
-    BenchmarkOptions,
-    DeviceSpec,
-    ModelSpec,
-    Project,
-    Settings,
-    Source,
-    TargetSpec,
-    TuneOptions,
-    TuneStep,
-)
+from tvmbuild.specs import Accuracy, BenchmarkOptions, DeviceSpec, ModelSpec, Project, Source, TargetSpec, TuneOptions
+from tvmbuild.steps import Settings, TuneStep
 
 ROOT = Path("/project")
 HERE = Capabilities(

@@ -11,7 +11,8 @@ from tvmbuild.price import price_cells, total_price
 from tvmbuild.records.journal import Entry, append_entry
 from tvmbuild.records.selection import TaskId, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import Attributes, DeviceSpec, Settings, Step, TuneMode, TuneOptions, TuneStep
+from tvmbuild.specs import Attributes, DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
 
 KEY, OTHER = "a" * 16, "b" * 16
 CONV, SUM = TaskId(KEY, "conv2d", 3), TaskId(OTHER, "sum", 1)

@@ -30,7 +30,8 @@ from tvmbuild.records.selection import (
     write_tasks,
 )
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneStep
 
 OPTIONS = TuneStep("pc", "llvm", (("mcpu", "znver4"), ("num-cores", 2)), (), "znver4", DeviceSpec(), TuneOptions())
 TARGET = resolved_target(OPTIONS)

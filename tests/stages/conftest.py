@@ -11,7 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.specs import InputSpec, SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.steps import SimplifyStep, Step
 
 NO_OPTIONS = SimplifyOptions()
 MakeStep = Callable[..., Step]

@@ -18,10 +18,11 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import Accuracy, BenchmarkOptions, BenchmarkStep, DeviceSpec, Preprocess, Step, Tolerance
+from tvmbuild.specs import Accuracy, BenchmarkOptions, DeviceSpec, Preprocess, Tolerance
 from tvmbuild.stages.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_text import write_markdown
+from tvmbuild.steps import BenchmarkStep, Step
 
 TENSORS = (TensorInfo("x", (2, 3), "float32"), TensorInfo("n", (1,), "int64"))
 COVERAGE = PackageCoverage(0, 0)

@@ -18,10 +18,11 @@ from tvmbuild.files import write_json
 from tvmbuild.host_cpu import available_cores, cpu_name
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
-from tvmbuild.specs import BenchmarkOptions, BenchmarkStep, DeviceSpec, Step, Tolerance
+from tvmbuild.specs import BenchmarkOptions, DeviceSpec, Tolerance
 from tvmbuild.stages import benchmark
 from tvmbuild.stages.contest import make_package_trial
 from tvmbuild.stages.reference import Reference, read_reference, write_reference
+from tvmbuild.steps import BenchmarkStep, Step
 
 CELL = "net@here"
 
@@ -49,7 +50,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path
     write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
     program = f"""
 from pathlib import Path
-from tvmbuild.specs import CompileStep, InputSpec, SimplifyOptions, SimplifyStep, Source, Step
+from tvmbuild.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.steps import CompileStep, SimplifyStep, Step
 from tvmbuild.stages import compile, simplify
 folder = Path({str(folder)!r})
 names = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))

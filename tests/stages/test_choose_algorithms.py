@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tvmbuild.layout import Layout
 from tvmbuild.records.choices import choices_path, read_graph
 from tvmbuild.records.selection import is_current, read_tasks
-from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 

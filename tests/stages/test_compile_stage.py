@@ -21,10 +21,11 @@ from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
 from tvmbuild.package.archive import extract_package, read_metadata
-from tvmbuild.specs import Attributes, CompileStep, DeviceSpec, Preprocess, Settings, Step, TuneStep
+from tvmbuild.specs import Attributes, DeviceSpec, Preprocess
 from tvmbuild.stages import compile as compile_stage
 from tvmbuild.stages import simplify as simplify_stage
 from tvmbuild.stages import tune as tune_stage
+from tvmbuild.steps import CompileStep, Settings, Step, TuneStep
 
 X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
 PI4: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))

@@ -12,9 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import InputSpec, SimplifyOptions, Step
+from tvmbuild.specs import InputSpec, SimplifyOptions
 from tvmbuild.stages import simplify
 from tvmbuild.stages.reference import read_reference
+from tvmbuild.steps import Step
 
 MakeStep = Callable[..., Step]
 Make = Callable[..., Any]

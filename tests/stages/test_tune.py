@@ -17,7 +17,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.selection import is_current
 from tvmbuild.records.store import read_task_file
-from tvmbuild.specs import DeviceSpec, Settings, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 

@@ -16,7 +16,8 @@ from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starti
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
-from tvmbuild.specs import DeviceSpec, Step, TuneOptions, TuneStep
+from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.steps import Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 

@@ -17,7 +17,7 @@ from tvmbuild.plan import Plan
 from tvmbuild.project import load_plan
 from tvmbuild.records.selection import TaskId, resolved_target, select_schedule, write_tasks
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import Settings, Step, TuneStep
+from tvmbuild.steps import Settings, Step, TuneStep
 
 CONV, SHARED, POOL = "c" * 16, "d" * 16, "e" * 16
 MODELS = """\

@@ -25,7 +25,7 @@ def build_package(
     write_json(folder / "schedule.json", {"format": 1, "layout": layout, "schedule": {}})
     program = f"""
 from pathlib import Path
-from tvmbuild.specs import CompileStep, Step
+from tvmbuild.steps import CompileStep, Step
 from tvmbuild.stages import compile
 folder = Path({str(folder)!r})
 options = CompileStep("net", "here", {kind!r}, {attributes!r}, {host!r}, "auto", None, None)

@@ -12,18 +12,10 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import (
-    BenchmarkOptions,
-    BenchmarkStep,
-    DeviceSpec,
-    SimplifyOptions,
-    SimplifyStep,
-    Source,
-    Step,
-    Tolerance,
-)
+from tvmbuild.specs import BenchmarkOptions, DeviceSpec, SimplifyOptions, Source, Tolerance
 from tvmbuild.stages.report import render_table
 from tvmbuild.stages.report_data import CellReport, collect_cells
+from tvmbuild.steps import BenchmarkStep, SimplifyStep, Step
 
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
 CELL_OPTIONS = BenchmarkStep("cpu", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())

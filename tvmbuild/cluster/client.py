@@ -27,7 +27,7 @@ from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.placement import STEPS, explain_lack
 from tvmbuild.records.selection import is_current
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 CONNECT_S = 10.0
 POLL_S = 2.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish, remove_leftovers
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 Files = Mapping[str, bytes]
 

@@ -16,7 +16,7 @@ from tvmbuild.doit_adapter.leftovers import temporary_folder
 from tvmbuild.doit_adapter.process import Attendant, run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 INTERVAL_S = 5.0
 """Between two lines of progress."""

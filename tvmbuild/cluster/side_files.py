@@ -11,7 +11,7 @@ from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.records.merge import merge_branches
 from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
-from tvmbuild.specs import CompileStep, SimplifyStep, Step, TuneStep
+from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
 
 
 def list_places(step: Step) -> tuple[Path, ...]:

@@ -23,7 +23,8 @@ from tvmbuild.nearest import find_nearest, is_pattern, suggest
 from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.specs import BenchmarkOptions, BenchmarkStep, Settings, Step
+from tvmbuild.specs import BenchmarkOptions
+from tvmbuild.steps import BenchmarkStep, Settings, Step
 from tvmbuild.wording import count
 
 if TYPE_CHECKING:

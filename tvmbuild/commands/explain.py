@@ -12,7 +12,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.price import CellPrice
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 from tvmbuild.wording import count
 
 HELP = "say why a step would run: which input, option, tool or output changed, from what to what"

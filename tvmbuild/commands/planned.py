@@ -10,7 +10,7 @@ from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.plan import Plan
 from tvmbuild.price import CellPrice, TotalPrice, price_cells, total_price
 from tvmbuild.records.selection import TaskId, read_tasks
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tvmbuild.records.quarantine import digest
 from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import TaskFile, write_task_file
 from tvmbuild.records.stored import StoredTask, read_stored
-from tvmbuild.specs import Settings, TuneStep
+from tvmbuild.steps import Settings, TuneStep
 
 
 @dataclass(frozen=True)

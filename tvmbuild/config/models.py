@@ -14,15 +14,7 @@ from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.sources import check_source, make_source
 from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import (
-    Accuracy,
-    InputSpec,
-    ModelSpec,
-    Precision,
-    Preprocess,
-    SimplifyOptions,
-    Tolerance,
-)
+from tvmbuild.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 

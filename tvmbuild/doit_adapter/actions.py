@@ -20,7 +20,7 @@ from tvmbuild.files import write_json
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.python_imports import list_local_imports
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""

@@ -17,8 +17,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import is_current, read_tasks, resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.specs import Step, TuneStep
 from tvmbuild.step_cache import DamagedEntry, EntryTooLarge, find_entries, read_entry, touch_entry, write_entry
+from tvmbuild.steps import Step, TuneStep
 
 MAX_VARIANTS = 16
 """A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""

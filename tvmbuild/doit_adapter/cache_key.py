@@ -12,7 +12,7 @@ from tvmbuild.doit_adapter.elsewhere import find_elsewhere
 from tvmbuild.files import canonical_json
 from tvmbuild.fingerprint import Digest, fingerprint
 from tvmbuild.host_cpu import cpu_identity, cpu_name
-from tvmbuild.specs import BenchmarkStep, Step
+from tvmbuild.steps import BenchmarkStep, Step
 
 FORMAT = 1
 NVIDIA = Path("/proc/driver/nvidia")

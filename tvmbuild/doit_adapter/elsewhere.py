@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.doit_adapter.process import run_process
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 
 class Elsewhere(Protocol):

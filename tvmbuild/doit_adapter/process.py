@@ -22,7 +22,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers
 from tvmbuild.layout import Layout
 from tvmbuild.progress import PREFIX
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 TAIL_LINES = 12
 CHECK_S = 1.0

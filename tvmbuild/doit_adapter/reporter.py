@@ -22,7 +22,7 @@ from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 
 @dataclass

@@ -11,7 +11,7 @@ from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.doit_adapter.uptodate import are_tasks_known, explain_changes
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 State = Literal["up to date", "may run", "would run", "unavailable"]
 

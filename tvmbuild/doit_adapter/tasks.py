@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.plan import Plan
-from tvmbuild.specs import CompileStep, Settings, Step, TuneStep
 from tvmbuild.stage_table import STAGES
+from tvmbuild.steps import CompileStep, Settings, Step, TuneStep
 
 TaskDict = dict[str, object]
 

@@ -12,7 +12,7 @@ from tvmbuild.doit_adapter.winners import list_winner_changes
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 
 class UpToDate:

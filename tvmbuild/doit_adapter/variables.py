@@ -10,7 +10,7 @@ from doit import doit_cmd
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.specs import Settings, TuneMode
+from tvmbuild.steps import Settings, TuneMode
 
 STRICT = {"0": False, "1": True}
 VARIABLES: dict[str, tuple[str, ...]] = {"tune": get_args(TuneMode), "strict": tuple(STRICT)}

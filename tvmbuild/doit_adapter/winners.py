@@ -10,7 +10,7 @@ from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import TaskId, elect, read_applicable_files, read_tasks, resolved_target
 from tvmbuild.records.store import Record, TaskFile
-from tvmbuild.specs import Step, TuneStep
+from tvmbuild.steps import Step, TuneStep
 
 SHOWN = 5
 """Tasks named; of the others only the number is told."""

@@ -15,7 +15,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
-from tvmbuild.specs import Step, TuneOptions, TuneStep
+from tvmbuild.specs import TuneOptions
+from tvmbuild.steps import Step, TuneStep
 
 FORMAT = 1
 

@@ -17,8 +17,8 @@ import sys
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import Step
 from tvmbuild.stage_table import STAGES
+from tvmbuild.steps import Step
 
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",

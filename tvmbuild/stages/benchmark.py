@@ -12,10 +12,10 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.specs import BenchmarkStep, Step
 from tvmbuild.stages.accuracy import make_judge
 from tvmbuild.stages.contest import Trial, run_contest
 from tvmbuild.stages.emulated import run_emulated
+from tvmbuild.steps import BenchmarkStep, Step
 
 
 def run(step: Step) -> None:

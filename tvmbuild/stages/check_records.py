@@ -16,7 +16,7 @@ from tvmbuild.records.selection import Schedule, elect, read_applicable_files, r
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_workload
 from tvmbuild.records.verification import Subject, verify_records
-from tvmbuild.specs import Step, TuneStep
+from tvmbuild.steps import Step, TuneStep
 
 
 @dataclass(frozen=True)

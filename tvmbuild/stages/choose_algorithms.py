@@ -15,8 +15,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, describe_graph, write_choices
 from tvmbuild.records.selection import read_applicable_files, resolved_target
-from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.task_records import device_class
+from tvmbuild.steps import Step, TuneStep
 
 Search = Callable[[tuple[Task, ...]], None]
 """Sees to it that the record files hold what there is to know of the Tasks."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tvmbuild.files import write_text
 from tvmbuild.layout import Layout
-from tvmbuild.specs import Step
 from tvmbuild.stages.report_data import collect_cells
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_latency import list_absent, list_doubts, name_baseline
 from tvmbuild.stages.report_text import cell_values, summarize_cells, unavailable, write_markdown
+from tvmbuild.steps import Step
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,7 +15,7 @@ from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_em
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.specs import Step
+from tvmbuild.steps import Step
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60

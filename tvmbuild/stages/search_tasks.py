@@ -21,8 +21,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import Step, TuneStep
 from tvmbuild.stages.task_records import TaskRecords, device_class
+from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuner.cores import Cores, all_cores, share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuner.prior import teach

@@ -13,11 +13,12 @@ from tvmbuild.files import sha256_file, write_bytes, write_json
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.progress import report_progress
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import SimplifyOptions, SimplifyStep, Step, Tolerance
+from tvmbuild.specs import SimplifyOptions, Tolerance
 from tvmbuild.stages.compare import Comparison, compare
 from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, graph_inputs, load_model, set_output_shapes
 from tvmbuild.stages.onnxsim_process import simplify_in_process
 from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
+from tvmbuild.steps import SimplifyStep, Step
 
 GATE_SETS = 2
 """The gate compares on this many sets of inputs; the first is the reference."""

@@ -29,7 +29,8 @@ from tvmbuild.records.selection import read_applicable, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
 from tvmbuild.records.verification import keep_good
-from tvmbuild.specs import DeviceSpec, Step, TuneStep
+from tvmbuild.specs import DeviceSpec
+from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuner.pool import Timed
 from tvmbuild.tuner.prior import Example
 from tvmbuild.tuner.search import Start, TaskSearch

@@ -35,11 +35,12 @@ from tvmbuild.records.selection import (
     write_tasks,
 )
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import DeviceSpec, Step, TuneStep
+from tvmbuild.specs import DeviceSpec
 from tvmbuild.stages.check_records import checked_records
 from tvmbuild.stages.choose_algorithms import choose_algorithms, find_graph
 from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
 from tvmbuild.stages.task_records import device_class
+from tvmbuild.steps import Step, TuneStep
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tvmbuild.files import write_json
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.records.selection import Schedule
-from tvmbuild.specs import CompileStep, Step
+from tvmbuild.steps import CompileStep, Step
 
 
 def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
