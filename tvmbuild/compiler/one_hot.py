@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.fold import fold_constants
 from tvmbuild.compiler.rewrite import rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
@@ -23,7 +24,7 @@ def take_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     What is computed of each row alone, with constants, is computed of the weights, when the package is built.
     """
     rewritten = rewrite_main(mod, _Rewriter(mod))
-    return relax.transform.DeadCodeElimination()(relax.transform.FoldConstant()(rewritten))
+    return relax.transform.DeadCodeElimination()(fold_constants(rewritten))
 
 
 @mutator

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.fold import fold_constants
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.one_hot import take_rows
 from tvmbuild.compiler.pad_channels import pad_channels
@@ -105,19 +106,13 @@ def default_layout(target: tvm.target.Target) -> Layout:
 
 def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Decompose and fold what is known when the package is built."""
-    return tvm.transform.Sequential(
-        [
-            relax.transform.DecomposeOpsForInference(),
-            relax.transform.CanonicalizeBindings(),
-            relax.transform.FoldConstant(),
-            relax.transform.DeadCodeElimination(),
-        ]
-    )(mod)
+    decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
+    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     converted = relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod)
-    return relax.transform.FoldConstant()(sink_transposes(replace_patches(converted)))
+    return fold_constants(sink_transposes(replace_patches(converted)))
 
 
 def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
