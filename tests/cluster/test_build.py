@@ -19,7 +19,7 @@ defaults:
   tune: {trials_per_task: 2, ops: ["conv2d_add_relu"], number: 1, repeat: 1, min_repeat_ms: 1}
   benchmark: {repeat: 3}
 targets:
-  v2: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1}
+  v2: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, tune: {ops: []}}
   v3: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 1}
 """
 TWINS = """\
@@ -79,9 +79,9 @@ def test_state_is_true_and_logs_and_history_are_home(distributed: tuple[DoitProj
         again = tool()
         assert (again.code, again.steps) == (0, []), again.output
         assert "7 up to date" in again.output
-    lines = (project.root / "build/history.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["cell"] for line in lines) == ["digits@v2", "digits@v3"]
-    assert all(json.loads(line)["schedules"] for line in lines)
+    lines = map(json.loads, (project.root / "build/history.jsonl").read_text().splitlines())
+    # Only v3 has records.
+    assert {line["cell"]: bool(line["schedules"]) for line in lines} == {"digits@v2": False, "digits@v3": True}
     assert (project.root / "build/logs/compile.digits@v3.log").read_text()
     assert project.temporaries() == []
 

@@ -60,11 +60,14 @@ def _stamp(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
-@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(
-    ("number", "delay"),
-    [(signal.SIGINT, 0.05), (signal.SIGINT, 0.7), (signal.SIGKILL, 0.05), (signal.SIGKILL, 0.7), (signal.SIGTERM, 0.7)],
-    ids=["ctrl-c early", "ctrl-c", "kill-9 early", "kill-9", "term"],
+    ("step", "number", "delay"),
+    [
+        *((step, number, 0.7) for step in STEPS for number in (signal.SIGINT, signal.SIGKILL)),
+        # While the step's process starts, which is the same for all.
+        *(("compile:digits@v3", number, 0.05) for number in (signal.SIGINT, signal.SIGKILL)),
+        ("compile:digits@v3", signal.SIGTERM, 0.7),
+    ],
 )
 def test_stopped_step_leaves_nothing_and_runs_again(
     project: DoitProject, step: str, number: signal.Signals, delay: float, temporary: Path
@@ -189,7 +192,7 @@ def small_disk(tmp_path: Path, shared_models: Path) -> Iterator[DoitProject]:
     subprocess.run(["umount", "-l", str(build)], check=True)
 
 
-@pytest.mark.parametrize("room", [0, 4096, 20_000, 60_000, 90_000, 120_000])
+@pytest.mark.parametrize("room", [0, 20_000, 60_000, 120_000])
 def test_full_disk_is_said_and_the_next_doit_completes(small_disk: DoitProject, room: int) -> None:
     project = small_disk
     filler = project.root / "build" / "filler"
@@ -197,7 +200,7 @@ def test_full_disk_is_said_and_the_next_doit_completes(small_disk: DoitProject, 
     ran = project.doit("tune=never")
     assert "Traceback" not in ran.output, ran.output
     if ran.code == 0:
-        assert room >= 90_000
+        assert room >= 120_000
         return
     assert os.strerror(errno.ENOSPC) in ran.output, ran.output
     assert project.temporaries() == []

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.tasks import Task
 
 
 def draw_schedules(task: Task, target: tvm.target.Target) -> Iterator[tvm.s_tir.Schedule]:
     """Yield some of the search space's schedules, those that its own postprocessors take."""
+    skip_tensor_intrinsics()
     context = ms.TuneContext(
         mod=task.mod,
         target=target,
