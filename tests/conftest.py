@@ -40,3 +40,12 @@ def shared_models() -> Path:
 @pytest.fixture(scope="session")
 def shared_images() -> Path:
     return _shared("images")
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test a cache folder and a runtime folder of its own."""
+    for variable in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
+        folder = tmp_path / variable.lower()
+        folder.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(folder))

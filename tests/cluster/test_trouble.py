@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
-from doit_project import DoitProject, write_project
+from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
 
 import tvmbuild
 from tvmbuild.commands.worker import choose_host
@@ -22,8 +22,6 @@ from tvmbuild.errors import TvmbuildError
 
 pytestmark = [pytest.mark.compiler, pytest.mark.timeout(600)]
 
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
-STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 TARGETS = """\
 defaults: {device: local, benchmark: {repeat: 3}}
 targets:
@@ -39,7 +37,7 @@ targets:
 
 @pytest.fixture
 def project(tmp_path: Path, shared_models: Path) -> DoitProject:
-    return write_project(tmp_path, shared_models / "mnist.onnx", MODELS, TARGETS)
+    return write_project(tmp_path, shared_models / "mnist.onnx", ON_V3, TARGETS)
 
 
 def start(project: DoitProject, cluster: DaskCluster) -> subprocess.Popen[str]:
@@ -75,7 +73,7 @@ def test_killed_worker_comes_back_and_the_step_runs_again(project: DoitProject, 
     kill_worker_of(step)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS
+    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS_ON_V3
     assert len(re.findall(r"^   simplify:digits  on ", output, re.MULTILINE)) == 2
     assert not step.is_running()
     assert project.temporaries() == []
@@ -92,7 +90,7 @@ def test_lost_machine_is_done_without(project: DoitProject, lone: DaskCluster) -
             each.kill()
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS
+    assert re.findall(r"^ok (\S+)", output, re.MULTILINE) == STEPS_ON_V3
     psutil.wait_procs([step], timeout=10)
     assert not step.is_running()
 
@@ -108,7 +106,7 @@ def test_ctrl_c_ends_what_runs_elsewhere(project: DoitProject, cluster: DaskClus
     wait_for(lambda: not step.is_running(), 10)
     assert not list((project.root / "build/models").rglob("*")) or project.temporaries() == []
     ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")
-    assert (ran.code, ran.steps) == (0, STEPS), ran.output
+    assert (ran.code, ran.steps) == (0, STEPS_ON_V3), ran.output
 
 
 def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject, cluster: DaskCluster) -> None:
@@ -116,7 +114,7 @@ def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject,
     ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")
     assert (ran.code, ran.failed) == (2, ["benchmark:digits@pi4"]), ran.output
     assert f"no worker of {cluster.address} has device:pi4" in ran.output
-    assert sorted(ran.steps) == sorted([*STEPS, "tune:digits@pi4", "compile:digits@pi4"])
+    assert sorted(ran.steps) == sorted([*STEPS_ON_V3, "tune:digits@pi4", "compile:digits@pi4"])
     assert not (project.root / "build/cells/digits@pi4/result.json").exists()
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doit_project import DoitProject, write_project
+from doit_project import ON_V3, DoitProject, write_project
 
 pytestmark = pytest.mark.compiler
 
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
 CELL = "digits@v3"
 
 
@@ -27,7 +26,7 @@ def _states(plan: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_price_is_what_is_then_measured(tmp_path: Path, shared_models: Path) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
     first = _plan(project)
     assert set(_states(first).values()) == {"would run"}
     assert first["total"]["tasks"] is None

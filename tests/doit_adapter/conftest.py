@@ -6,16 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from doit_project import DoitProject, make_project, write_project
-from warm_cache import MODELS, SOURCES, STEPS, Warm, list_restored
+from doit_project import ON_V3, STEPS_ON_V3, DoitProject, make_project, write_project
+from warm_cache import SOURCES, Warm, list_restored
 
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Warm:
     folder = tmp_path_factory.mktemp("warm")
-    project = write_project(folder, shared_models / "mnist.onnx", MODELS)
+    project = write_project(folder, shared_models / "mnist.onnx", ON_V3)
     ran = project.doit(TVMBUILD_CACHE=str(folder / "cache"))
-    assert ran.steps == STEPS, ran.output
+    assert ran.steps == STEPS_ON_V3, ran.output
     assert list_restored(ran) == []
     assert len(list((project.root / "records/v3").glob("*.json"))) == 2
     return Warm(project, folder / "cache")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doit_project import DoitProject, wait_for_line, wait_until_gone
-from warm_cache import STEPS, Warm, list_entries, list_restored, read_outputs
+from doit_project import STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone
+from warm_cache import Warm, list_entries, list_restored, read_outputs
 
 pytestmark = pytest.mark.compiler
 
@@ -23,13 +23,13 @@ def test_a_damaged_entry_is_replaced_and_never_used(warm: Warm, cache: Path, clo
         entry.write_bytes(good[:-7] if damage == "output" else good.replace(b'"size":', b'"size":1', 1))
     ran = clone.doit("tune=never", TVMBUILD_CACHE=str(cache))
     assert ran.code == 0, ran.output
-    assert (ran.steps, list_restored(ran)) == (STEPS, [])
+    assert (ran.steps, list_restored(ran)) == (STEPS_ON_V3, [])
     assert ran.output.count("warning: a damaged entry of the cache is not used: ") == 4
     package = "cells/digits@v3/digits-v3.tar"
     assert read_outputs(clone)[package] == read_outputs(warm.project)[package]
     shutil.rmtree(clone.root / "build")
     again = clone.doit("tune=never", TVMBUILD_CACHE=str(cache))
-    assert (list_restored(again), "warning" in again.output) == (STEPS, False)
+    assert (list_restored(again), "warning" in again.output) == (STEPS_ON_V3, False)
 
 
 def test_failures_are_not_cached(clone: DoitProject, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_one_warning_and_what_fits_is_used(clone: DoitProject, small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(150_000))
     ran = clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(small_disk))
-    assert (ran.code, ran.steps) == (0, STEPS[:3]), ran.output
+    assert (ran.code, ran.steps) == (0, STEPS_ON_V3[:3]), ran.output
     assert re.findall(r"^warning: .*", ran.output, re.MULTILINE) == [
         f"warning: the cache {small_disk} cannot be written: No space left on device; nothing is added to it"
     ]
@@ -88,7 +88,7 @@ def test_a_read_only_cache_is_used_and_not_added_to(cache: Path, clone: DoitProj
     shutil.copyfile(simplified, place)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     ran = clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(small_disk))
-    assert (ran.code, ran.steps, list_restored(ran)) == (0, STEPS[:3], STEPS[:1]), ran.output
+    assert (ran.code, ran.steps, list_restored(ran)) == (0, STEPS_ON_V3[:3], STEPS_ON_V3[:1]), ran.output
     assert re.findall(r"^warning: .*", ran.output, re.MULTILINE) == [
         f"warning: the cache {small_disk} cannot be written: Read-only file system; nothing is added to it"
     ]
@@ -99,7 +99,7 @@ def test_the_size_bounds_the_cache(warm: Warm, clone: DoitProject, tmp_path: Pat
     targets = clone.root / "targets.yaml"
     new = tmp_path / "new"
     targets.write_text(f"cache: {{path: {new}, size: {largest / 1e6} MB}}\n{targets.read_text()}")
-    assert clone.doit("tune=never").steps == STEPS
+    assert clone.doit("tune=never").steps == STEPS_ON_V3
     assert 0 < sum(path.stat().st_size for path in list_entries(new)) <= largest
     assert 0 < len(list_entries(new)) < 4
 
@@ -122,7 +122,7 @@ def test_a_model_that_is_edited_while_it_is_simplified_is_not_stored(clone: Doit
 
 def test_kill_9_while_restoring(cache: Path, clone: DoitProject) -> None:
     environment = clone.environment(TVMBUILD_CACHE=str(cache), PYTHONUNBUFFERED="1")
-    for step in STEPS:
+    for step in STEPS_ON_V3:
         # The kill before this one may have come so late that this step was over.
         (clone.root / "build/.state" / f"{step.replace(':', '%3A')}.json").unlink(missing_ok=True)
         process = subprocess.Popen(

@@ -11,16 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from doit_project import DoitProject, make_project, wait_for_line, wait_until_gone, write_project
+from doit_project import ON_V3, DoitProject, make_project, wait_for_line, wait_until_gone, write_project
 
 pytestmark = pytest.mark.compiler
-
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
     ran = project.doit("tune=never")
     assert ran.code == 0, ran.output
     return project

@@ -5,19 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doit_project import DoitProject, write_project
+from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
 
 pytestmark = pytest.mark.compiler
-
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
-STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
     ran = project.doit("-n", "2", "tune=never")
-    assert sorted(ran.steps) == sorted(STEPS), ran.output
+    assert sorted(ran.steps) == sorted(STEPS_ON_V3), ran.output
     return project
 
 
@@ -36,7 +33,7 @@ def _outputs(project: DoitProject) -> list[str]:
 def test_list_shows_what_is_up_to_date(project: DoitProject) -> None:
     lines = project.doit("list", "--all", "-s", "tune=never").output.splitlines()
     rows = {line.split()[1]: line.split()[0] for line in lines}
-    assert {rows[step] for step in STEPS} == {"U"}
+    assert {rows[step] for step in STEPS_ON_V3} == {"U"}
     (project.root / "build/cells/digits@v3/result.json").unlink()
     assert "R benchmark:digits@v3" in project.doit("list", "--all", "-s", "tune=never").output
 
@@ -88,7 +85,7 @@ def test_clean_removes_outputs_and_no_record(project: DoitProject) -> None:
     assert [path for path in (project.root / "build").rglob("*") if path.suffix in {".tar", ".onnx", ".npz"}] == []
     assert record.exists()
     record.unlink()
-    assert project.doit("tune=never").steps == STEPS
+    assert project.doit("tune=never").steps == STEPS_ON_V3
 
 
 def test_clean_of_one_step(project: DoitProject) -> None:
@@ -99,14 +96,14 @@ def test_clean_of_one_step(project: DoitProject) -> None:
 
 
 def test_always_runs_what_is_up_to_date(project: DoitProject) -> None:
-    assert project.doit("-a", "benchmark:digits@v3", "tune=never").steps == STEPS
+    assert project.doit("-a", "benchmark:digits@v3", "tune=never").steps == STEPS_ON_V3
 
 
 def test_groups_globs_and_outputs_select_steps(project: DoitProject) -> None:
     project.doit("forget", "--all")
-    assert project.doit("simplify", "tune=never").steps == STEPS[:1]
-    assert project.doit("compile:*@v3", "tune=never").steps == STEPS[1:3]
-    assert project.doit("build/cells/digits@v3/result.json", "tune=never").steps == STEPS[3:]
+    assert project.doit("simplify", "tune=never").steps == STEPS_ON_V3[:1]
+    assert project.doit("compile:*@v3", "tune=never").steps == STEPS_ON_V3[1:3]
+    assert project.doit("build/cells/digits@v3/result.json", "tune=never").steps == STEPS_ON_V3[3:]
 
 
 @pytest.mark.parametrize("kind", ["process", "thread"])

@@ -14,12 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from doit_project import DoitProject, wait_for_line, wait_until_gone, write_project
+from doit_project import ON_V3, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone, write_project
 
 pytestmark = pytest.mark.compiler
 
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
-STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 LAST_OUTPUTS = {
     "simplify:digits": ["models/digits/model.onnx", "models/digits/reference.npz", "models/digits/simplify.json"],
     "tune:digits@v3": [f"cells/digits@v3/{name}.json" for name in ("tasks", "schedule", "tune")],
@@ -30,9 +28,9 @@ LAST_OUTPUTS = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
     ran = project.doit("tune=never")
-    assert ran.steps == STEPS, ran.output
+    assert ran.steps == STEPS_ON_V3, ran.output
     return project
 
 
@@ -63,7 +61,7 @@ def _stamp(path: Path) -> int | None:
 @pytest.mark.parametrize(
     ("step", "number", "delay"),
     [
-        *((step, number, 0.7) for step in STEPS for number in (signal.SIGINT, signal.SIGKILL)),
+        *((step, number, 0.7) for step in STEPS_ON_V3 for number in (signal.SIGINT, signal.SIGKILL)),
         # While the step's process starts, which is the same for all.
         *(("compile:digits@v3", number, 0.05) for number in (signal.SIGINT, signal.SIGKILL)),
         ("compile:digits@v3", signal.SIGTERM, 0.7),
@@ -104,7 +102,7 @@ def test_stopped_step_leaves_nothing_and_runs_again(
 
 
 def test_steps_finished_before_kill_9_are_kept(tmp_path: Path, shared_models: Path) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
     process = project.start("tune=never")
     wait_for_line(process, ".  compile:digits@v3")
     process.kill()
@@ -182,7 +180,7 @@ def test_damaged_state_runs_the_step_again(project: DoitProject) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path, shared_models: Path) -> Iterator[DoitProject]:
     """A project whose build folder is a disk with little room."""
-    project = write_project(tmp_path, shared_models / "mnist.onnx", MODELS)
+    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
     build = project.root / "build"
     build.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(build)]

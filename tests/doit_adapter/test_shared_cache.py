@@ -9,8 +9,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from doit_project import DoitProject
-from warm_cache import STEPS, Warm, list_entries, list_restored, read_outputs
+from doit_project import STEPS_ON_V3, DoitProject
+from warm_cache import Warm, list_entries, list_restored, read_outputs
 
 pytestmark = pytest.mark.compiler
 
@@ -21,7 +21,7 @@ def test_a_fresh_clone_restores_every_step(
 ) -> None:
     ran = clone.doit(*arguments, TVMBUILD_CACHE=str(cache))
     assert ran.code == 0, ran.output
-    assert list_restored(ran) == STEPS
+    assert list_restored(ran) == STEPS_ON_V3
     assert "4 done (4 restored from the cache), 0 up to date" in ran.output
     assert "warning" not in ran.output
     assert read_outputs(clone) == read_outputs(warm.project)
@@ -37,7 +37,7 @@ def test_the_yaml_file_names_the_cache_and_an_empty_variable_turns_it_off(cache:
     off = clone.doit("simplify", TVMBUILD_CACHE="")
     assert (off.steps, list_restored(off)) == (["simplify:digits"], [])
     shutil.rmtree(clone.root / "build")
-    assert list_restored(clone.doit()) == STEPS
+    assert list_restored(clone.doit()) == STEPS_ON_V3
 
 
 def test_a_lost_output_comes_back_from_the_cache(cache: Path, clone: DoitProject) -> None:
@@ -57,7 +57,7 @@ def test_a_users_edit_of_an_output_does_not_reach_the_cache(cache: Path, clone: 
         with path.open("ab") as stream:
             stream.write(b"edited")
     assert {path: path.read_bytes() for path in list_entries(cache)} == before
-    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS[1:]
+    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS_ON_V3[1:]
 
 
 def _record_files(project: DoitProject) -> list[Path]:
@@ -67,7 +67,7 @@ def _record_files(project: DoitProject) -> list[Path]:
 def test_without_its_records_a_clone_does_not_get_another_clones_schedule(cache: Path, clone: DoitProject) -> None:
     shutil.rmtree(clone.root / "records")
     ran = clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(cache))
-    assert (ran.steps, list_restored(ran)) == (STEPS[:3], ["simplify:digits"])
+    assert (ran.steps, list_restored(ran)) == (STEPS_ON_V3[:3], ["simplify:digits"])
     assert json.loads((clone.root / "build/cells/digits@v3/schedule.json").read_text())["schedule"] == {}
 
 
@@ -77,7 +77,7 @@ def test_schedules_of_several_records_are_kept_side_by_side(warm: Warm, cache: P
     clone.doit("tune", "tune=never", TVMBUILD_CACHE=str(cache))
     away.rename(records)
     shutil.rmtree(clone.root / "build")
-    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS
+    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS_ON_V3
     assert read_outputs(clone) == read_outputs(warm.project)
 
 
@@ -87,7 +87,7 @@ def test_a_new_winner_is_tuned_and_compiled(cache: Path, clone: DoitProject) -> 
     data["records"][1]["seconds"] = data["records"][0]["seconds"] / 2
     path.write_text(json.dumps(data))
     ran = clone.doit(TVMBUILD_CACHE=str(cache))
-    assert (ran.steps, list_restored(ran)) == (STEPS, ["simplify:digits"])
+    assert (ran.steps, list_restored(ran)) == (STEPS_ON_V3, ["simplify:digits"])
 
 
 def test_a_losing_record_changes_nothing(cache: Path, clone: DoitProject) -> None:
@@ -97,7 +97,7 @@ def test_a_losing_record_changes_nothing(cache: Path, clone: DoitProject) -> Non
     slow["trace"]["decisions"] = []
     data["records"].append(slow)
     path.write_text(json.dumps(data))
-    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS
+    assert list_restored(clone.doit(TVMBUILD_CACHE=str(cache))) == STEPS_ON_V3
 
 
 def test_what_is_missing_is_searched_and_not_restored(cache: Path, clone: DoitProject) -> None:
@@ -107,10 +107,10 @@ def test_what_is_missing_is_searched_and_not_restored(cache: Path, clone: DoitPr
     data["exhausted"] = []
     path.write_text(json.dumps(data))
     ran = clone.doit("tune", "tune=never", TVMBUILD_CACHE=str(cache))
-    assert list_restored(ran) == STEPS[:2], "never: the winners are the same"
+    assert list_restored(ran) == STEPS_ON_V3[:2], "never: the winners are the same"
     shutil.rmtree(clone.root / "build")
     ran = clone.doit("tune", TVMBUILD_CACHE=str(cache))
-    assert (ran.steps, list_restored(ran)) == (STEPS[:2], STEPS[:1])
+    assert (ran.steps, list_restored(ran)) == (STEPS_ON_V3[:2], STEPS_ON_V3[:1])
 
 
 def test_strict_is_told_what_is_uncovered(cache: Path, clone: DoitProject) -> None:
@@ -124,7 +124,7 @@ def test_another_model_target_or_option_is_not_restored(cache: Path, clone: Doit
     model.doc_string = "another model"
     onnx.save(model, clone.root / "digits.onnx")
     ran = clone.doit("simplify", TVMBUILD_CACHE=str(cache))
-    assert (ran.steps, list_restored(ran)) == (STEPS[:1], [])
+    assert (ran.steps, list_restored(ran)) == (STEPS_ON_V3[:1], [])
     clone.edit("targets.yaml", "x86-64-v3, mtriple", 'x86-64-v3, glibc: "2.31", mtriple')
     ran = clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(cache))
     assert "compile:digits@v3" in ran.steps
@@ -140,7 +140,7 @@ def test_external_weights_are_part_of_the_key(cache: Path, clone: DoitProject) -
     onnx.save(model, source, save_as_external_data=True, location="weights.bin", size_threshold=0)
     weights = clone.root / "weights.bin"
     first, entries = weights.read_bytes(), len(list_entries(cache))
-    for data, expected in ((first, []), (first, STEPS[:1]), (bytes(8) + first[8:], []), (first, STEPS[:1])):
+    for data, expected in ((first, []), (first, STEPS_ON_V3[:1]), (bytes(8) + first[8:], []), (first, STEPS_ON_V3[:1])):
         shutil.rmtree(clone.root / "build", ignore_errors=True)
         weights.write_bytes(data)
         assert list_restored(clone.doit("simplify", TVMBUILD_CACHE=str(cache))) == expected

@@ -16,6 +16,7 @@ from tvmbuild.sources import user_code
 from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import Export, ExportFile, Json, Source
 
+pytestmark = pytest.mark.usefixtures("own_folders")
 HEAD = """\
 import onnx
 from onnx import TensorProto, helper
@@ -28,14 +29,6 @@ def scale(by):
 
 """
 LINES = HEAD.count("\n")
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
-        folder = tmp_path / variable.lower()
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(variable, str(folder))
 
 
 @pytest.fixture

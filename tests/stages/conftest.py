@@ -19,11 +19,8 @@ MakeStep = Callable[..., Step]
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
-        folder = tmp_path / variable.lower()
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(variable, str(folder))
+def _own_folders(own_folders: None) -> None:
+    """Have steps that run in the test's process leave the user's cache and locks alone."""
 
 
 @pytest.fixture

@@ -20,6 +20,9 @@ models:
     source: {path: digits.onnx}
     tolerance: {rtol: 1e-3, atol: 1e-3}
 """
+ON_V3 = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
+"""The model on one target."""
+STEPS_ON_V3 = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 TARGETS = """\
 defaults:
   device: local

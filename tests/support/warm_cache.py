@@ -8,8 +8,6 @@ from pathlib import Path
 
 from doit_project import DoitProject, Ran
 
-MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
-STEPS = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 SOURCES = ("digits.onnx", "models.yaml", "targets.yaml", "dodo.py", "records")
 
 
