@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=6,
+        version=7,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=(("package", "*.tar"),),

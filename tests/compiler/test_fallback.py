@@ -156,7 +156,7 @@ def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel,
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded"])
+@pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded", "first"])
 def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
     name: str, save_model: SaveModel, cpu: tvm.target.Target
 ) -> None:
@@ -175,6 +175,20 @@ def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
         applied = apply_records(lowered, cpu, database)
         assert [key for key, _ in applied.coverage.covered] == [task.key]
         np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "near_first"), [("first", True), ("padded", False)])
+def test_a_picture_is_padded_a_few_rows_at_a_time_and_other_inputs_as_a_candidate(
+    name: str, near_first: bool, save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    nodes, weights, shape = CONVOLUTIONS[name]
+    lowered = lower(import_onnx(save_model(nodes, weights, shape)), cpu)
+    (task,) = (task for task in extract_tasks(lowered) if "conv2d" in task.name)
+    is_near = []
+    for schedule in list_schedules(task.mod, cpu, 2):
+        loops = schedule.get_loops(schedule.get_sblock("pad_temp"))
+        is_near.append(len(schedule.get_child_blocks(loops[0])) > 1)
+    assert is_near == [near_first, not near_first]
 
 
 def test_the_first_schedule_worth_measuring_is_the_rules_own(cpu: tvm.target.Target) -> None:

@@ -39,7 +39,8 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
     if given is not None:
         return [given]
     machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
-    variants = (Variant(rank, turned) for rank in range(MOST_RANKS) for turned in (False, True))
+    ways = ((False, False), (False, True), (True, False))
+    variants = (Variant(rank, *way) for rank in range(MOST_RANKS) for way in ways)
     for variant in variants:
         sch = _schedule(mod["main"], machine, variant)
         if sch is not None:

@@ -40,6 +40,8 @@ class Variant:
     """Which of its tiles, the best one first."""
     turned: bool = False
     """Go through the tiles in the other order."""
+    otherwise_padded: bool = False
+    """Pad the whole input first where a few rows at a time seem better, and the other way round."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.fallback_nest import Access, Axis, Machine, Nest, Variant, count, run_parallel, view_nest
+from tvmbuild.compiler.fallback_padding import find_padding, pad_near
 from tvmbuild.compiler.fallback_size import Tile, choose_tile, vectors_go_outside
 
 UNROLLED = 400
@@ -24,14 +25,19 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     tile = None if nest is None else choose_tile(nest, machine, variant.rank)
     if nest is None or tile is None:
         return False
-    loops = _split_loops(sch, nest, tile, vectors_outside=vectors_go_outside(nest, tile) is not variant.turned)
-    epilogue = _attach_epilogue(sch, nest, loops.outer[-1])
+    padding = find_padding(sch, nest, (tile.vector, tile.reuse))
+    if padding is not None and padding.is_best_near is variant.otherwise_padded:
+        padding = None
+    outside = padding is not None or vectors_go_outside(nest, tile) is not variant.turned
+    loops = _split_loops(sch, nest, tile, vectors_outside=outside)
+    outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
+    epilogue = _attach_epilogue(sch, nest, outer[-1])
     if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
         for loop in loops.reduced:
             sch.unroll(loop)
     _make_vectors(sch, loops.tile, tile)
-    _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops.outer) :], tile)
-    run_parallel(sch, loops.outer, nest.work, machine)
+    _finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
+    run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     sch.decompose_reduction(block, loops.reduced[0])
     _pack_weights(sch, nest, tile)
