@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
-from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
+from doit_project import ON_V3, OUTPUTS_ON_V3, STEPS_ON_V3, DoitProject, write_project
 
 import tvmbuild
 from tvmbuild.commands.worker import choose_host
@@ -168,6 +168,7 @@ def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -
     assert len(failed) == 1
     assert len(re.findall(rf"^   {failed[0]}  on ", output, re.MULTILINE)) == 4
     assert "4 workers died while they ran it, the last was " in output
+    assert not any((project.root / "build" / name).exists() for name in OUTPUTS_ON_V3[failed[0]])
     assert project.temporaries() == []
 
 

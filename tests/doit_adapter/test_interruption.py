@@ -14,16 +14,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from doit_project import ON_V3, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone, write_project
+from doit_project import ON_V3, OUTPUTS_ON_V3, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone, write_project
 
 pytestmark = pytest.mark.compiler
-
-LAST_OUTPUTS = {
-    "simplify:digits": ["models/digits/model.onnx", "models/digits/reference.npz", "models/digits/simplify.json"],
-    "tune:digits@v3": [f"cells/digits@v3/{name}.json" for name in ("tasks", "schedule", "tune")],
-    "compile:digits@v3": ["cells/digits@v3/digits-v3.tar"],
-    "benchmark:digits@v3": ["cells/digits@v3/result.json"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +41,7 @@ def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 def _remove_outputs(project: DoitProject, step: str) -> list[Path]:
-    paths = [project.root / "build" / name for name in LAST_OUTPUTS[step]]
+    paths = [project.root / "build" / name for name in OUTPUTS_ON_V3[step]]
     for path in paths:
         path.unlink()
     return paths

@@ -22,7 +22,14 @@ models:
 """
 ON_V3 = "models:\n  digits:\n    source: {path: digits.onnx}\n    targets: {include: [v3]}\n"
 """The model on one target."""
-STEPS_ON_V3 = ["simplify:digits", "tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
+OUTPUTS_ON_V3 = {
+    "simplify:digits": ["models/digits/model.onnx", "models/digits/reference.npz", "models/digits/simplify.json"],
+    "tune:digits@v3": [f"cells/digits@v3/{name}.json" for name in ("tasks", "schedule", "tune")],
+    "compile:digits@v3": ["cells/digits@v3/digits-v3.tar"],
+    "benchmark:digits@v3": ["cells/digits@v3/result.json"],
+}
+"""Step → its files under the build folder."""
+STEPS_ON_V3 = list(OUTPUTS_ON_V3)
 TARGETS = """\
 defaults:
   device: local

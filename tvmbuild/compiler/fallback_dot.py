@@ -20,7 +20,7 @@ def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
         return False
     if any(access.is_bool for access in (nest.store, *nest.loads)):
         return False
-    width = machine.lanes(max(access.bits for access in (nest.store, *nest.loads)))
+    width = machine.lanes(nest.bits)
     lanes = power_of_two_divisor(axis.extent, REGISTERS * width)
     if lanes < 4 or lanes * 4 < width:
         return False

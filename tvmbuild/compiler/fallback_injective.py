@@ -88,7 +88,7 @@ def _is_flat(nest: Nest) -> bool:
 def _schedule_flat(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> None:
     total = count(nest.axes)
     loop = sch.fuse(*(axis.loop for axis in nest.axes)) if len(nest.axes) > 1 else nest.axes[0].loop
-    lanes = power_of_two_divisor(total, machine.lanes(_widest(nest)))
+    lanes = power_of_two_divisor(total, machine.lanes(nest.bits))
     if lanes > 1:
         outer, inner = sch.split(loop, [None, lanes])
         sch.vectorize(inner)
@@ -110,17 +110,13 @@ def _vectorise(sch: s_tir.Schedule, nest: Nest, last: Axis, machine: Machine) ->
         return [last.loop]
     if any(load.stride(last.var) not in {0, 1} for load in nest.loads):
         return [last.loop]
-    width = machine.lanes(_widest(nest))
+    width = machine.lanes(nest.bits)
     lanes = power_of_two_divisor(last.extent, width)
     if lanes == 1 or 2 * lanes < min(width, last.extent):
         return []
     outer, inner = sch.split(last.loop, [None, lanes])
     sch.vectorize(inner)
     return [outer]
-
-
-def _widest(nest: Nest) -> int:
-    return max(access.bits for access in (*nest.loads, *([nest.store] if nest.store else [])))
 
 
 def _crossing_axis(nest: Nest, last: Axis) -> Axis | None:

@@ -120,6 +120,11 @@ class Nest:
         return tuple(axis for axis in self.axes if axis.reduces)
 
     @property
+    def bits(self) -> int:
+        """Return the width of the widest element that is loaded or stored."""
+        return max(access.bits for access in (*self.loads, *([self.store] if self.store else [])))
+
+    @property
     def work(self) -> int:
         """Return about how many scalar operations the block is."""
         return count(self.axes) * (1 + 8 * self.calls)

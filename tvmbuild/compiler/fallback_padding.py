@@ -83,12 +83,12 @@ def pad_near(sch: s_tir.Schedule, padding: Padding, outer: tuple[Any, ...], mach
     part, row = sch.split(padding.rows.loop, [None, padding.rows_at_once(machine)])
     loops = (part, *(row if loop is padding.rows.loop else loop for loop in outer))
     sch.reorder(*loops)
-    sch.compute_at(padding.nest.block, part)
-    last = padding.nest.axes[-1]
-    accesses = (*padding.nest.loads, *([padding.nest.store] if padding.nest.store else []))
-    lanes = power_of_two_divisor(last.extent, machine.lanes(max(access.bits for access in accesses)))
-    plain = all(access.stride(last.var) == 1 for access in accesses) and not padding.nest.is_conditional_on(last)
-    if plain and lanes > 1:
-        _, inner = sch.split(sch.get_loops(padding.nest.block)[-1], [None, lanes])
+    pad = padding.nest
+    sch.compute_at(pad.block, part)
+    last = pad.axes[-1]
+    lanes = power_of_two_divisor(last.extent, machine.lanes(pad.bits))
+    in_order = pad.store is not None and pad.store.stride(last.var) == 1 and not padding.is_best_near
+    if in_order and lanes > 1 and not pad.is_conditional_on(last):
+        _, inner = sch.split(sch.get_loops(pad.block)[-1], [None, lanes])
         sch.vectorize(inner)
     return loops

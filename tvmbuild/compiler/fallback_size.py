@@ -44,7 +44,7 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
     vector = next((a for a in nest.spatial if a.extent > 1 and store.stride(a.var) == 1), None)
     if vector is None or not any(load.stride(vector.var) == 1 for load in nest.loads):
         return None
-    lanes = power_of_two_divisor(vector.extent, machine.lanes(max(access.bits for access in (store, *nest.loads))))
+    lanes = power_of_two_divisor(vector.extent, machine.lanes(nest.bits))
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
     tiles = [

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import bound_value, rewrite_main, static_shape
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -43,7 +43,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
         """Return the constant that a variable stands for, else the expression itself."""
-        found = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        found = bound_value(self, expr)
         return found if isinstance(found, tvm.ir.GenericConst) else expr
 
     def _varies(self, argument: relax.Expr) -> bool:

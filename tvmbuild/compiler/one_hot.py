@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fold import fold_constants
-from tvmbuild.compiler.rewrite import rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import bound_value, rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -39,10 +39,10 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return call if taken is None else taken
 
     def _take(self, product: relax.Call) -> relax.Expr | None:
-        one_hot, weights = self._value(product.args[0]), product.args[1]
+        one_hot, weights = bound_value(self, product.args[0]), product.args[1]
         if not _is(one_hot, "relax.astype") or not _is_finite_matrix(weights):
             return None
-        comparison = self._value(one_hot.args[0])
+        comparison = bound_value(self, one_hot.args[0])
         if not _is(comparison, "relax.equal"):
             return None
         values = weights.value.numpy()
@@ -58,7 +58,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
         """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
-        values = [self._value(argument) for argument in call.args]
+        values = [bound_value(self, argument) for argument in call.args]
         takes = [value for value in values if _is(value, "relax.take") and value.attrs.mode == "clip"]
         if not takes or not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
             return None
@@ -71,10 +71,6 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             arguments.append(table)
         table = self.builder_.emit(relax.Call(call.op, arguments, call.attrs))
         return relax.op.take(table, takes[0].args[1], axis=0, mode="clip")
-
-    def _value(self, expr: relax.Expr) -> relax.Expr:
-        found = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        return expr if found is None else found
 
 
 def _is(expr: Any, name: str) -> bool:

@@ -18,6 +18,12 @@ def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator) -> tvm.ir.IRModu
     return result
 
 
+def bound_value(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:
+    """Return what a variable was bound to just now; the expression itself where it is none."""
+    found = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+    return expr if found is None else found
+
+
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
     """Return the shape of a tensor; None for other values and where it is not known."""
     shape = getattr(expr.ty, "shape", None)
