@@ -3,7 +3,7 @@
 python benchmarks/gpu_peers.py PROJECT [CELL …] [--rounds 20] [--calls 50] [--out FILE] [--compile]
 
 PROJECT has built cells (build/cells, build/models) of cuda targets. For each cell are timed, in turns: the
-package; the same network in PyTorch, made of the ONNX file by onnx2torch, eager and replayed as one CUDA graph; with
+package; the same network in PyTorch (torch_contenders.py), eager and replayed as one CUDA graph, in both layouts; with
 --compile `torch.compile(mode="reduce-overhead")`; ONNX Runtime's CUDA and TensorRT providers where they are installed.
 Inputs and outputs stay on the card, and each call is waited for. PyTorch has cuDNN's search for the fastest algorithm
 switched on, and TF32 as it is by default: in convolutions, not in products of matrices. Numbers are compared with those
@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch_contenders import Contender, make_compiled, make_eager, make_graph, make_graph_nhwc, waited
 
 from tvmbuild.benchmarking.statistics import Samples, estimate_ratio, summarize
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.timing import time_calls, warm_up
 
 OURS = "tvmbuild"
-Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
-"""A call that is waited for, and its outputs by name."""
 
 
 def main() -> int:
@@ -109,15 +109,13 @@ def _try(make: Callable[[], Contender]) -> Contender | str:
 
 def describe_floor() -> str:
     """Return what launching costs: a waited-for CUDA graph of one kernel of one element, and each of fifty more."""
-    import torch  # noqa: PLC0415 - each contender imports what it needs
-
     times = []
     for count in (1, 51):
         value, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(count):
                 value.add_(1)
-        call, _ = _waited(graph.replay, [])
+        call, _ = waited(graph.replay, [])
         warm_up(call, 0.2)
         times.append(float(np.median(time_calls(call, 1, 500))))
     one, many = times
@@ -132,87 +130,6 @@ def find_error(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> float
         difference = np.abs(value - right).max(initial=0.0) / max(float(np.abs(right).max(initial=0.0)), 1e-30)
         worst = max(worst, math.inf if math.isnan(difference) else float(difference))
     return worst
-
-
-def _torch_module(path: Path, inputs: dict[str, np.ndarray], half: bool) -> tuple[Any, list[Any], list[str]]:
-    import onnx  # noqa: PLC0415 - each contender imports what it needs
-    import torch  # noqa: PLC0415
-    from onnx2torch import convert  # noqa: PLC0415
-
-    torch.backends.cudnn.benchmark = True
-    model = onnx.load(path)
-    network = convert(model).eval().cuda()
-    weights = {tensor.name for tensor in model.graph.initializer}
-    names = [value.name for value in model.graph.input if value.name not in weights]
-    tensors = [torch.from_numpy(inputs[name]).cuda() for name in names]
-    outputs = [value.name for value in model.graph.output]
-
-    class Wrapped(torch.nn.Module):  # type: ignore[misc]
-        """Takes and returns float32, as the package does."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = network.half() if half else network
-
-        def forward(self, *given: Any) -> Any:
-            narrow = [each.half() if half and each.is_floating_point() else each for each in given]
-            result = self.network(*narrow)
-            results = result if isinstance(result, list | tuple) else [result]
-            return [each.float() if half and each.is_floating_point() else each for each in results]
-
-    return Wrapped().eval(), tensors, outputs
-
-
-def _waited(run: Callable[[], Any], names: list[str]) -> Contender:
-    import torch  # noqa: PLC0415
-
-    def call() -> object:
-        with torch.inference_mode():
-            result = run()
-        torch.cuda.synchronize()
-        return result
-
-    return call, lambda: {name: each.float().cpu().numpy() for name, each in zip(names, call(), strict=True)}  # type: ignore[call-overload]
-
-
-def make_eager(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return PyTorch as it is."""
-    module, tensors, names = _torch_module(path, inputs, half)
-    return _waited(lambda: module(*tensors), names)
-
-
-def make_graph(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return PyTorch's kernels captured once and replayed."""
-    import torch  # noqa: PLC0415
-
-    module, tensors, names = _torch_module(path, inputs, half)
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.inference_mode():
-        with torch.cuda.stream(stream):
-            for _ in range(5):
-                module(*tensors)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            result = module(*tensors)
-
-    def run(_kept: Any = (module, tensors)) -> Any:  # the graph reads their memory
-        graph.replay()
-        return result
-
-    return _waited(run, names)
-
-
-def make_compiled(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-    """Return what torch.compile makes for low latency, CUDA graphs included."""
-    import torch  # noqa: PLC0415
-
-    module, tensors, names = _torch_module(path, inputs, half)
-    compiled = torch.compile(module, mode="reduce-overhead")
-    call, outputs = _waited(lambda: compiled(*tensors), names)
-    for _ in range(4):
-        call()
-    return call, outputs
 
 
 def make_onnxruntime(provider: str) -> Callable[[Path, dict[str, np.ndarray], bool], Contender]:
@@ -250,6 +167,7 @@ def make_onnxruntime(provider: str) -> Callable[[Path, dict[str, np.ndarray], bo
 MAKERS: dict[str, Callable[[Path, dict[str, np.ndarray], bool], Contender]] = {
     "torch eager": make_eager,
     "torch graph": make_graph,
+    "torch graph NHWC": make_graph_nhwc,
     "torch compile": make_compiled,
     "ort cuda": make_onnxruntime("CUDAExecutionProvider"),
     "ort tensorrt": make_onnxruntime("TensorrtExecutionProvider"),
