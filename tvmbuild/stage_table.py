@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=7,
+        version=8,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=(("package", "*.tar"),),

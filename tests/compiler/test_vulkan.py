@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tvm
 from drawn_schedules import draw_schedules
+from gpu_kernels import fits
 from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 
@@ -58,15 +58,6 @@ def model(save_model: SaveModel) -> Path:
         helper.make_node("Softmax", ["g"], ["y"]),
     ]
     return save_model(nodes, weights, shape=(1, 3, 32, 32))
-
-
-def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
-    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory."""
-    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
-    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
-    context.clone()
-    (verify,) = context.space_generator.postprocs
-    return bool(verify.apply(tvm.s_tir.Schedule(mod)))
 
 
 def thread_tags(function: tvm.tirx.PrimFunc) -> set[str]:

@@ -1,4 +1,4 @@
-"""Kernels that multiply by a constant, and what a timer of them must do."""
+"""Whether a kernel keeps to a GPU's limits; kernels that multiply by a constant, and what a timer of them must do."""
 
 from __future__ import annotations
 
@@ -12,11 +12,23 @@ from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.gpu_timer import GpuTimer
 
 
+def fits(mod: Any, target: Any) -> bool:
+    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory."""
+    from tvm import s_tir
+    from tvm.s_tir import meta_schedule as ms
+
+    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
+    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
+    context.clone()
+    (verify,) = context.space_generator.postprocs
+    return bool(verify.apply(s_tir.Schedule(mod)))
+
+
 def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
-    """Build y = x * factor; on a GPU by DLight's default schedule."""
+    """Build y = x * factor; on a GPU by its default schedule."""
     from tvm import te
 
-    from tvmbuild.compiler.dlight_rules import schedule_by_default
+    from tvmbuild.compiler.gpu_schedules import list_schedules
     from tvmbuild.compiler.target import is_gpu
     from tvmbuild.compiler.tasks import normalised
     from tvmbuild.tuner.worker import build_library
@@ -24,9 +36,7 @@ def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
     x = te.placeholder((elements,), name="x")
     mod = normalised(te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] * np.float32(factor), name="y")]))
     if is_gpu(target):
-        schedule = schedule_by_default(mod["main"], target)
-        assert schedule is not None
-        mod = schedule.mod
+        mod = list_schedules(mod["main"], target, 1)[0].mod
     return build_library(mod, target, str(path), None)
 
 

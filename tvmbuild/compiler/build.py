@@ -10,8 +10,8 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.cuda import compile_with_tvm
-from tvmbuild.compiler.dlight_rules import schedule_rest
 from tvmbuild.compiler.fallback import schedule_uncovered
+from tvmbuild.compiler.gpu_schedules import schedule_rest
 from tvmbuild.compiler.pipeline import Lowered, operator_calls
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
@@ -53,7 +53,7 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
         coverage = _coverage(lowered.mod, mod)
         if is_gpu(target):
-            mod = schedule_rest(mod)
+            mod = schedule_rest(mod, target)
         else:
             mod = relax.transform.SplitLayoutRewritePreproc()(schedule_uncovered(mod, target))
         mod = relax.transform.FoldConstant()(mod)

@@ -22,7 +22,7 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
     machine = describe_machine(target)
     result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function):
+        if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
             result.update_func(result.get_global_var(variable.name_hint), schedule_function(function, machine))
     return result
 
@@ -127,5 +127,6 @@ def _list_rules(variant: Variant) -> tuple[Rule, ...]:
     return schedule_injective, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops
 
 
-def _is_scheduled(function: tirx.PrimFunc) -> bool:
+def is_scheduled(function: tirx.PrimFunc) -> bool:
+    """Say whether a record or a rule has scheduled it."""
     return bool(function.attrs is not None and function.attrs.get("tirx.is_scheduled", False))

@@ -28,7 +28,7 @@ FIRST = 16
 """Candidates of a Task's first turn; the rest of its batch waits until every Task has had one. As many of them as
 there are come from the rules for Tasks without a record: a tuned Task is no slower than an untuned one."""
 CARD_FIRST = BATCH + 1
-"""For a card there is one such schedule; the rest of the first turn is the search's."""
+"""For a card the first turn is the search's too: it takes what those schedules leave."""
 TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION, CARD_POPULATION = 128, 64
@@ -108,7 +108,7 @@ class TaskSearch:
             self._start()
         first = CARD_FIRST if self._on_gpu else FIRST
         limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
-        if not self._waiting or (self._on_gpu and not self.proposed):
+        if not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit):
             new = list(self._context.generate_measure_candidates() or ())
             self._waiting += new
             # A space without choices answers again after seconds, with nothing.

@@ -9,8 +9,8 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-from tvmbuild.compiler.dlight_rules import schedule_by_default
-from tvmbuild.compiler.fallback import REFUSALS, list_schedules
+from tvmbuild.compiler import gpu_schedules
+from tvmbuild.compiler.fallback import list_schedules
 from tvmbuild.compiler.target import is_gpu
 
 
@@ -26,15 +26,10 @@ def make_space(target: tvm.target.Target) -> Any:
 
 def list_known(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[MeasureCandidate]:
     """Return at most ``limit`` schedules that need no search: a tuned Task is to be no slower than an untuned one."""
-    schedules = _list_defaults(mod, target) if is_gpu(target) else list_schedules(mod, target, limit)
+    on_gpu = is_gpu(target)
+    schedules = (
+        gpu_schedules.list_schedules(mod["main"], target, limit) if on_gpu else list_schedules(mod, target, limit)
+    )
     return [
         MeasureCandidate(schedule, ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)) for schedule in schedules
     ]
-
-
-def _list_defaults(mod: tvm.ir.IRModule, target: tvm.target.Target) -> list[Any]:
-    try:
-        schedule = schedule_by_default(mod["main"], target)
-    except REFUSALS:
-        return []
-    return [] if schedule is None else [schedule]

@@ -1,0 +1,206 @@
+"""Schedules of GPU functions by rule: right with threads as loops on the CPU, within limits by TVM's analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+import tvm_ffi
+from gpu_kernels import fits
+from onnx import helper
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler import cuda
+from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.gpu_products import list_products, split_sum, view_product
+from tvmbuild.compiler.gpu_schedules import list_schedules
+from tvmbuild.compiler.gpu_sums import SHORT, Isolated, add_up_alone, isolate_sum, list_short_sums
+from tvmbuild.compiler.gpu_tiles import Limits, Product, Tile, list_tiles
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.precision import reduce_precision
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.config.vulkan_families import FAMILIES
+from tvmbuild.records.traces import dump_trace, load_record
+
+pytestmark = pytest.mark.compiler
+SaveModel = Callable[..., Path]
+Graph = tuple[Sequence[onnx.NodeProto], dict[str, np.ndarray], tuple[int, ...]]
+LIMITS = Limits(1024, 49152)
+RANDOM = np.random.RandomState(5)
+
+
+def node(kind: str, *inputs: str, out: str = "y", **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, list(inputs), [out], **attributes)
+
+
+def conv(channels: int, out: int, kernel: int, size: tuple[int, ...], *after: onnx.NodeProto, **given: Any) -> Graph:
+    shape = (out, channels // given.get("group", 1), *([kernel] * len(size)))
+    weights = {"w": RANDOM.uniform(-1, 1, shape).astype("float32"), "b": RANDOM.uniform(-1, 1, out).astype("float32")}
+    nodes = [node("Conv", "x", "w", "b", out="a" if after else "y", **given), *after]
+    return nodes, weights, (1, channels, *size)
+
+
+RELU = node("Relu", "a")
+SWISH = (node("Sigmoid", "a", out="s"), node("Mul", "a", "s"))
+PRODUCTS: dict[str, Graph] = {
+    "pointwise": conv(24, 20, 1, (7, 7), RELU),
+    "nothing-after": conv(16, 12, 1, (6, 6)),
+    "read-twice": conv(16, 12, 1, (8, 8), *SWISH),
+    "padded-stride-2": conv(6, 16, 3, (15, 15), RELU, strides=[2, 2], pads=[1, 1, 1, 1]),
+    "one-dimension": conv(12, 8, 3, (40,), RELU, pads=[1, 1]),
+    "matmul": ([node("MatMul", "x", "f")], {"f": RANDOM.uniform(-1, 1, (48, 40)).astype("float32")}, (5, 48)),
+    "one-row": ([node("MatMul", "x", "f")], {"f": RANDOM.uniform(-1, 1, (48, 40)).astype("float32")}, (1, 48)),
+}
+SHORT_SUMS: dict[str, Graph] = {
+    "depthwise": conv(20, 20, 3, (9, 9), RELU, group=20, pads=[1, 1, 1, 1]),
+    "depthwise-stride-2": conv(32, 32, 5, (16, 16), *SWISH, group=32, strides=[2, 2], pads=[2, 2, 2, 2]),
+    "max-pool": ([node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2])], {}, (1, 6, 15, 15)),
+    "average": ([node("GlobalAveragePool", "x")], {}, (1, 300, 7, 7)),
+}
+OTHERS: dict[str, Graph] = {
+    "softmax": ([node("Softmax", "x")], {}, (4, 50)),
+    "transpose": ([node("Transpose", "x", perm=[0, 2, 1])], {}, (1, 8, 12)),
+    "long-average": ([node("GlobalAveragePool", "x")], {}, (1, 8, 20, 20)),
+}
+
+
+@pytest.fixture
+def only_task(save_model: SaveModel, gpu: tvm.target.Target) -> Callable[..., Task]:
+    def make(graph: Graph, half: bool = False) -> Task:
+        nodes, weights, shape = graph
+        imported = import_onnx(save_model(nodes, weights, shape))
+        imported = reduce_precision(imported, "fp16", "cuda") if half else imported
+        tasks = extract_tasks(lower(imported, gpu))
+        return max(tasks, key=lambda task: len(task.mod.script()))
+
+    return make
+
+
+def run(mod: tvm.ir.IRModule, task: Task) -> np.ndarray:
+    """Return what it computes of fixed numbers on the CPU."""
+    random = np.random.RandomState(1)
+    *inputs, output = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in task.mod["main"].params]
+    arrays = [tvm.runtime.tensor(random.uniform(-1, 1, shape).astype(kind)) for shape, kind in inputs]
+    result = tvm.runtime.tensor(np.full(output[0], np.nan, output[1]))
+    tvm.tirx.build(mod, target="llvm")["main"](*arrays, result)
+    return np.asarray(result.numpy(), np.float64)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
+@pytest.mark.parametrize("graph", PRODUCTS.values(), ids=PRODUCTS)
+def test_products_in_parts_are_right(only_task: Callable[..., Task], graph: Graph, half: bool) -> None:
+    task = only_task(graph, half)
+    view = view_product(task.mod["main"])
+    assert view is not None
+    want = run(task.mod, task)
+    tiles = list_tiles(view.product, LIMITS, 5)
+    assert len(tiles) == 5
+    for tile in tiles:
+        schedule = split_sum(task.mod["main"], tile, bind=False)
+        assert schedule is not None
+        np.testing.assert_allclose(
+            run(schedule.mod, task), want, rtol=2e-3 if half else 1e-5, atol=1e-2 if half else 1e-5
+        )
+
+
+@pytest.mark.parametrize("graph", SHORT_SUMS.values(), ids=SHORT_SUMS)
+def test_short_sums_are_right(only_task: Callable[..., Task], graph: Graph) -> None:
+    task = only_task(graph)
+    assert not list_products(task.mod["main"], tvm.target.Target("nvidia/nvidia-t4"), 1)
+    assert len(list_short_sums(task.mod["main"], 3)) == 3
+    want = run(task.mod, task)
+    for threads in (32, 100):
+        schedule = add_up_alone(isolate(task), threads, bind=False)
+        np.testing.assert_allclose(run(schedule.mod, task), want, rtol=1e-5, atol=1e-5)
+
+
+def isolate(task: Task) -> Isolated:
+    sums = isolate_sum(
+        task.mod["main"], lambda nest: (tuple(at for at, axis in enumerate(nest.axes) if not axis.reduces),)
+    )
+    assert sums is not None
+    assert sums.extents[-1] <= SHORT
+    return sums
+
+
+@pytest.mark.parametrize("graph", OTHERS.values(), ids=OTHERS)
+def test_what_is_neither_is_left_to_dlight(
+    only_task: Callable[..., Task], gpu: tvm.target.Target, graph: Graph
+) -> None:
+    function = only_task(graph).mod["main"]
+    assert not list_products(function, gpu, 1)
+    assert not list_short_sums(function, 1)
+    assert len(list_schedules(function, gpu, 16)) == 1
+
+
+@pytest.mark.parametrize("graph", [*PRODUCTS.values(), *SHORT_SUMS.values()], ids=[*PRODUCTS, *SHORT_SUMS])
+def test_each_schedule_keeps_to_the_limits_and_is_made_again_of_its_record(
+    only_task: Callable[..., Task], gpu: tvm.target.Target, graph: Graph
+) -> None:
+    task = only_task(graph)
+    least = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
+    host = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+    for target in (gpu, tvm_target("vulkan", tuple(sorted(least.items())), host)):
+        schedules = list_schedules(task.mod["main"], target, 6)
+        assert 2 <= len(schedules) <= 6
+        assert len({tvm_ffi.structural_hash(each.mod, map_free_vars=True) for each in schedules}) == len(schedules)
+        assert all(fits(schedule.mod, target) for schedule in schedules)
+        for schedule in schedules[:2]:
+            workload = ms.database.Workload(task.mod)
+            record = ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None)
+            replayed = tvm.s_tir.Schedule(task.mod)
+            load_record(dump_trace(record), workload, target).trace.apply_to_schedule(replayed, remove_postproc=False)
+            assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
+
+
+def test_a_kernel_of_parts_compiles_for_a_card(only_task: Callable[..., Task], gpu: tvm.target.Target) -> None:
+    schedule = list_schedules(only_task(PRODUCTS["pointwise"]).mod["main"], gpu, 1)[0]
+    built = tvm.tirx.build(schedule.mod, target=gpu)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert source.count("__syncthreads") == 1
+    assert cuda.compile_source(source, gpu)
+
+
+def test_functions_without_a_record_get_the_first_of_the_list(save_model: SaveModel, gpu: tvm.target.Target) -> None:
+    nodes, weights, shape = PRODUCTS["pointwise"]
+    lowered = lower(import_onnx(save_model(nodes, weights, shape)), gpu)
+    (task,) = extract_tasks(lowered)
+    applied = apply_records(lowered, gpu, ms.database.MemoryDatabase()).mod
+    (function,) = [each for each in applied.functions.values() if isinstance(each, tvm.tirx.PrimFunc)]
+    first = list_schedules(task.mod["main"], gpu, 1)[0].mod["main"]
+    assert tvm_ffi.structural_equal(function.body, first.body, map_free_vars=True)
+    assert "shared" in function.script()
+
+
+def test_a_cpu_has_other_rules(only_task: Callable[..., Task], cpu: tvm.target.Target) -> None:
+    with pytest.raises(ValueError, match="for GPUs, not for llvm"):
+        list_schedules(only_task(PRODUCTS["pointwise"]).mod["main"], cpu, 1)
+
+
+@pytest.mark.parametrize(
+    "product", [Product(160, 49, 960), Product(1, 1000, 1280), Product(58, 2704, 58), Product(7, 11, 13)]
+)
+def test_tiles_divide_the_product_and_keep_to_the_limits(product: Product) -> None:
+    limits = Limits(256, 8192)
+    tiles = list_tiles(product, limits, 40)
+    assert tiles == list_tiles(product, limits, 60)[:40]
+    assert len(set(tiles)) == len(tiles)
+    for tile in tiles:
+        assert product.rows % tile.height == product.columns % tile.width == product.depth % tile.parts == 0
+        assert 1 < tile.parts < product.depth
+        assert tile.threads <= 256
+        assert tile.shared_bytes <= 8192
+
+
+def test_long_sums_of_few_outputs_are_shared_by_many_threads() -> None:
+    assert list_tiles(Product(160, 49, 960), LIMITS, 1)[0].parts >= 8
+    assert not list_tiles(Product(16, 16, 1), LIMITS, 1)
+    assert Tile(2, 4, 7, 1, 16).shared_bytes == 16 * 8 * 7 * 4
