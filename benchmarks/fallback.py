@@ -14,22 +14,18 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
+from tuner_contestants import Setting, compile_with
+from variants import time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.records.selection import Schedule
-from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
-
-SAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -63,27 +59,13 @@ def main() -> int:
 
 def measure(setting: Setting) -> Result:
     """Build both packages, check their numbers and time them."""
-    run_in_child(simplify_model, setting)
-    packages = {name: setting.folder / f"{name}.tar" for name in ("naive", "fallback")}
-    seconds = []
-    for name, package in packages.items():
-        start = time.monotonic()
-        run_in_child(build_package, setting, name == "fallback", package)
-        seconds.append(time.monotonic() - start)
-    reference = setting.folder / "reference.npz"
-    loads = {name: Load("tvm", package, reference, setting.threads) for name, package in packages.items()}
-    wanted = read_reference(reference).outputs
-    for name, load in loads.items():
-        with start_worker(load) as worker:
-            problem = compare(worker.outputs(), wanted, Tolerance()).problem
-        if problem is not None:
-            sys.exit(f"{setting.model.name}, {name}: {problem}")
-    loads["ONNX Runtime"] = Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)
-    medians = time_loads(loads, SAMPLES)
-    return Result(setting.model.stem, medians["naive"], medians["fallback"], medians["ONNX Runtime"], *seconds)
+    builders = {"naive": partial(build_package, fallback=False), "fallback": partial(build_package, fallback=True)}
+    medians, seconds = time_variants(setting, builders)
+    times = medians["naive"], medians["fallback"], medians["ONNX Runtime"]
+    return Result(setting.model.stem, *times, seconds["naive"], seconds["fallback"])
 
 
-def build_package(setting: Setting, fallback: bool, package: Path) -> None:
+def build_package(setting: Setting, package: Path, fallback: bool) -> None:
     """Compile the model with no record, with the fallback schedules or without."""
     from tvmbuild.compiler import build  # noqa: PLC0415 - runs in a process of its own
 

@@ -51,7 +51,7 @@ class TuneStep:
 
     @property
     def needs_records(self) -> bool:
-        """Say whether a Task without a record is badly off: those of GPUs get DLight's default schedules."""
+        """Say whether a Task without a record is badly off: those of GPUs are scheduled by rule, or by DLight."""
         return self.kind == "llvm"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from doit_project import DoitProject
 
+from tvmbuild.commands import bundle_site
 from tvmbuild.commands.bundle_site import list_needed
 from tvmbuild.layout import Layout
 
@@ -92,3 +94,33 @@ def test_what_the_other_machine_has_is_left_out() -> None:
     assert needed["apache-tvm"] == importlib.metadata.version("apache-tvm")
     assert {"apache-tvm-ffi", "doit"} <= needed.keys()
     assert not {"numpy", "onnxsim", "ziglang", "tvmbuild"} & needed.keys()
+
+
+BUSY = """\
+import os, time
+from pathlib import Path
+child = os.fork()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    Path("child" if child == 0 else "parent").write_text("interrupted")
+"""
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["terminal", "background"])
+def test_when_the_time_is_up_its_workers_are_interrupted_too(tmp_path: Path, ignored: bool) -> None:
+    shutil.copy(Path(bundle_site.__file__).parents[1] / "templates" / "bundle" / "run.py", tmp_path)
+    for folder in ("site/tvmbuild", "project"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "site" / ".unpacked").touch()
+    (tmp_path / "site" / "tvmbuild" / "__main__.py").write_text(BUSY)
+    action = signal.SIG_IGN if ignored else signal.SIG_DFL  # a shell's background job ignores Ctrl-C
+    before = signal.signal(signal.SIGINT, action)
+    try:
+        command = [sys.executable, "run.py", "--minutes", "0.03", "--no-benchmark"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "the time is up" in done.stdout, done.stderr
+    assert {path.name for path in (tmp_path / "project").iterdir()} == {"parent", "child"}
+    assert (tmp_path / "results.tar.gz").is_file()

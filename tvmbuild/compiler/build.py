@@ -46,7 +46,7 @@ class Applied:
 def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
     """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
 
-    ``database`` is a MetaSchedule Database. GPU functions without a record get DLight's default schedule, without
+    ``database`` is a MetaSchedule Database. GPU functions without a record get one by rule, without
     which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
     """
     with target, database:

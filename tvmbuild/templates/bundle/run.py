@@ -57,7 +57,9 @@ def tvmbuild(arguments: list[str], seconds: float | None) -> int:
     """Run tvmbuild in the project; after ``seconds`` it is interrupted as by Ctrl-C, which loses nothing."""
     environment = {**os.environ, "PYTHONPATH": str(SITE), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "tvmbuild", *arguments]
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # `nohup … &` in a script ignores it, for children too
     process = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,41 @@
+"""Packages of one model that differ in how they were compiled, and ONNX Runtime: checked, then timed in turns."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
+
+from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.specs import Tolerance
+from tvmbuild.stages.compare import compare
+from tvmbuild.stages.reference import read_reference
+
+SAMPLES = 200
+Builder = Callable[[Setting, Path], None]
+"""Compiles the setting's simplified model to a package, in a process of its own."""
+
+
+def time_variants(setting: Setting, builders: Mapping[str, Builder]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return median latencies in ms, of ``ONNX Runtime`` too, and the seconds that each build took.
+
+    A package whose numbers differ from the original model's ends the program.
+    """
+    run_in_child(simplify_model, setting)
+    seconds, loads, reference = {}, {}, setting.folder / "reference.npz"
+    for name, builder in builders.items():
+        package, start = setting.folder / f"{name}.tar", time.monotonic()
+        run_in_child(builder, setting, package)
+        seconds[name] = time.monotonic() - start
+        loads[name] = Load("tvm", package, reference, setting.threads)
+    wanted = read_reference(reference).outputs
+    for name, load in loads.items():
+        with start_worker(load) as worker:
+            problem = compare(worker.outputs(), wanted, Tolerance()).problem
+        if problem is not None:
+            sys.exit(f"{setting.model.name}, {name}: {problem}")
+    loads["ONNX Runtime"] = Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)
+    return time_loads(loads, SAMPLES), seconds
