@@ -139,7 +139,7 @@ def with_explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
         for value in (*known.value_info, *known.input, *known.output)
     }
     shapes |= {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
-    for node in model.graph.node:
+    for node in (each for each in model.graph.node if each.op_type in {"Conv", "MaxPool", "AveragePool"}):
         given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         mode = given.get("auto_pad", b"NOTSET")
         if mode == b"NOTSET":
@@ -191,10 +191,13 @@ class Pad(nn.Module):  # type: ignore[misc]
 def _convert_pad(node: Any, graph: Any) -> Any:
     from onnx2torch.utils.common import OnnxMapping, OperationConverterResult  # noqa: PLC0415
 
+    if any(node.input_values[2:]):
+        raise NotImplementedError("Pad with a value or with axes")
     pads = graph.initializers[node.input_values[1]].to_numpy().tolist()
     pairs = list(zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True))
     while pairs and pairs[0] == (0, 0):
         del pairs[0]
     flat = [each for pair in reversed(pairs) for each in pair]
     mapping = OnnxMapping(inputs=(node.input_values[0],), outputs=tuple(node.output_values))
-    return OperationConverterResult(Pad(flat, node.attributes.get("mode", "constant")), mapping)
+    mode = node.attributes.get("mode", "constant")
+    return OperationConverterResult(Pad(flat, {"edge": "replicate"}.get(mode, mode)), mapping)

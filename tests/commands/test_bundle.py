@@ -117,7 +117,7 @@ def test_when_the_time_is_up_its_workers_are_interrupted_too(tmp_path: Path, ign
     action = signal.SIG_IGN if ignored else signal.SIG_DFL  # a shell's background job ignores Ctrl-C
     before = signal.signal(signal.SIGINT, action)
     try:
-        command = [sys.executable, "run.py", "--minutes", "0.03", "--no-benchmark"]
+        command = [sys.executable, "run.py", "--minutes", "0.1", "--no-benchmark"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     finally:
         signal.signal(signal.SIGINT, before)

@@ -11,21 +11,21 @@ import onnx
 import pytest
 import tvm
 import tvm_ffi
-from gpu_kernels import fits
 from onnx import helper
+from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler import cuda
 from tvmbuild.compiler.build import apply_records
-from tvmbuild.compiler.gpu_products import list_products, split_sum, view_product
-from tvmbuild.compiler.gpu_schedules import list_schedules
-from tvmbuild.compiler.gpu_sums import SHORT, Isolated, add_up_alone, isolate_sum, list_short_sums
+from tvmbuild.compiler.gpu_products import list_products, measure, split_sum, view_product
+from tvmbuild.compiler.gpu_schedules import fits, list_schedules
+from tvmbuild.compiler.gpu_sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
 from tvmbuild.compiler.gpu_tiles import Limits, Product, Tile, list_tiles
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.records.traces import dump_trace, load_record
 
@@ -97,14 +97,13 @@ def run(mod: tvm.ir.IRModule, task: Task) -> np.ndarray:
 @pytest.mark.parametrize("graph", PRODUCTS.values(), ids=PRODUCTS)
 def test_products_in_parts_are_right(only_task: Callable[..., Task], graph: Graph, half: bool) -> None:
     task = only_task(graph, half)
-    view = view_product(task.mod["main"])
-    assert view is not None
+    sums = view_product(task.mod["main"])
+    assert sums is not None
     want = run(task.mod, task)
-    tiles = list_tiles(view.product, LIMITS, 5)
+    tiles = list_tiles(measure(sums), LIMITS, 5)
     assert len(tiles) == 5
     for tile in tiles:
-        schedule = split_sum(task.mod["main"], tile, bind=False)
-        assert schedule is not None
+        schedule = split_sum(sums, tile, bind=False)
         np.testing.assert_allclose(
             run(schedule.mod, task), want, rtol=2e-3 if half else 1e-5, atol=1e-2 if half else 1e-5
         )
@@ -117,17 +116,10 @@ def test_short_sums_are_right(only_task: Callable[..., Task], graph: Graph) -> N
     assert len(list_short_sums(task.mod["main"], 3)) == 3
     want = run(task.mod, task)
     for threads in (32, 100):
-        schedule = add_up_alone(isolate(task), threads, bind=False)
+        sums = isolate_sum(task.mod["main"], take_outputs)
+        assert sums is not None
+        schedule = add_up_alone(sums, threads, bind=False)
         np.testing.assert_allclose(run(schedule.mod, task), want, rtol=1e-5, atol=1e-5)
-
-
-def isolate(task: Task) -> Isolated:
-    sums = isolate_sum(
-        task.mod["main"], lambda nest: (tuple(at for at, axis in enumerate(nest.axes) if not axis.reduces),)
-    )
-    assert sums is not None
-    assert sums.extents[-1] <= SHORT
-    return sums
 
 
 @pytest.mark.parametrize("graph", OTHERS.values(), ids=OTHERS)
@@ -160,13 +152,45 @@ def test_each_schedule_keeps_to_the_limits_and_is_made_again_of_its_record(
             assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
 
 
-def test_a_kernel_of_parts_compiles_for_a_card(only_task: Callable[..., Task], gpu: tvm.target.Target) -> None:
-    schedule = list_schedules(only_task(PRODUCTS["pointwise"]).mod["main"], gpu, 1)[0]
+@pytest.mark.parametrize(
+    ("graph", "barriers"), [("pointwise", 1), ("padded-stride-2", 1), ("depthwise", 0), ("max-pool", 0)]
+)
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
+def test_the_kernels_compile_for_a_card(
+    only_task: Callable[..., Task], gpu: tvm.target.Target, graph: str, barriers: int, half: bool
+) -> None:
+    task = only_task({**PRODUCTS, **SHORT_SUMS}[graph], half)
+    source = cuda_source(list_schedules(task.mod["main"], gpu, 1)[0], gpu)
+    assert source.count("__syncthreads") == barriers
+    assert cuda.compile_source(source, gpu)
+
+
+def cuda_source(schedule: tvm.s_tir.Schedule, gpu: tvm.target.Target) -> str:
     built = tvm.tirx.build(schedule.mod, target=gpu)
     source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
     assert source is not None
-    assert source.count("__syncthreads") == 1
-    assert cuda.compile_source(source, gpu)
+    return source
+
+
+def test_wide_sums_fit_in_shared_memory(gpu: tvm.target.Target) -> None:
+    a, b = te.placeholder((64, 128), "float64", "a"), te.placeholder((128, 196), "float64", "b")
+    mod = normalised(te.create_prim_func([a, b, topi.matmul(a, b)]))
+    schedules = list_schedules(mod["main"], gpu, 6)
+    assert len(schedules) == 6
+    assert all(fits(schedule.mod, gpu) for schedule in schedules)
+    assert cuda.compile_source(cuda_source(schedules[0], gpu), gpu)
+
+
+@pytest.mark.parametrize(("axis", "stop"), [(1, 8), (2, 5), (3, 5)])
+def test_what_takes_a_part_of_a_product_still_gets_a_schedule(
+    save_model: SaveModel, gpu: tvm.target.Target, axis: int, stop: int
+) -> None:
+    nodes, weights, shape = conv(16, 12, 1, (8, 8), node("Slice", "a", "begin", "end", "axis"))
+    weights |= {"begin": np.array([0]), "end": np.array([stop]), "axis": np.array([axis])}
+    for task in extract_tasks(lower(import_onnx(save_model(nodes, weights, shape)), gpu)):
+        schedules = list_schedules(task.mod["main"], gpu, 16)
+        assert schedules
+        assert cuda.compile_source(cuda_source(schedules[0], gpu), gpu)
 
 
 def test_functions_without_a_record_get_the_first_of_the_list(save_model: SaveModel, gpu: tvm.target.Target) -> None:
@@ -186,7 +210,15 @@ def test_a_cpu_has_other_rules(only_task: Callable[..., Task], cpu: tvm.target.T
 
 
 @pytest.mark.parametrize(
-    "product", [Product(160, 49, 960), Product(1, 1000, 1280), Product(58, 2704, 58), Product(7, 11, 13)]
+    "product",
+    [
+        Product(160, 49, 960),
+        Product(1, 1000, 1280),
+        Product(58, 2704, 58),
+        Product(7, 11, 13),
+        Product(5040, 5040, 5040, sum_bytes=8),
+        Product(1048576, 16, 36),
+    ],
 )
 def test_tiles_divide_the_product_and_keep_to_the_limits(product: Product) -> None:
     limits = Limits(256, 8192)
@@ -197,10 +229,11 @@ def test_tiles_divide_the_product_and_keep_to_the_limits(product: Product) -> No
         assert product.rows % tile.height == product.columns % tile.width == product.depth % tile.parts == 0
         assert 1 < tile.parts < product.depth
         assert tile.threads <= 256
-        assert tile.shared_bytes <= 8192
+        assert tile.shared_bytes(product) <= 8192
+        assert product.rows // tile.height <= 65535
 
 
 def test_long_sums_of_few_outputs_are_shared_by_many_threads() -> None:
     assert list_tiles(Product(160, 49, 960), LIMITS, 1)[0].parts >= 8
     assert not list_tiles(Product(16, 16, 1), LIMITS, 1)
-    assert Tile(2, 4, 7, 1, 16).shared_bytes == 16 * 8 * 7 * 4
+    assert Tile(2, 4, 7, 1, 16).shared_bytes(Product(160, 49, 960)) == 16 * 8 * 7 * 4

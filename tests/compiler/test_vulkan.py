@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tvm
 from drawn_schedules import draw_schedules
-from gpu_kernels import fits
 from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.gpu_schedules import fits
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target

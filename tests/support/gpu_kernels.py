@@ -1,4 +1,4 @@
-"""Whether a kernel keeps to a GPU's limits; kernels that multiply by a constant, and what a timer of them must do."""
+"""Kernels that multiply by a constant, and what a timer of them must do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ import pytest
 
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.gpu_timer import GpuTimer
-
-
-def fits(mod: Any, target: Any) -> bool:
-    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory."""
-    from tvm import s_tir
-    from tvm.s_tir import meta_schedule as ms
-
-    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
-    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
-    context.clone()
-    (verify,) = context.space_generator.postprocs
-    return bool(verify.apply(s_tir.Schedule(mod)))
 
 
 def build_product(path: Path, target: Any, factor: float, elements: int) -> str:

@@ -7,55 +7,48 @@ and add these through shared memory. Operands come from the caches as they are: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.fallback_nest import Nest
-from tvmbuild.compiler.gpu_sums import Group, isolate_sum
+from tvmbuild.compiler.gpu_sums import Group, Isolated, isolate_sum, try_rule
 from tvmbuild.compiler.gpu_tiles import UNROLLED, Limits, Product, Tile, list_tiles
-
-
-@dataclass(frozen=True)
-class View:
-    """A function seen as a product: its block's loops are (row, column, depth), the last block's (row, column)."""
-
-    sch: s_tir.Schedule
-    block: Any
-    last: Any
-    """Writes the output: what the product's elements go through."""
-    product: Product
 
 
 def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product."""
     limits = Limits(int(target.attrs["max_threads_per_block"]), int(target.attrs["max_shared_memory_per_block"]))
-    view = view_product(function)
-    if view is None:
+    sums = view_product(function)
+    if sums is None:
         return []
-    found = []
-    for tile in list_tiles(view.product, limits, limit):
-        sch = split_sum(function, tile)
-        if sch is not None:
-            found.append(sch)
-    return found
+    schedules = (try_rule(partial(split_sum, sums, tile)) for tile in list_tiles(measure(sums), limits, limit))
+    return [schedule for schedule in schedules if schedule is not None]
 
 
-def split_sum(function: tirx.PrimFunc, tile: Tile, bind: bool = True) -> s_tir.Schedule | None:
-    """Return the function scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run."""
-    view = view_product(function)
-    if view is None:
-        return None
-    sch, total, last = view.sch, view.block, view.last
+def view_product(function: tirx.PrimFunc) -> Isolated | None:
+    """Return the function as a product, over (row, column, depth); None where it is something else."""
+    return isolate_sum(function, _rows_and_columns)
+
+
+def measure(sums: Isolated) -> Product:
+    """Return the sizes of a product."""
+    rows, columns, depth = sums.extents
+    return Product(rows, columns, depth, sums.sum_bytes)
+
+
+def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
+    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run."""
+    sch, total, last = sums.sch.copy(), sums.block, sums.last
     # Neighbouring threads have neighbouring columns, so each one's own lie apart: (strip, lane) instead of column.
     lanes = tile.column_threads
     sch.transform_block_layout(total, lambda row, column, k: (row, column // lanes, column % lanes, k))
     sch.transform_block_layout(last, lambda row, column: (row, column // lanes, column % lanes))
     sch.transform_layout(total, ("write", 0), lambda row, column: (row, column // lanes, column % lanes))
     part, _ = sch.split(sch.get_loops(total)[3], [tile.parts, None])
-    partial = sch.rfactor(part, 0)
+    parts = sch.rfactor(part, 0)
     row, strip, lane = sch.get_loops(last)
     block_row, row = sch.split(row, [None, tile.height])
     block_column, strip = sch.split(strip, [None, tile.columns])
@@ -63,25 +56,25 @@ def split_sum(function: tirx.PrimFunc, tile: Tile, bind: bool = True) -> s_tir.S
     adder = sch.fuse(row, strip, lane)
     sch.compute_at(total, adder, preserve_unit_loops=True)
     sch.set_scope(total, 0, "local")
-    sch.compute_at(partial, block_column, preserve_unit_loops=True)
-    sch.set_scope(partial, 0, "shared")
-    thread, step = _place_partial(sch, partial, tile, view.product)
+    sch.compute_at(parts, block_column, preserve_unit_loops=True)
+    sch.set_scope(parts, 0, "shared")
+    thread, step = _place_parts(sch, parts, tile)
     sch.unroll(sch.get_loops(total)[-1])
     _, adder = sch.split(adder, [None, tile.threads])
     if bind:
         axes = {block_row: "blockIdx.y", block_column: "blockIdx.x", thread: "threadIdx.x", adder: "threadIdx.x"}
         for loop, axis in axes.items():
             sch.bind(loop, axis)
-    sch.decompose_reduction(partial, step)
+    sch.decompose_reduction(parts, step)
     return sch
 
 
-def _place_partial(sch: s_tir.Schedule, block: Any, tile: Tile, product: Product) -> tuple[Any, Any]:
+def _place_parts(sch: s_tir.Schedule, block: Any, tile: Tile) -> tuple[Any, Any]:
     """Give each thread its elements, kept in registers until its part is added up; return its loop and its steps'."""
     store = sch.cache_write(block, 0, "local")
     part, row, strip, lane, depth = sch.get_loops(block)[2:]
     row_thread, row = sch.split(row, [tile.row_threads, tile.rows])
-    steps = product.depth // tile.parts
+    steps = int(sch.get(depth).extent)
     step, inner = sch.split(depth, [None, next(size for size in range(UNROLLED, 0, -1) if steps % size == 0)])
     sch.reorder(part, row_thread, lane, step, inner, row, strip)
     thread = sch.fuse(part, row_thread, lane)
@@ -89,12 +82,6 @@ def _place_partial(sch: s_tir.Schedule, block: Any, tile: Tile, product: Product
     for loop in (inner, row, strip, *sch.get_loops(store)[3:]):
         sch.unroll(loop)
     return thread, step
-
-
-def view_product(function: tirx.PrimFunc) -> View | None:
-    """Return the function as a product; None where it is something else."""
-    found = isolate_sum(function, _rows_and_columns)
-    return None if found is None else View(found.sch, found.block, found.last, Product(*found.extents))
 
 
 def _rows_and_columns(nest: Nest) -> tuple[Group, ...] | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
+from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.fallback import REFUSALS, is_scheduled
+from tvmbuild.compiler.fallback import is_scheduled
 from tvmbuild.compiler.gpu_products import list_products
-from tvmbuild.compiler.gpu_sums import list_short_sums
+from tvmbuild.compiler.gpu_sums import list_short_sums, try_rule
 from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.target import is_gpu
 
@@ -26,16 +29,27 @@ def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
 
 
 def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules worth measuring; the first is what a function without a record gets."""
+    """Return at most ``limit`` schedules worth measuring; the first is what a function without a record gets.
+
+    All keep to the target's threads and shared memory.
+    """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
-    try:
-        ours = list_products(function, target, max(1, limit - 1)) or list_short_sums(function, limit)
-    except REFUSALS:  # a form that they did not foresee
-        ours = []
-    if len(ours) == limit:
-        return ours
-    return [*ours, *_schedule_by_dlight(function, target)]
+    ours = list_products(function, target, max(1, limit - 1)) or list_short_sums(function, limit)
+    fitting = [schedule for schedule in ours if fits(schedule.mod, target)]
+    if len(fitting) >= limit:
+        return fitting[:limit]
+    return [*fitting, *_schedule_by_dlight(function, target)]
+
+
+def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
+    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory, by TVM's own analysis."""
+    skip_tensor_intrinsics()
+    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
+    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
+    context.clone()
+    (verify,) = context.space_generator.postprocs
+    return bool(verify.apply(s_tir.Schedule(mod)))
 
 
 def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[s_tir.Schedule]:
@@ -44,10 +58,12 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
     skip_tensor_intrinsics()
     with target:
         for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()):
-            try:
-                schedule = rule.apply(function, target, False)
-            except REFUSALS:
-                continue
-            if schedule is not None:
-                yield schedule[0] if isinstance(schedule, list) else schedule
+            schedule = try_rule(partial(_apply, rule, function, target))
+            if schedule is not None and fits(schedule.mod, target):
+                yield schedule
                 return
+
+
+def _apply(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
+    schedule = rule.apply(function, target, False)
+    return schedule[0] if isinstance(schedule, list) else schedule

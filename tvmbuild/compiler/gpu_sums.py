@@ -1,15 +1,17 @@
-"""Functions of one sum on GPUs: what comes before and after it is computed with it, and short ones in one thread."""
+"""Functions of one reduction on GPUs (a sum, a maximum): the rest is computed with it, short ones in one thread."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
+from tvmbuild.compiler.fallback import REFUSALS
 from tvmbuild.compiler.fallback_nest import Nest, view_nest
 
 SHORT = 64
@@ -18,6 +20,8 @@ THREADS = (128, 256, 64)
 """Of a block, the likeliest first."""
 Group = tuple[int, ...]
 """Axes that become one."""
+Grouping = Callable[[Nest], tuple[Group, ...] | None]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -29,22 +33,21 @@ class Isolated:
     last: Any
     extents: tuple[int, ...]
     """Of each group and of the depth."""
+    sum_bytes: int
 
 
 def list_short_sums(function: tirx.PrimFunc, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules with a thread for each output; none where its sum is long, or not one."""
-    found = []
-    for threads in THREADS[:limit]:
-        sums = isolate_sum(function, _outputs)
-        if sums is None or sums.extents[1] > SHORT:
-            return []
-        found.append(add_up_alone(sums, threads))
-    return found
+    sums = isolate_sum(function, take_outputs)
+    if sums is None or sums.extents[1] > SHORT:
+        return []
+    schedules = (try_rule(partial(add_up_alone, sums, threads)) for threads in THREADS[:limit])
+    return [schedule for schedule in schedules if schedule is not None]
 
 
 def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Schedule:
     """Give each output a thread; without ``bind`` these are loops, which a CPU can run."""
-    sch = sums.sch
+    sch = sums.sch.copy()
     outer, thread = sch.split(sch.get_loops(sums.last)[0], [None, threads])
     sch.compute_at(sums.block, thread, preserve_unit_loops=True)
     sch.set_scope(sums.block, 0, "local")
@@ -57,11 +60,23 @@ def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Sched
     return sch
 
 
-def isolate_sum(function: tirx.PrimFunc, group: Callable[[Nest], tuple[Group, ...] | None]) -> Isolated | None:
+def try_rule(make: Callable[[], Made | None]) -> Made | None:
+    """Return what it makes; None where a rule meets a form that it did not foresee."""
+    try:
+        return make()
+    except (*REFUSALS, AssertionError, IndexError):  # DLight's rules assert
+        return None
+
+
+def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     """Inline all but one sum and the block that writes the output; None where there is not one sum.
 
     ``group`` says which axes of the sum become one; None where it has no use for them.
     """
+    return try_rule(partial(_isolate, function, group))
+
+
+def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     sch = s_tir.Schedule(function, error_render_level="none")
     infos = normalize_prim_func(sch) or []
     sums = [index for index, info in enumerate(infos) if info.is_reduction()]
@@ -86,10 +101,12 @@ def isolate_sum(function: tirx.PrimFunc, group: Callable[[Nest], tuple[Group, ..
     sch.transform_layout(block, ("write", 0), _fuse(nest.store.shape, stored))
     sch.transform_block_layout(block, _fuse(sizes, (*groups, depth)))
     sch.transform_block_layout(last, _fuse([axis.extent for axis in ending.axes], ended))
-    return Isolated(sch, block, last, tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth)))
+    extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
+    return Isolated(sch, block, last, extents, nest.store.bits // 8)
 
 
-def _outputs(nest: Nest) -> tuple[Group, ...]:
+def take_outputs(nest: Nest) -> tuple[Group, ...]:
+    """Return all outputs as one group."""
     return (tuple(index for index, axis in enumerate(nest.axes) if not axis.reduces),)
 
 
@@ -100,13 +117,18 @@ def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Grou
     """
     if nest.store is None:
         return None
-    reads = [_positions(each.indices, ending) for each in ending.loads if each.buffer.name == nest.store.buffer.name]
+    stored_in = nest.store.buffer
+    reads = [_positions(each.indices, ending) for each in ending.loads if each.buffer.same_as(stored_in)]
     if not reads or any(each != reads[0] for each in reads):
         return None
     positions = _positions(nest.store.indices, nest)
     full = [index for index, extent in enumerate(nest.store.shape) if extent != 1]
     if any(positions[index] is None or reads[0][index] is None for index in full):
         return None
+    if any(
+        ending.axes[axis].extent != nest.store.shape[index] for index, axis in enumerate(reads[0]) if axis is not None
+    ):
+        return None  # it takes a part of them
     owner = {axis: number for number, group in enumerate(groups) for axis in group}
     owners = [len(groups) - 1 if axis is None else owner[axis] for axis in positions]
     stored = [tuple(index for index, each in enumerate(owners) if each == number) for number in range(len(groups))]

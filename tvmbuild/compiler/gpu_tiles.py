@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tvmbuild.compiler.fallback_nest import divisors
+
 WARP = 32
 UNROLLED = 4
 """Steps along the sum whose loads are under way together."""
@@ -21,6 +23,8 @@ MOST_ROWS, MOST_COLUMNS = 8, 4
 MOST_PARTS = 64
 MOST_SUMS = 32
 """Running sums in a thread's registers."""
+MOST_BLOCKS = 65535
+"""Along one axis of the grid: CUDA's limit for the second, and all that Vulkan promises of any."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Product:
     rows: int
     columns: int
     depth: int
+    sum_bytes: int = 4
+    """Of a running sum."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +74,19 @@ class Tile:
         """Return the block's."""
         return self.row_threads * self.column_threads * self.parts
 
-    @property
-    def shared_bytes(self) -> int:
-        """Return what the parts' sums take, in float32."""
-        return self.parts * self.height * self.width * 4
+    def shared_bytes(self, product: Product) -> int:
+        """Return what the parts' sums take."""
+        return self.parts * self.height * self.width * product.sum_bytes
 
     def blocks(self, product: Product) -> int:
         """Return how many blocks compute the product."""
         return product.rows // self.height * (product.columns // self.width)
 
-    def fits(self, limits: Limits) -> bool:
-        """Say whether the target allows it and it is worth a thought."""
+    def fits(self, product: Product, limits: Limits) -> bool:
+        """Say whether the target allows it."""
+        grid = max(product.rows // self.height, product.columns // self.width)
         return (
-            FEWEST_THREADS <= self.threads <= min(MOST_THREADS, limits.threads)
-            and self.rows * self.columns <= MOST_SUMS
-            and self.shared_bytes <= limits.shared_bytes
+            self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MOST_BLOCKS
         )
 
     def estimate(self, product: Product) -> float:
@@ -101,33 +105,32 @@ class Tile:
 
 def list_tiles(product: Product, limits: Limits, limit: int) -> list[Tile]:
     """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
-    tiles = [tile for tile in _all_tiles(product) if tile.fits(limits)]
+    tiles = [tile for tile in _all_tiles(product) if tile.fits(product, limits)]
     tiles.sort(key=lambda tile: (tile.estimate(product), tile.threads, tile.parts, tile.rows, tile.row_threads))
-    best = _first_of_each(tiles)
-    return [*best, *(tile for tile in tiles if tile not in best)][:limit]
+    best: dict[tuple[int, int], Tile] = {}
+    for tile in tiles:  # of each number of parts and of sums, for no estimate is that good
+        best.setdefault((tile.parts, tile.rows * tile.columns), tile)
+    chosen = set(best.values())
+    return [*best.values(), *(tile for tile in tiles if tile not in chosen)][:limit]
 
 
 def _all_tiles(product: Product) -> Iterable[Tile]:
     """Return the tiles that divide the product without a rest."""
-    heights = [pair for pair in _pairs(product.rows, WARP) if pair[1] <= MOST_ROWS]
-    widths = [pair for pair in _pairs(product.columns, 2 * WARP) if pair[1] <= MOST_COLUMNS]
-    parts = [part for part in _divisors(product.depth, MOST_PARTS) if 1 < part < product.depth]
-    for height, width, part in itertools.product(heights, widths, parts):
-        yield Tile(*height, *width, part)
+    heights = _pairs(product.rows, WARP, MOST_ROWS)
+    widths = _pairs(product.columns, 2 * WARP, MOST_COLUMNS)
+    parts = [part for part in divisors(product.depth, MOST_PARTS) if 1 < part < product.depth]
+    for (row_threads, rows), (column_threads, columns) in itertools.product(heights, widths):
+        if rows * columns > MOST_SUMS:
+            continue
+        for part in parts:
+            if FEWEST_THREADS <= row_threads * column_threads * part <= MOST_THREADS:
+                yield Tile(row_threads, rows, column_threads, columns, part)
 
 
-def _pairs(extent: int, most: int) -> Iterable[tuple[int, int]]:
+def _pairs(extent: int, most_threads: int, most_elements: int) -> list[tuple[int, int]]:
     """Return (threads, elements of each) that divide the extent."""
-    return [(outer, inner) for outer in _divisors(extent, most) for inner in _divisors(extent // outer, MOST_ROWS)]
-
-
-def _first_of_each(tiles: Iterable[Tile]) -> list[Tile]:
-    """Return the best tile of each number of parts and of sums, for no estimate is that good."""
-    seen: dict[tuple[int, int], Tile] = {}
-    for tile in tiles:
-        seen.setdefault((tile.parts, tile.rows * tile.columns), tile)
-    return list(seen.values())
-
-
-def _divisors(number: int, most: int) -> list[int]:
-    return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]
+    return [
+        (threads, elements)
+        for threads in divisors(extent, most_threads)
+        for elements in divisors(extent // threads, most_elements)
+    ]

@@ -32,6 +32,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 4)), help="cells at once")
     parser.add_argument("--no-benchmark", action="store_true")
     args = parser.parse_args()
+    for hangup in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(hangup) is signal.SIG_DFL:  # nohup ignores the first
+            signal.signal(hangup, signal.default_int_handler)
     unpack()
     threading.Thread(target=save_often, daemon=True).start()
     status = tvmbuild(["-n", str(args.jobs), "tune=missing", *args.steps], args.minutes * 60)
