@@ -8,11 +8,7 @@ and ONNX Runtime in turns, each in a process of its own, the idle ones stopped. 
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with
-from variants import time_variants
+from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.records.selection import Schedule
 
 
@@ -42,18 +37,11 @@ class Result:
 
 def main() -> int:
     """Run the comparison and print it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--cpu", default="x86-64-v3")
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    os.environ |= {"TVM_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "passive"}
     results = []
-    for model in args.models:
-        with tempfile.TemporaryDirectory() as folder:
-            results.append(measure(Setting(model.absolute(), args.cpu, args.threads, 0, Path(folder))))
-            print(results[-1], file=sys.stderr, flush=True)
-    show(results, f"{args.cpu}, {args.threads} threads, {cpu_name()}, {time.strftime('%Y-%m-%d')}")
+    for setting in open_settings(__doc__, "x86-64-v3"):
+        results.append(measure(setting))
+        print(results[-1], file=sys.stderr, flush=True)
+    show(results, describe(setting))
     return 0
 
 

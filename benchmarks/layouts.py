@@ -8,19 +8,14 @@ each in a process of its own, the idle ones stopped. Wants a machine that does n
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
 from tuner_contestants import Setting, compile_with
-from variants import time_variants
+from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.records.selection import Schedule
 
 LAYOUTS = ("NHWC", "NCHW")
@@ -28,23 +23,15 @@ LAYOUTS = ("NHWC", "NCHW")
 
 def main() -> int:
     """Run the comparison and print it as a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--cpu", default="x86-64-v4")
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
-    os.environ |= {"TVM_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "passive"}
-    print(f"{args.cpu}, {args.threads} threads, {cpu_name()}, {time.strftime('%Y-%m-%d')}, no records", file=sys.stderr)
     print("| model | NHWC ms | NCHW ms | NCHW / NHWC | ONNX Runtime ms |\n|---|---|---|---|---|", flush=True)
     ratios = []
-    for model in args.models:
-        with tempfile.TemporaryDirectory() as folder:
-            setting = Setting(model.absolute(), args.cpu, args.threads, 0, Path(folder))
-            medians, _ = time_variants(setting, {each: partial(build_package, layout=each) for each in LAYOUTS})
+    for setting in open_settings(__doc__, "x86-64-v4"):
+        medians, _ = time_variants(setting, {each: partial(build_package, layout=each) for each in LAYOUTS})
         ratios.append(medians["NCHW"] / medians["NHWC"])
         times = [f"{medians[name]:.2f}" for name in (*LAYOUTS, "ONNX Runtime")]
-        print(f"| {model.stem} | {times[0]} | {times[1]} | {ratios[-1]:.2f} | {times[2]} |", flush=True)
+        print(f"| {setting.model.stem} | {times[0]} | {times[1]} | {ratios[-1]:.2f} | {times[2]} |", flush=True)
     print(f"| geometric mean | | | {geometric_mean(ratios):.2f} | |")
+    print(f"{describe(setting)}, no records", file=sys.stderr)
     return 0
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 
 from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.host_cpu import cpu_name
 from tvmbuild.specs import Tolerance
 from tvmbuild.stages.compare import compare
 from tvmbuild.stages.reference import read_reference
@@ -17,6 +21,24 @@ from tvmbuild.stages.reference import read_reference
 SAMPLES = 200
 Builder = Callable[[Setting, Path], None]
 """Compiles the setting's simplified model to a package, in a process of its own."""
+
+
+def open_settings(description: str | None, cpu: str) -> Iterator[Setting]:
+    """Read models, --cpu and --threads of the command line; yield each model's setting, its folder removed after it."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("--cpu", default=cpu)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    os.environ |= {"TVM_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "passive"}
+    for model in args.models:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Setting(model.absolute(), args.cpu, args.threads, 0, Path(folder))
+
+
+def describe(setting: Setting) -> str:
+    """Return what the times are of."""
+    return f"{setting.cpu}, {setting.threads} threads, {cpu_name()}, {time.strftime('%Y-%m-%d')}"
 
 
 def time_variants(setting: Setting, builders: Mapping[str, Builder]) -> tuple[dict[str, float], dict[str, float]]:

@@ -14,6 +14,7 @@ import tvm_ffi
 from onnx import helper
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
+from vulkan_devices import HOST, LEAST
 
 from tvmbuild.compiler import cuda
 from tvmbuild.compiler.build import apply_records
@@ -26,7 +27,6 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
-from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.records.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
@@ -137,9 +137,7 @@ def test_each_schedule_keeps_to_the_limits_and_is_made_again_of_its_record(
     only_task: Callable[..., Task], gpu: tvm.target.Target, graph: Graph
 ) -> None:
     task = only_task(graph)
-    least = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
-    host = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
-    for target in (gpu, tvm_target("vulkan", tuple(sorted(least.items())), host)):
+    for target in (gpu, tvm_target("vulkan", tuple(sorted(LEAST.items())), HOST)):
         schedules = list_schedules(task.mod["main"], target, 6)
         assert 2 <= len(schedules) <= 6
         assert len({tvm_ffi.structural_hash(each.mod, map_free_vars=True) for each in schedules}) == len(schedules)

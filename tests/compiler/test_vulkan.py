@@ -13,6 +13,7 @@ import tvm
 from drawn_schedules import draw_schedules
 from onnx import helper
 from tvm.s_tir import meta_schedule as ms
+from vulkan_devices import HOST, LEAST
 
 from tvmbuild.compiler.build import apply_records
 from tvmbuild.compiler.gpu_schedules import fits
@@ -29,9 +30,6 @@ from tvmbuild.records.traces import dump_trace, dump_workload
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
-HOST = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
-LEAST = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}
-"""The least that targets.yaml takes."""
 DEFAULTS = tuple(sorted(FAMILIES["intel-iris-xe"].items()))
 DEVICES = {"intel-iris-xe": FAMILIES["intel-iris-xe"], "least": LEAST}
 
