@@ -3,16 +3,17 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphs
 import onnxruntime
 import pytest
 import tvm
-from onnx import helper
+from onnx_graphs import RELU, Graph, node
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
 
@@ -28,7 +29,6 @@ from tvmbuild.records.traces import dump_trace, load_record
 
 SaveModel = Callable[..., Path]
 Sample = Callable[..., ms.database.MemoryDatabase]
-Graph = tuple[Sequence[onnx.NodeProto], dict[str, np.ndarray], tuple[int, ...]]
 
 RANDOM = np.random.RandomState(3)
 AVX512 = Machine(64, 32, 2)
@@ -38,15 +38,8 @@ def draw(*shape: int) -> np.ndarray:
     return RANDOM.uniform(-1, 1, shape).astype("float32")
 
 
-def node(kind: str, *inputs: str, out: str = "y", **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(kind, list(inputs), [out], **attributes)
-
-
 def conv(channels: int, out: int, kernel: int, size: tuple[int, int], **attributes: Any) -> Graph:
-    groups = attributes.get("group", 1)
-    weights = {"w": draw(out, channels // groups, kernel, kernel), "b": draw(out)}
-    nodes = [node("Conv", "x", "w", "b", out="a", **attributes), node("Relu", "a")]
-    return nodes, weights, (1, channels, *size)
+    return onnx_graphs.conv(RANDOM, channels, out, kernel, size, RELU, **attributes)
 
 
 CONVOLUTIONS: dict[str, Graph] = {

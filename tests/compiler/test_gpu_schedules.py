@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
+import onnx_graphs
 import pytest
 import tvm
 import tvm_ffi
-from onnx import helper
+from onnx_graphs import RELU, Graph, node
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
@@ -31,23 +31,11 @@ from tvmbuild.records.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
-Graph = tuple[Sequence[onnx.NodeProto], dict[str, np.ndarray], tuple[int, ...]]
 LIMITS = Limits(1024, 49152)
 RANDOM = np.random.RandomState(5)
 
 
-def node(kind: str, *inputs: str, out: str = "y", **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(kind, list(inputs), [out], **attributes)
-
-
-def conv(channels: int, out: int, kernel: int, size: tuple[int, ...], *after: onnx.NodeProto, **given: Any) -> Graph:
-    shape = (out, channels // given.get("group", 1), *([kernel] * len(size)))
-    weights = {"w": RANDOM.uniform(-1, 1, shape).astype("float32"), "b": RANDOM.uniform(-1, 1, out).astype("float32")}
-    nodes = [node("Conv", "x", "w", "b", out="a" if after else "y", **given), *after]
-    return nodes, weights, (1, channels, *size)
-
-
-RELU = node("Relu", "a")
+conv = partial(onnx_graphs.conv, RANDOM)
 SWISH = (node("Sigmoid", "a", out="s"), node("Mul", "a", "s"))
 PRODUCTS: dict[str, Graph] = {
     "pointwise": conv(24, 20, 1, (7, 7), RELU),
