@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.devices.ssh_trouble import explain_no_runtime
@@ -62,7 +63,7 @@ def _explain_codegen(kind: str, capabilities: Capabilities) -> str | None:
 def _explain_cuda_compiler(kind: str, capabilities: Capabilities) -> str | None:
     if kind != "cuda" or capabilities.nvcc is not None or capabilities.nvrtc is not None:
         return None
-    return "neither nvcc nor NVRTC is here; `pip install 'tvmbuild[cuda]'` brings NVRTC, no GPU needed"
+    return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
 
 
 def _explain_linker(link: str, capabilities: Capabilities) -> str | None:

@@ -90,7 +90,7 @@ def _nvcc_version() -> str | None:
 
 def _nvrtc_version() -> str | None:
     try:
-        from cuda.bindings import nvrtc  # noqa: PLC0415 - optional
+        from cuda.bindings import nvrtc  # noqa: PLC0415 - slow to import
 
         status, major, minor = nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError):  # RuntimeError: the bindings are there, the library is not

@@ -12,6 +12,7 @@ from tvmbuild.cli import main
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
 from tvmbuild.commands.doctor_project import check_cache, check_targets
+from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.files import sha256_file
 from tvmbuild.layout import runtime_dir
 from tvmbuild.specs import CacheSpec, DeviceSpec, TargetSpec
@@ -87,9 +88,9 @@ def test_vulkan_says_which_half(
     assert "".join(line[0] for line in found[2].splitlines()) == remedies
 
 
-def test_cuda_without_a_compiler_names_the_extra() -> None:
+def test_cuda_without_a_compiler_names_the_packages() -> None:
     state, _, remedy = _rows(replace(HERE, nvcc=None))["CUDA"]
-    assert (state, remedy) == ("missing", "pip install 'tvmbuild[cuda]' (NVRTC; no GPU needed)")
+    assert (state, remedy) == ("missing", f"{INSTALL} (NVRTC; no GPU needed)")
     assert _rows(HERE)["CUDA"][:2] == ("ok", "nvcc 13.0; no GPU answers: packages are built, not run")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.fingerprint import fingerprint
 from tvmbuild.plan import Plan, includes, make_plan
@@ -166,8 +167,7 @@ def test_an_unavailable_step_makes_what_needs_it_unavailable() -> None:
     reasons = {step.id: step.unavailable for step in _plan(cuda, here=here).steps}
     assert reasons["tune:net@gpu"] is None
     assert reasons["benchmark:net@gpu"] == (
-        "needs compile:net@gpu: neither nvcc nor NVRTC is here; "
-        "`pip install 'tvmbuild[cuda]'` brings NVRTC, no GPU needed"
+        f"needs compile:net@gpu: neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
     )
 
 

@@ -24,7 +24,6 @@ from tvmbuild.progress import report_progress
 
 SITE = "site.tar.xz"
 _TOP = "tvmbuild"
-_CUDA = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
 _ONLY_HERE = frozenset({"onnxsim", "unearth", "pillow", "ziglang"})
 """Models are simplified before they travel; the other machine's own compiler links."""
 _UNUSED = re.compile(r"tvm/(3rdparty|src|web|include|lib64)/|.*/(tests?|testing/data)/|.*\.(pyi|cu|cuh)$")
@@ -55,7 +54,7 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
     """Return `name==version` of what tvmbuild needs to tune and time, as far as it is installed here."""
     absent = {_normal(name) for name in have} | _ONLY_HERE
     found: dict[str, str] = {}
-    waiting = [_TOP, *_CUDA]
+    waiting = [_TOP]
     while waiting:
         name = waiting.pop()
         version = installed_version(name)

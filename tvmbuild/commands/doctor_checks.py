@@ -10,6 +10,7 @@ from typing import Literal
 
 from tvmbuild.availability import explain_vulkan
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.vulkan import PLUGIN_REMEDY, explain_driver
 
 
@@ -74,7 +75,7 @@ def _check_cuda(capabilities: Capabilities) -> Finding:
         return Finding("missing", "CUDA", "this TVM generates no CUDA code", "Install a TVM built with USE_CUDA=ON.")
     if not compilers:
         detail = "TVM generates CUDA code, but neither nvcc nor NVRTC is here to compile it"
-        return Finding("missing", "CUDA", detail, "pip install 'tvmbuild[cuda]' (NVRTC; no GPU needed)")
+        return Finding("missing", "CUDA", detail, f"{INSTALL} (NVRTC; no GPU needed)")
     device = "a GPU answers" if "cuda" in capabilities.devices else "no GPU answers: packages are built, not run"
     return Finding("ok", "CUDA", f"{', '.join(compilers)}; {device}")
 

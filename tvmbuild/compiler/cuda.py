@@ -24,7 +24,7 @@ import tvm
 import tvm_ffi
 
 from tvmbuild.compiler.elf import read_elf, read_symbol
-from tvmbuild.compiler.nvrtc import compile_by_nvrtc
+from tvmbuild.compiler.nvrtc import INSTALL, compile_by_nvrtc
 from tvmbuild.errors import TvmbuildError
 
 _CUDA = "/usr/local/cuda"
@@ -56,7 +56,7 @@ def compile_source(source: str, target: tvm.target.Target) -> bytes:
 
     compiler = cuda_compiler()
     if compiler is None:
-        raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", "pip install 'tvmbuild[cuda]'")
+        raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", INSTALL)
     try:
         with target, toolkit_headers():
             if compiler == "nvrtc":

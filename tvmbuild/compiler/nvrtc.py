@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-runtime"
+"""What brings NVRTC back where the installation lost it; no GPU needed."""
 _CSTDINT = """
 #pragma once
 namespace cuda { namespace std {
@@ -60,7 +62,7 @@ _OPTIONS = (
 
 def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
     """Return the cubin for ``arch``; RuntimeError with what the compiler says. ``toolkit`` has CUDA's `include`."""
-    from cuda.bindings import nvrtc  # noqa: PLC0415 - optional
+    from cuda.bindings import nvrtc  # noqa: PLC0415 - CUDA targets only
 
     code = _PREAMBLE + "\n".join(line for line in source.splitlines() if line.strip() != "#include <cuda.h>")
     made, program = nvrtc.nvrtcCreateProgram(
