@@ -1,8 +1,9 @@
 """Take each model through simplify and compile for one CPU target without records, run it, and compare its numbers.
 
-python benchmarks/check_models.py ../shared/models [--only mnist,magika] [--target x86-64-v3] [--table docs/models.md]
+python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3] [--table docs/models.md]
 
 Untuned code is right and slow: this checks that a model compiles and computes what ONNX Runtime does, not its speed.
+Without names: every network of benchmarks/networks/models.yaml, the quantised one too.
 """
 
 from __future__ import annotations
@@ -16,19 +17,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from network_files import find_inputs, find_network, list_networks
+
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.specs import SimplifyOptions, Source
 from tvmbuild.steps import CompileStep, SimplifyStep, Step
 
-SHAPES = {
-    "magika": (InputSpec("bytes", (1, 2048), high=257),),
-    "minilm_l6_int8": (
-        InputSpec("input_ids", (1, 128), high=30522),
-        InputSpec("attention_mask", (1, 128), low=1, high=2),
-        InputSpec("token_type_ids", (1, 128)),
-    ),
-    "ppocrv4_det": (InputSpec("x", (1, 3, 320, 320)),),
-}
 TOLERANCE = 1e-3
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -46,13 +40,13 @@ class Result:
     note: str = ""
 
 
-def check(model: Path, target: str) -> Result:
+def check(word: str, target: str) -> Result:
     """Build and run one model; a TvmbuildError is a result."""
     with tempfile.TemporaryDirectory() as name:
         try:
-            return _check(model, target, Path(name))
+            return _check(find_network(word), target, Path(name))
         except TvmbuildError as error:
-            return Result(model.stem, "refused", note=" ".join(error.message.split())[:300])
+            return Result(Path(word).stem, "refused", note=" ".join(error.message.split())[:300])
 
 
 def _check(model: Path, target: str, folder: Path) -> Result:
@@ -61,7 +55,7 @@ def _check(model: Path, target: str, folder: Path) -> Result:
 
     simplified = tuple((role, folder / f"{role}.file") for role in ("model", "reference", "info"))
     source = Source("path", str(model.resolve()))
-    options = SimplifyStep(model.stem, source, SHAPES.get(model.stem, ()), SimplifyOptions())
+    options = SimplifyStep(model.stem, source, find_inputs(model.stem), SimplifyOptions())
     simplify.run(Step("simplify", model.stem, options, outputs=simplified, root=folder))
     schedule, package = folder / "schedule.json", folder / "package.tar"
     schedule.write_text(json.dumps({"format": 1, "layout": None, "schedule": {}}))
@@ -115,15 +109,12 @@ def render(results: list[Result]) -> str:
 def main() -> int:
     """Print the table, write it between the marks of ``--table``; 1 when some model computes wrong numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="")
+    parser.add_argument("networks", nargs="*", default=sorted([*list_networks(), "minilm_l6_int8"]))
     parser.add_argument("--target", default="x86-64-v3")
     parser.add_argument("--table", type=Path)
     arguments = parser.parse_args()
-    only = set(filter(None, arguments.only.split(",")))
-    models = [path for path in sorted(arguments.folder.glob("*.onnx")) if not only or path.stem in only]
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        results = pool.starmap(check, [(path, arguments.target) for path in models], chunksize=1)
+        results = pool.starmap(check, [(word, arguments.target) for word in arguments.networks], chunksize=1)
     table = render(results)
     print(table)
     if arguments.table:

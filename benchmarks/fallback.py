@@ -1,6 +1,6 @@
 """A model without any record: TVM's naive loop nests, the fallback schedules, ONNX Runtime.
 
-python benchmarks/fallback.py MODEL.onnx [MODEL.onnx …] [--cpu x86-64-v3] [--threads 2]
+python benchmarks/fallback.py MODEL.onnx|NETWORK … [--cpu x86-64-v3] [--threads 2]
 
 Builds each model twice through the compile stage, checks both packages' numbers against ONNX Runtime's, and times them
 and ONNX Runtime in turns, each in a process of its own, the idle ones stopped. Wants a machine that does nothing else.

@@ -1,6 +1,6 @@
 """Convolutions in NHWC against NCHW, every schedule by rule: latency and ratio, in turns.
 
-python benchmarks/layouts.py MODEL.onnx [MODEL.onnx …] [--cpu x86-64-v4] [--threads 2]
+python benchmarks/layouts.py MODEL.onnx|NETWORK … [--cpu x86-64-v4] [--threads 2]
 
 Compiles each model both ways without any record, checks the numbers, and times both packages and ONNX Runtime in turns,
 each in a process of its own, the idle ones stopped. Wants a machine that does nothing else.

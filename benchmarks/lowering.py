@@ -1,6 +1,6 @@
 """What folding constants costs: TVM's pass alone, and numpy for what only changes its layout.
 
-python benchmarks/lowering.py MODEL.onnx [MODEL.onnx …] [--cpu x86-64-v3] [--repeat 3]
+python benchmarks/lowering.py MODEL.onnx|NETWORK … [--cpu x86-64-v3] [--repeat 3]
 
 Lowers each simplified model in turns both ways, as tune and compile do, in one process, and prints medians and ratios.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import tvm
 import tvm_ffi
+from network_files import network_file
 from rich.console import Console
 from rich.table import Table
 from tvm import relax
@@ -38,7 +39,7 @@ WAYS = {"TVM": fold_by_tvm, "numpy": fold_constants}
 def main() -> int:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=network_file, nargs="+")
     parser.add_argument("--cpu", default="x86-64-v3")
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()

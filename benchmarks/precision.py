@@ -1,6 +1,6 @@
 """A model in fp32 and in fp16, scheduled by rule on a CPU, and ONNX Runtime: latencies and errors.
 
-python benchmarks/precision.py MODEL.onnx [MODEL.onnx …] [--cpu sapphirerapids] [--threads 2] [--samples 200]
+python benchmarks/precision.py MODEL.onnx|NETWORK … [--cpu sapphirerapids] [--threads 2] [--samples 200]
 
 Builds both packages through the compile stage without any record and times them and ONNX Runtime in turns, each in a
 process of its own, the idle ones stopped. The errors are those of random inputs, as shares of the output's largest
@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from network_files import network_file
 from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
@@ -35,7 +36,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 def main() -> int:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=network_file, nargs="+")
     parser.add_argument("--cpu", default="sapphirerapids")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--samples", type=int, default=200)

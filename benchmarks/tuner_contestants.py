@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from network_files import find_inputs
+
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize
 from tvmbuild.devices.local import Load, Worker, start_worker
@@ -81,7 +83,7 @@ def simplify_model(setting: Setting) -> None:
 
     name = setting.model.stem
     outputs = tuple((role, setting.folder / file) for role, file in _SIMPLIFIED.items())
-    options = SimplifyStep(name, Source("path", str(setting.model)), (), SimplifyOptions())
+    options = SimplifyStep(name, Source("path", str(setting.model)), find_inputs(name), SimplifyOptions())
     simplify.run(Step("simplify", name, options, (("source", setting.model),), outputs, root=setting.folder))
 
 

@@ -1,6 +1,6 @@
 """TVM's own `tune_relax` against tvmbuild's tune stage: the model's latency after the same wall time.
 
-python benchmarks/tuner_throughput.py MODEL.onnx [--cpu x86-64-v3] [--threads 2] [--minutes 10] [--out DIR]
+python benchmarks/tuner_throughput.py MODEL.onnx|NETWORK [--cpu x86-64-v3] [--threads 2] [--minutes 10] [--out DIR]
 
 Both get the same lowered module, target, threads and trials a Task, one after the other on this machine, and start from
 no records; the stock tuner runs with its defaults. What each has found is copied at the same points of time. In the end
@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from network_files import network_file
 from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, build_package, run_in_child, simplify_model, time_loads
@@ -57,7 +58,7 @@ class Point:
 def main() -> int:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=network_file)
     parser.add_argument("--cpu", default="x86-64-v3")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--trials-per-task", type=int, default=64)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from network_files import network_file
 from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 
 from tvmbuild.devices.local import Load, start_worker
@@ -26,7 +27,7 @@ Builder = Callable[[Setting, Path], None]
 def open_settings(description: str | None, cpu: str) -> Iterator[Setting]:
     """Read models, --cpu and --threads of the command line; yield each model's setting, its folder removed after it."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=network_file, nargs="+")
     parser.add_argument("--cpu", default=cpu)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()

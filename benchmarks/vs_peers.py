@@ -1,10 +1,10 @@
 """Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
-python benchmarks/vs_peers.py [MODEL.onnx …] [--threads 2 1] [--cpu x86-64-v4] [--records DIR] [--out DIR]
+python benchmarks/vs_peers.py [MODEL.onnx|NETWORK …] [--threads 2 1] [--cpu x86-64-v4] [--records DIR] [--out DIR]
 
-Without models: the float models of ../shared/models. Each is simplified and compiled with whatever records cover it,
-nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be built
-is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
+Without models: those of benchmarks/networks/models.yaml. Each is simplified and compiled with whatever records cover
+it, nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be had
+or built is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
 benchmarks/records/CPU.tar.xz has the winners of those models' Tasks. A folder of records will do as well.
 """
 
@@ -19,7 +19,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from check_models import SHAPES
+from network_files import find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 
 from tvmbuild.benchmarking.results import Result
@@ -36,7 +36,6 @@ from tvmbuild.stages.contest import Trial, run_contest
 from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 ROOT = Path(__file__).resolve().parent.parent
-MODELS = ROOT.parent / "shared" / "models"
 TOLERANCE = Tolerance(2e-3, 2e-3)
 
 
@@ -53,16 +52,13 @@ class Setting:
 def main() -> int:
     """Run all, print the table, write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("models", nargs="*", default=list_networks())
     parser.add_argument("--threads", nargs="+", type=int, default=[2])
     parser.add_argument("--cpu", default="x86-64-v4")
     parser.add_argument("--records", type=Path, help="a folder, or an archive of one; default: the shipped archive")
     parser.add_argument("--repeat", type=int, default=60)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "vs_peers")
     args = parser.parse_args()
-    models = args.models or sorted(path for path in MODELS.glob("*.onnx") if "int8" not in path.name)
-    if not models:
-        sys.exit(f"there are no models in {MODELS}; name some")
     shown = progress_shown_by(lambda text: print(text, file=sys.stderr, flush=True))
     with tempfile.TemporaryDirectory(prefix="vs-peers-") as name, shown:
         records = _unpack(
@@ -70,7 +66,7 @@ def main() -> int:
         )
         setting = prepare(Path(name), args.cpu, records, args)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
-        rows = [row for model in models for row in compare_model(model.resolve(), setting, peaks)]
+        rows = [row for word in args.models for row in compare_model(word, setting, peaks)]
     table = make_table(rows, peaks)
     args.out.mkdir(parents=True, exist_ok=True)
     write_json(args.out / "vs_peers.json", to_json(rows, peaks))
@@ -113,14 +109,15 @@ def _measure_peak(threads: int) -> Peak:
 # ------------------------------------------------------------------------------------------------- one model
 
 
-def compare_model(model: Path, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
+def compare_model(word: str, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
     """Build the model once and time it with each number of threads."""
-    print(f"{model.stem}: building", file=sys.stderr, flush=True)
+    name = Path(word).stem
+    print(f"{name}: building", file=sys.stderr, flush=True)
     try:
-        files = build_model(model, setting)
+        files = build_model(find_network(word), setting)
     except TvmbuildError as error:
-        return [Row(model.stem, threads, problem=" ".join(error.message.split())) for threads in peaks]
-    return [_time_model(model.stem, files, threads, setting, peak) for threads, peak in peaks.items()]
+        return [Row(name, threads, problem=" ".join(error.message.split())) for threads in peaks]
+    return [_time_model(name, files, threads, setting, peak) for threads, peak in peaks.items()]
 
 
 def build_model(model: Path, setting: Setting) -> dict[str, Path]:
@@ -137,7 +134,7 @@ def build_model(model: Path, setting: Setting) -> dict[str, Path]:
         outputs = tuple((role, files[file]) for role, file in writes.items())
         return Step(stage, subject, options, inputs, outputs, (), 1, environment, setting.root, settings)
 
-    simplify = SimplifyStep(name, Source("path", str(model)), SHAPES.get(name, ()), SimplifyOptions())
+    simplify = SimplifyStep(name, Source("path", str(model)), find_inputs(name), SimplifyOptions())
     tune = TuneStep(setting.target, "llvm", setting.attributes, (), None, DeviceSpec(), TuneOptions())
     compile_ = CompileStep(name, setting.target, "llvm", setting.attributes, (), "auto", None, None)
     outputs = {"model": "model", "reference": "reference", "info": "simplified"}

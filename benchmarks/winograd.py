@@ -1,6 +1,6 @@
 """Convolutions computed directly, by Winograd's algorithms, and by whichever is measured to be faster; ONNX Runtime.
 
-python benchmarks/winograd.py MODEL.onnx [MODEL.onnx …] [--cpu x86-64-v4] [--threads 2] [--samples 200]
+python benchmarks/winograd.py MODEL.onnx|NETWORK … [--cpu x86-64-v4] [--threads 2] [--samples 200]
 
 No records: every function has its schedule by rule. Builds each model with all its convolutions computed directly, by
 F(2 x 2, 3 x 3) and by F(4 x 4, 3 x 3) where that can be; times the functions of the three packages one by one, and
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from network_files import network_file
 from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
@@ -38,7 +39,7 @@ ALGORITHMS = ("direct", "winograd2", "winograd4")
 def main() -> int:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="+")
+    parser.add_argument("models", type=network_file, nargs="+")
     parser.add_argument("--cpu", default="x86-64-v4")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--samples", type=int, default=200)
