@@ -1,15 +1,46 @@
-"""Fixtures that several test folders share."""
+"""Fixtures that several test folders share, and what a run of pytest says of tests that this machine cannot run."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from digits import write_digits
+from made_once import begin_run, end_run
+from needs import NEEDS, SHARED, explain_absent, summarise_absent
 
 PROJECT = Path(__file__).resolve().parent.parent
 _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
+_OWNS_RUN = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, (meaning, _) in NEEDS.items():
+        config.addinivalue_line("markers", f"{name}: needs {meaning}")
+    # A shell's background job ignores Ctrl-C, and so would every process that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[_OWNS_RUN] = begin_run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if config.stash.get(_OWNS_RUN, False):
+        end_run()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in NEEDS:
+        if item.get_closest_marker(name) is not None and (why := explain_absent(name)):
+            pytest.skip(f"{name}: {why}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = terminalreporter.getreports("skipped")
+    told = summarise_absent(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if told:
+        terminalreporter.write_line(f"not run here: {told}")
 
 
 @pytest.fixture(autouse=True)
@@ -20,26 +51,27 @@ def _all_cores() -> Iterator[None]:
         os.sched_setaffinity(0, _CORES)
 
 
-def _shared(folder: str) -> Path:
-    path = PROJECT.parent / "shared" / folder
-    if not path.is_dir():
-        pytest.skip(f"needs the folder {folder} of shared test data beside the project")
-    return path
-
-
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return PROJECT
 
 
 @pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ONNX file of a small classifier. Only to be read."""
+    return write_digits(tmp_path_factory.mktemp("digits") / "digits.onnx")
+
+
+@pytest.fixture(scope="session")
 def shared_models() -> Path:
-    return _shared("models")
+    """For tests with the marker `shared`."""
+    return SHARED / "models"
 
 
 @pytest.fixture(scope="session")
 def shared_images() -> Path:
-    return _shared("images")
+    """For tests with the marker `shared`."""
+    return SHARED / "images"
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from dask_cluster import DaskCluster, run_cluster
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'tvmbuild[dask]'")
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:

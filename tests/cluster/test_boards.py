@@ -10,7 +10,7 @@ from dask_cluster import DaskCluster, list_workers
 from doit_project import write_project
 from emulated_board import the_board
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 TARGETS = """\
 defaults: {device: {qemu: aarch64}}
@@ -20,9 +20,9 @@ targets:
 """
 
 
-def test_two_emulated_boards(cluster: DaskCluster, tmp_path: Path, shared_models: Path) -> None:
+def test_two_emulated_boards(cluster: DaskCluster, tmp_path: Path, digits: Path) -> None:
     the_board()
-    project = write_project(tmp_path, shared_models / "mnist.onnx", targets=TARGETS)
+    project = write_project(tmp_path, digits, targets=TARGETS)
     ran = project.tvmbuild("build", "--scheduler", cluster.address)
     assert ran.code == 0, ran.output
     workers = list_workers(ran)

@@ -35,9 +35,9 @@ def build(project: DoitProject, cluster: DaskCluster, *arguments: str, **extra: 
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
+def local(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> DoitProject:
     """A project that one machine has tuned and built."""
-    project = write_project(tmp_path_factory.mktemp("local"), shared_models / "mnist.onnx", targets=TARGETS)
+    project = write_project(tmp_path_factory.mktemp("local"), digits, targets=TARGETS)
     ran = project.doit()
     assert ran.code == 0, ran.output
     return project
@@ -45,11 +45,11 @@ def local(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Doit
 
 @pytest.fixture(scope="module")
 def distributed(
-    local: DoitProject, cluster: DaskCluster, tmp_path_factory: pytest.TempPathFactory, shared_models: Path
+    local: DoitProject, cluster: DaskCluster, tmp_path_factory: pytest.TempPathFactory, digits: Path
 ) -> tuple[DoitProject, Ran]:
     """The same project, with the same records, that a cluster has built."""
     folder = tmp_path_factory.mktemp("distributed")
-    project = write_project(folder, shared_models / "mnist.onnx", targets=TARGETS)
+    project = write_project(folder, digits, targets=TARGETS)
     shutil.copytree(local.root / "records", project.root / "records")
     return project, build(project, cluster)
 
@@ -102,9 +102,9 @@ def test_only_what_is_stale_runs(distributed: tuple[DoitProject, Ran], cluster: 
 
 
 def test_cells_that_share_tasks_are_tuned_at_once_and_all_is_up_to_date(
-    cluster: DaskCluster, tmp_path: Path, shared_models: Path
+    cluster: DaskCluster, tmp_path: Path, digits: Path
 ) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", TWINS, TARGETS)
+    project = write_project(tmp_path, digits, TWINS, TARGETS)
     ran = build(project, cluster)
     assert ran.code == 0, ran.output
     workers = list_workers(ran)

@@ -36,8 +36,8 @@ targets:
 
 
 @pytest.fixture
-def project(tmp_path: Path, shared_models: Path) -> DoitProject:
-    return write_project(tmp_path, shared_models / "mnist.onnx", ON_V3, TARGETS)
+def project(tmp_path: Path, digits: Path) -> DoitProject:
+    return write_project(tmp_path, digits, ON_V3, TARGETS)
 
 
 def start(project: DoitProject, cluster: DaskCluster) -> subprocess.Popen[str]:

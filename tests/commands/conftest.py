@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mnist_package import build_package
+from small_package import build_package
 
 
 @pytest.fixture(scope="session")
-def mnist(shared_models: Path) -> Path:
-    return shared_models / "mnist.onnx"
-
-
-@pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory, mnist: Path) -> Path:
-    """A package of mnist for this machine. Only to be read."""
-    return build_package(mnist, tmp_path_factory.mktemp("run"))
+def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    """A package of the small network for this machine. Only to be read."""
+    return build_package(digits, tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture

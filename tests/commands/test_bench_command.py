@@ -23,9 +23,9 @@ pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    """mnist compiled without records for v3, and not for v2."""
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx")
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> DoitProject:
+    """digits compiled without records for v3, and not for v2."""
+    project = write_project(tmp_path_factory.mktemp("built"), digits)
     done = project.doit(f"compile:{CELL}", "tune=never")
     assert done.code == 0, done.output
     return project

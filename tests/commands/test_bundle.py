@@ -19,7 +19,7 @@ from tvmbuild.commands.bundle_site import list_needed
 from tvmbuild.layout import Layout
 
 pytestmark = pytest.mark.compiler
-MODELS = "models:\n  digits:\n    source: {path: mnist.onnx}\n    tolerance: {rtol: 1e-2}\n"
+MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    tolerance: {rtol: 1e-2}\n"
 TARGETS = """\
 defaults:
   tune: {trials_per_task: 2, ops: ["matmul*"], number: 1, repeat: 1, min_repeat_ms: 1, algorithms: [direct]}
@@ -31,14 +31,11 @@ targets:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> DoitProject:
-    mnist = Path(__file__).parents[2].parent / "shared" / "models" / "mnist.onnx"
-    if not mnist.is_file() or shutil.which("gcc") is None:
-        pytest.skip("needs ../shared/models/mnist.onnx and gcc")
+def project(tmp_path: Path, digits: Path) -> DoitProject:
     root, runtime = tmp_path / "home", tmp_path / "runtime"
     root.mkdir()
     runtime.mkdir(mode=0o700)
-    shutil.copy(mnist, root)
+    shutil.copy(digits, root)
     (root / "models.yaml").write_text(MODELS)
     (root / "targets.yaml").write_text(TARGETS)
     made = DoitProject(root, runtime)
@@ -53,6 +50,7 @@ def everything() -> str:
     return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
 
 
+@pytest.mark.toolchain
 def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) -> None:
     early = project.tvmbuild("bundle", "digits@there")
     assert early.code == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,11 +166,18 @@ def test_what_simplify_made(project: DoitProject, capsys: pytest.CaptureFixture[
 def test_options(
     project: DoitProject,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
     step: str,
     edit: tuple[str, str, str],
     reasons: list[str],
 ) -> None:
     (project.root / "labels.txt").write_text("a\n")
+    compiler = project.root / "bin" / "cc"  # the machine may have none
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\necho cc 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}{os.pathsep}{os.environ['PATH']}")
     project.edit(*edit)
     said = _reasons(capsys, step, NEVER)
     assert said[0] == f"{step}: would run"

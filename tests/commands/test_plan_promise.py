@@ -25,8 +25,8 @@ def _states(plan: dict[str, Any]) -> dict[str, str]:
     return {step["id"]: step["state"] for step in plan["steps"]}
 
 
-def test_the_price_is_what_is_then_measured(tmp_path: Path, shared_models: Path) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
+def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> None:
+    project = write_project(tmp_path, digits, ON_V3)
     first = _plan(project)
     assert set(_states(first).values()) == {"would run"}
     assert first["total"]["tasks"] is None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from mnist_package import change_package
+from small_package import change_package
 
 from tvmbuild.cli import main
 from tvmbuild.devices.machine import Machine
@@ -32,11 +32,11 @@ def expect_error(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return error
 
 
-def test_outputs_are_those_of_onnx_runtime(package: Path, mnist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outputs_are_those_of_onnx_runtime(package: Path, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value = np.random.default_rng(1).uniform(0, 255, SHAPE).astype(np.float32)
     np.savez("in.npz", Input3=value)
     assert main(["run", str(package), "--inputs", "in.npz", "--output", "out.npz"]) == 0
-    (want,) = onnxruntime.InferenceSession(str(mnist), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
+    (want,) = onnxruntime.InferenceSession(str(digits), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
     with np.load("out.npz") as arrays:
         assert arrays.files == ["Plus214_Output_0"]
         np.testing.assert_allclose(arrays["Plus214_Output_0"], want, rtol=1e-3, atol=1e-2)

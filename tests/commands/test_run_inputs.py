@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from mnist_package import change_package
 from PIL import Image
+from small_package import change_package
 
 from tvmbuild.cli import main
 from tvmbuild.specs import Preprocess
@@ -29,13 +29,13 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return capsys.readouterr().err
 
 
-def test_a_picture_becomes_the_top_classes(pictured: Path, mnist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_becomes_the_top_classes(pictured: Path, digits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = np.zeros((28, 28), np.uint8)
     drawn[4:24, 13:16] = 255  # a one
     Image.fromarray(drawn).save("one.png")
     assert main(["run", str(pictured), "--input", "Input3=one.png", "--print-top", "2", "--output", "o.npz"]) == 0
     value = drawn.astype(np.float32).reshape(SHAPE) / np.float32(255)
-    (want,) = onnxruntime.InferenceSession(str(mnist), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
+    (want,) = onnxruntime.InferenceSession(str(digits), providers=["CPUExecutionProvider"]).run(None, {"Input3": value})
     np.testing.assert_allclose(np.load("o.npz")["Plus214_Output_0"], want, rtol=1e-3, atol=1e-2)
     lines = capsys.readouterr().out.splitlines()
     start = next(i for i, line in enumerate(lines) if line.split()[:2] == ["class", "probability"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mnist_package import change_package
+from small_package import change_package
 
 from tvmbuild.cli import main
 from tvmbuild.devices.local import Load, start_worker

@@ -13,6 +13,7 @@ import onnx_graphs
 import onnxruntime
 import pytest
 import tvm
+from network_files import find_network
 from onnx_graphs import RELU, Graph, node
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
@@ -368,15 +369,15 @@ def test_two_processes_make_the_same_schedules(save_convnet: SaveModel) -> None:
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["mnist", "silero_vad_16k_static", "yunet_n_320"])
+@pytest.mark.parametrize("name", ["digits", "silero_vad"])
 @pytest.mark.parametrize("naive", [False, True])
 def test_real_models_without_records(
-    name: str, naive: bool, shared_models: Path, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+    name: str, naive: bool, digits: Path, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With and without the fallback: the one shows that it is right, the other that it is at fault when it is not."""
     if naive:
         monkeypatch.setattr(build, "schedule_uncovered", lambda mod, _target: mod)
-    path = shared_models / f"{name}.onnx"
+    path = digits if name == "digits" else find_network(name)
     session = onnxruntime.InferenceSession(str(path))
     random = np.random.RandomState(0)
     inputs = {

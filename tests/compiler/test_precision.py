@@ -17,6 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.target import tvm_target
@@ -131,7 +132,7 @@ def test_a_cpu_computes_with_float16_vectors(save_convnet: SaveModel, tmp_path: 
     assert (lowered.layout, lowered.notes) == ("NHWC", ())
     executable = build_executable(apply_records(lowered, target, ms.database.MemoryDatabase()).mod, target)
     library = tmp_path / "mod.so"
-    executable.export_library(str(library))
+    library.write_bytes(export_library(executable, target, LinkOptions()))
     code = next(m for m in [executable.mod, *executable.mod.imports] if m.kind == "llvm").inspect_source("asm")
     assert re.search(r"vfmadd\d+ph\s.*zmm", code)
     assert not re.search(r"vfmadd\d+ps|(call|jmp)\w*\s+__(extend|trunc)", code)

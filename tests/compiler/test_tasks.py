@@ -56,9 +56,9 @@ def test_keys_are_the_same_in_every_process(save_convnet: SaveModel, tmp_path: P
 
 
 @pytest.mark.compiler
-def test_real_networks_share_their_equal_layers(shared_models: Path, cpu: tvm.target.Target) -> None:
-    mobilenet = tasks_of(shared_models / "mobilenet_v2.onnx", cpu)
-    efficientnet = tasks_of(shared_models / "efficientnet_lite0.onnx", cpu)
+def test_real_networks_share_their_equal_layers(project_root: Path, cpu: tvm.target.Target) -> None:
+    mobilenet = tasks_of(project_root / "models" / "mobilenet_v2.onnx", cpu)
+    efficientnet = tasks_of(project_root / "examples" / "classify" / "efficientnet_lite0.onnx", cpu)
     shared = mobilenet.keys() & efficientnet.keys()
     assert (len(mobilenet), len(efficientnet), len(shared)) == (33, 35, 11)
     for key in shared:
@@ -66,8 +66,8 @@ def test_real_networks_share_their_equal_layers(shared_models: Path, cpu: tvm.ta
 
 
 @pytest.mark.compiler
-def test_a_repeated_layer_is_one_task_with_its_weight(shared_models: Path, cpu: tvm.target.Target) -> None:
-    tasks = tasks_of(shared_models / "mobilenet_v2.onnx", cpu).values()
+def test_a_repeated_layer_is_one_task_with_its_weight(project_root: Path, cpu: tvm.target.Target) -> None:
+    tasks = tasks_of(project_root / "models" / "mobilenet_v2.onnx", cpu).values()
     assert sum(task.weight for task in tasks) == 55
     assert max(task.weight for task in tasks) == 4
 

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import tvm
+from network_files import find_network
 from onnx import helper
 from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
@@ -257,8 +258,8 @@ def test_the_fastest_is_chosen_from_times() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_real_weights_keep_the_numeric_gate(algorithm: str, shared_models: Path, cpu: tvm.target.Target) -> None:
-    path = shared_models / "yolov3_tiny_decoded.onnx"
+def test_real_weights_keep_the_numeric_gate(algorithm: str, cpu: tvm.target.Target) -> None:
+    path = find_network("yolov3_tiny")
     lowered = lower_all(path, cpu, algorithm)
     assert sum(name.startswith(("winograd_products", "winograd_rows")) for name in names(lowered)) == 7
     data = np.random.RandomState(0).uniform(0, 1, lowered.inputs[0].shape).astype("float32")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mnist_package import build_package
+from small_package import build_package
 
 from tvmbuild.devices.local import Load
 from tvmbuild.package.archive import read_metadata
@@ -13,9 +13,9 @@ from tvmbuild.package.inputs import make_inputs, write_arrays
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Load:
+def load(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Load:
     folder = tmp_path_factory.mktemp("package")
-    package = build_package(shared_models / "mnist.onnx", folder)
+    package = build_package(digits, folder)
     inputs = make_inputs(read_metadata(package).inputs, "random")
     write_arrays(folder / "reference.npz", {f"input:{name}": value for name, value in inputs.items()})
     return Load("tvm", package, folder / "reference.npz", 2)

@@ -11,8 +11,6 @@ from onnx import TensorProto, helper
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 
-pytest.importorskip("openvino")
-
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:

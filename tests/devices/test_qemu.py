@@ -23,7 +23,7 @@ from tvmbuild.specs import Tolerance
 from tvmbuild.stages.compare import compare
 from tvmbuild.stages.reference import read_reference
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 TARGETS = """\
 targets:
@@ -42,10 +42,10 @@ def board() -> Board:
 
 
 @pytest.fixture(scope="module")
-def project(board: Board, shared_models: Path, tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
+def project(board: Board, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
     """A project whose one cell is built and was run on the board."""
     assert board.python.is_file()
-    project = write_project(tmp_path_factory.mktemp("qemu"), shared_models / "mnist.onnx", targets=TARGETS)
+    project = write_project(tmp_path_factory.mktemp("qemu"), digits, targets=TARGETS)
     ran = project.doit("strict=0")
     assert ran.code == 0, ran.output
     assert ran.steps[-1] == "benchmark:digits@pi4", ran.output

@@ -178,8 +178,8 @@ def test_a_maker_that_fails_leaves_the_stale_board(
 
 
 @pytest.mark.compiler
-def test_doit_without_the_board(shared_models: Path, tmp_path: Path) -> None:
-    project = write_project(tmp_path / "p", shared_models / "mnist.onnx", targets=TARGETS)
+def test_doit_without_the_board(digits: Path, tmp_path: Path) -> None:
+    project = write_project(tmp_path / "p", digits, targets=TARGETS)
     ran = project.doit()
     assert (ran.code, ran.steps[-1]) == (0, "compile:digits@pi4"), ran.output
     assert explain_absence("aarch64") in " ".join(ran.output.split())

@@ -11,7 +11,7 @@ from doit_project import write_project
 from emulated_board import the_board
 from rpc_boards import CPU, Python, board, tracker
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 MODELS = """\
 models:
@@ -31,13 +31,13 @@ targets:
 """
 
 
-def test_doit_tunes_and_checks_on_an_arm64_board(tmp_path: Path, shared_models: Path) -> None:
+def test_doit_tunes_and_checks_on_an_arm64_board(tmp_path: Path, digits: Path, project_root: Path) -> None:
     emulated = the_board()
     python = Python(str(emulated.python), emulated.variables("cortex-a72"))
     with tracker(tmp_path) as address, board(address, "pi4", tmp_path, python):
         targets = TARGETS.replace("ADDRESS", address)
-        project = write_project(tmp_path, shared_models / "mnist.onnx", models=MODELS, targets=targets)
-        shutil.copyfile(shared_models / "silero_vad_16k_static.onnx", project.root / "voice.onnx")
+        project = write_project(tmp_path, digits, models=MODELS, targets=targets)
+        shutil.copyfile(project_root / "models" / "silero_vad.onnx", project.root / "voice.onnx")
         ran = project.doit("strict=0")
     assert ran.code == 0, ran.output
     for name in ("digits", "voice"):

@@ -47,8 +47,8 @@ targets:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", MODELS, TARGETS)
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), digits, MODELS, TARGETS)
     ran = project.doit("tune=never", "compile:digits@pc")
     assert ran.code == 0, ran.output
     return project

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from doit_project import wait_for_line, write_project
 from emulated_board import the_board
-from mnist_package import build_package, change_package
 from rpc_boards import wait_until
+from small_package import build_package, change_package
 from ssh_board import SshBoard, ssh_board, write_script
 
 from tvmbuild.cli import main
@@ -28,7 +28,11 @@ from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.specs import DeviceSpec
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(1200)]  # zig builds its C++ library, the first time
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.ssh,
+    pytest.mark.timeout(1200),
+]
 
 TARGETS = """\
 targets:
@@ -158,9 +162,8 @@ def test_without_ssh(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert fail(load).message == "there is no ssh on this machine"
 
 
-def test_arm64_code_on_a_board(
-    load: Load, shared_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.emulator
+def test_arm64_code_on_a_board(load: Load, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that comes from this machine is arm64's; what the board has of its own is x86-64's, but for the emulator."""
     arm64 = the_board()
     write_script(tmp_path / "own" / "emulate", f'exec {arm64.qemu} -L {arm64.root} ./arm64 "$@"')
@@ -169,7 +172,7 @@ def test_arm64_code_on_a_board(
     tmp_path.chmod(0o700)
     attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu"), ("num-cores", 2))
     (tmp_path / "package").mkdir()
-    package = build_package(shared_models / "mnist.onnx", tmp_path / "package", attributes)
+    package = build_package(digits, tmp_path / "package", attributes)
     with ssh_board(tmp_path, {"uname": "echo aarch64", "tar": tar}) as board, start_worker(load) as here:
         monkeypatch.setenv("PATH", board.path)
         with open_ssh(DeviceSpec("ssh", host="board")).start(replace(load, model=package)) as worker:
@@ -180,8 +183,8 @@ def test_arm64_code_on_a_board(
             assert len(worker.time(number=1, repeat=2)) == 2
 
 
-def test_doit_times_a_cell_on_a_board_or_is_interrupted(board: SshBoard, shared_models: Path, tmp_path: Path) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", targets=TARGETS)
+def test_doit_times_a_cell_on_a_board_or_is_interrupted(board: SshBoard, digits: Path, tmp_path: Path) -> None:
+    project = write_project(tmp_path, digits, targets=TARGETS)
     path = project.root / "build/cells/digits@pc/result.json"
     process = project.start("strict=0", "benchmark:digits@pc")
     wait_for_line(process, ".  benchmark:digits@pc")

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
-from tvmbuild.availability import explain_unavailable
-from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.devices.gpu_timer import GpuTimer
 from tvmbuild.specs import TargetSpec
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
 SPEC = TargetSpec(
     "here",
     "vulkan",
@@ -28,10 +26,6 @@ SPEC = TargetSpec(
 def target() -> Any:
     from tvmbuild.compiler.target import tvm_target
 
-    for stage in ("compile", "benchmark"):
-        problem = explain_unavailable(stage, SPEC, detect_capabilities())
-        if problem is not None:
-            pytest.skip(f"needs Vulkan: {problem}")
     return tvm_target(SPEC.kind, SPEC.attributes, SPEC.host)
 
 

@@ -6,14 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from doit_project import ON_V3, STEPS_ON_V3, DoitProject, make_project, write_project
+from doit_project import ON_V3, REAL, STEPS_ON_V3, DoitProject, make_project, write_project
 from warm_cache import SOURCES, Warm, list_restored
 
 
+@pytest.fixture(scope="session", params=["quick", pytest.param("real", marks=REAL)])
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether the steps of the test's project compute nothing. Who needs this is run both ways."""
+    return bool(request.param == "quick")
+
+
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Warm:
+def warm(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> Warm:
     folder = tmp_path_factory.mktemp("warm")
-    project = write_project(folder, shared_models / "mnist.onnx", ON_V3)
+    project = write_project(folder, digits, ON_V3, quick=quick)
     ran = project.doit(TVMBUILD_CACHE=str(folder / "cache"))
     assert ran.steps == STEPS_ON_V3, ran.output
     assert list_restored(ran) == []
@@ -30,7 +36,7 @@ def cache(warm: Warm, tmp_path: Path) -> Path:
 @pytest.fixture
 def clone(warm: Warm, tmp_path: Path) -> DoitProject:
     """What git has of the project, somewhere else."""
-    project = make_project(tmp_path / "some where" / "else")
+    project = make_project(tmp_path / "some where" / "else", warm.project.quick)
     for name in SOURCES:
         source = warm.project.root / name
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, project.root / name)

@@ -13,8 +13,6 @@ import pytest
 from doit_project import STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone
 from warm_cache import Warm, list_entries, list_restored, read_outputs
 
-pytestmark = pytest.mark.compiler
-
 
 @pytest.mark.parametrize("damage", ["output", "manifest"])
 def test_a_damaged_entry_is_replaced_and_never_used(warm: Warm, cache: Path, clone: DoitProject, damage: str) -> None:
@@ -59,15 +57,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("needs the right to mount a tmpfs")
+    subprocess.run(command, capture_output=True, check=True)
     try:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.mount
 def test_a_full_disk_is_one_warning_and_what_fits_is_used(clone: DoitProject, small_disk: Path) -> None:
     (small_disk / "ballast").write_bytes(bytes(150_000))
     ran = clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(small_disk))

@@ -12,15 +12,13 @@ import pytest
 from doit_project import DoitProject, write_project
 from onnx import numpy_helper
 
-pytestmark = pytest.mark.compiler
-
 ALL_V3 = ["tune:digits@v3", "compile:digits@v3", "benchmark:digits@v3"]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
     """The project after one doit that measured records for v3; v2 has none."""
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx")
+    project = write_project(tmp_path_factory.mktemp("built"), digits, quick=quick)
     project.edit("targets.yaml", "measured_on: here}\n  v3", "measured_on: here, tune: {ops: []}}\n  v3")
     ran = project.doit()
     assert ran.code == 0, ran.output

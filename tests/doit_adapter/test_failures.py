@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 from doit_project import ON_V3, DoitProject, make_project, wait_for_line, wait_until_gone, write_project
 
-pytestmark = pytest.mark.compiler
-
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
     ran = project.doit("tune=never")
     assert ran.code == 0, ran.output
     return project
@@ -79,7 +77,7 @@ def test_killed_stage_is_explained(project: DoitProject, number: signal.Signals,
     (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
     log = project.root / "build/logs/compile.digits@v3.log"
     log.unlink()
-    process = project.start("tune=never")
+    process = project.start("tune=never", QUICK_STAGE_SECONDS="60")
     wait_for_line(process, ".  compile:digits@v3")
     deadline = time.monotonic() + 60
     while not (log.exists() and "progress importing" in log.read_text()):
@@ -98,7 +96,8 @@ def test_killed_stage_is_explained(project: DoitProject, number: signal.Signals,
 def test_bug_in_a_stage_shows_its_last_lines_and_the_log(project: DoitProject, tmp_path: Path) -> None:
     (project.root / "build/models/digits/simplify.json").unlink()
     (tmp_path / "onnxruntime.py").write_text("raise RuntimeError('a damaged installation')\n")
-    ran = project.doit("tune=never", PYTHONPATH=str(tmp_path))
+    bug = {"QUICK_STAGE_BUG": "simplify"} if project.quick else {"PYTHONPATH": str(tmp_path)}
+    ran = project.doit("tune=never", **bug)
     assert ran.code != 0
     assert "a bug in tvmbuild, or in a library that it uses; the last lines:" in ran.output
     assert "  | RuntimeError: a damaged installation" in ran.output

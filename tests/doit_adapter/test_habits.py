@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
 
-pytestmark = pytest.mark.compiler
-
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
     ran = project.doit("-n", "2", "tune=never")
     assert sorted(ran.steps) == sorted(STEPS_ON_V3), ran.output
     return project

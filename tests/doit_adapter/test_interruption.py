@@ -14,14 +14,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from doit_project import ON_V3, OUTPUTS_ON_V3, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone, write_project
-
-pytestmark = pytest.mark.compiler
+from doit_project import (
+    ON_V3,
+    OUTPUTS_ON_V3,
+    REAL,
+    STEPS_ON_V3,
+    DoitProject,
+    start_in_step,
+    wait_for_line,
+    wait_until_gone,
+    write_project,
+)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), shared_models / "mnist.onnx", ON_V3)
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
     ran = project.doit("tune=never")
     assert ran.steps == STEPS_ON_V3, ran.output
     return project
@@ -56,7 +64,7 @@ def _stamp(path: Path) -> int | None:
     [
         *((step, number, 0.7) for step in STEPS_ON_V3 for number in (signal.SIGINT, signal.SIGKILL)),
         # While the step's process starts, which is the same for all.
-        *(("compile:digits@v3", number, 0.05) for number in (signal.SIGINT, signal.SIGKILL)),
+        *(("compile:digits@v3", number, 0.0) for number in (signal.SIGINT, signal.SIGKILL)),
         ("compile:digits@v3", signal.SIGTERM, 0.7),
     ],
 )
@@ -66,9 +74,7 @@ def test_stopped_step_leaves_nothing_and_runs_again(
     outputs = _remove_outputs(project, step)
     state = project.root / "build/.state" / f"{quote(step, safe='@+')}.json"
     before = _stamp(state)
-    process = project.start("tune=never")
-    wait_for_line(process, f".  {step}")
-    time.sleep(delay)
+    process = start_in_step(project, step, "tune=never", delay=delay)
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
     else:
@@ -94,9 +100,9 @@ def test_stopped_step_leaves_nothing_and_runs_again(
     assert project.doit("tune=never").steps == []
 
 
-def test_steps_finished_before_kill_9_are_kept(tmp_path: Path, shared_models: Path) -> None:
-    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
-    process = project.start("tune=never")
+def test_steps_finished_before_kill_9_are_kept(tmp_path: Path, digits: Path, quick: bool) -> None:
+    project = write_project(tmp_path, digits, ON_V3, quick=quick)
+    process = project.start("tune=never", QUICK_STAGE_SECONDS="1")
     wait_for_line(process, ".  compile:digits@v3")
     process.kill()
     process.communicate(timeout=60)
@@ -107,9 +113,7 @@ def test_steps_finished_before_kill_9_are_kept(tmp_path: Path, shared_models: Pa
 @pytest.mark.parametrize("kind", ["process", "thread"])
 def test_ctrl_c_in_parallel_runs_ends_every_process(project: DoitProject, kind: str) -> None:
     project.edit("models.yaml", "    targets: {include: [v3]}\n", "")
-    process = project.start("-n", "2", "-P", kind, "tune=never")
-    wait_for_line(process, ".  tune:digits@v2")
-    time.sleep(0.3)
+    process = start_in_step(project, "tune:digits@v2", "-n", "2", "-P", kind, "tune=never", delay=0.3)
     os.killpg(process.pid, signal.SIGINT)
     output = process.communicate(timeout=60)[0]
     assert process.returncode != 0
@@ -121,6 +125,7 @@ def test_ctrl_c_in_parallel_runs_ends_every_process(project: DoitProject, kind: 
     assert again.steps == ["tune:digits@v2", "compile:digits@v2", "benchmark:digits@v2"]
 
 
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="session")
 def test_ctrl_c_while_candidates_are_measured_says_that_they_are_kept(project: DoitProject) -> None:
     project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 2000")
     process = project.start("tune:digits@v3")
@@ -136,7 +141,7 @@ def test_ctrl_c_while_candidates_are_measured_says_that_they_are_kept(project: D
 
 def test_second_doit_waits_for_the_first_and_says_for_whom(project: DoitProject) -> None:
     _remove_outputs(project, "compile:digits@v3")
-    first = project.start("tune=never")
+    first = project.start("tune=never", QUICK_STAGE_SECONDS="1")
     wait_for_line(first, ".  compile:digits@v3")
     first.send_signal(signal.SIGSTOP)  # so that it cannot end before the second has looked
     second = project.start("tune=never")
@@ -151,7 +156,7 @@ def test_second_doit_waits_for_the_first_and_says_for_whom(project: DoitProject)
 
 def test_input_that_changes_while_its_step_runs_is_noticed(project: DoitProject) -> None:
     _remove_outputs(project, "compile:digits@v3")
-    process = project.start("tune=never")
+    process = project.start("tune=never", QUICK_STAGE_SECONDS="2")
     wait_for_line(process, ".  compile:digits@v3")
     schedule = project.root / "build/cells/digits@v3/schedule.json"
     time.sleep(0.5)
@@ -171,18 +176,18 @@ def test_damaged_state_runs_the_step_again(project: DoitProject) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, shared_models: Path) -> Iterator[DoitProject]:
+def small_disk(tmp_path: Path, digits: Path, quick: bool) -> Iterator[DoitProject]:
     """A project whose build folder is a disk with little room."""
-    project = write_project(tmp_path, shared_models / "mnist.onnx", ON_V3)
+    project = write_project(tmp_path, digits, ON_V3, quick=quick)
     build = project.root / "build"
     build.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(build)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a tmpfs")
+    subprocess.run(command, check=True, capture_output=True)
     yield project
     subprocess.run(["umount", "-l", str(build)], check=True)
 
 
+@pytest.mark.mount
 @pytest.mark.parametrize("room", [0, 20_000, 60_000, 120_000])
 def test_full_disk_is_said_and_the_next_doit_completes(small_disk: DoitProject, room: int) -> None:
     project = small_disk
@@ -217,13 +222,13 @@ def read_only(project: DoitProject) -> Iterator[DoitProject]:
     build = project.root / "build"
     bind = ["mount", "--bind", str(build), str(build)]
     again = ["mount", "-o", "remount,bind,ro", str(build)]
-    if os.geteuid() != 0 or subprocess.run(bind, check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount")
-    subprocess.run(again, check=True)
+    for command in (bind, again):
+        subprocess.run(command, check=True)
     yield project
     subprocess.run(["umount", "-l", str(build)], check=True)
 
 
+@pytest.mark.mount
 def test_read_only_build_folder_is_said(read_only: DoitProject) -> None:
     read_only.edit("models.yaml", "targets: {", "tolerance: {atol: 0.5}\n    targets: {")
     ran = read_only.doit("tune=never")

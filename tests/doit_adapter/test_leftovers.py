@@ -71,7 +71,7 @@ def test_a_link_and_what_it_names_stay(temporary: Path, tmp_path: Path) -> None:
     assert (elsewhere / "inner" / "file").is_file()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give a file away")
+@pytest.mark.root
 def test_what_is_anothers_stays(temporary: Path) -> None:
     folder = make_step_folder(temporary, "theirs")
     os.chown(folder, 12345, -1)

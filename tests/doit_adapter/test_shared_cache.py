@@ -12,8 +12,6 @@ import pytest
 from doit_project import STEPS_ON_V3, DoitProject
 from warm_cache import Warm, list_entries, list_restored, read_outputs
 
-pytestmark = pytest.mark.compiler
-
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2"), ("-n", "2", "-P", "thread"), ("tune=never",)])
 def test_a_fresh_clone_restores_every_step(

@@ -261,6 +261,7 @@ def _on_gitlab(platform: Platform) -> Ran:
 
 
 @pytest.mark.compiler
+@pytest.mark.emulator
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("check", [_on_github, _on_gitlab])
 def test_the_emulated_board_checks_a_package(platform: Platform, check: Callable[[Platform], Ran]) -> None:

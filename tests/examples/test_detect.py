@@ -83,6 +83,7 @@ def test_finds_the_cat_and_the_person(folder: Path) -> None:
 
 
 @pytest.mark.compiler
+@pytest.mark.shared
 def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path) -> None:
     picture = str(shared_images / "dog.jpg")
     things = run(folder, picture)[picture]
@@ -94,6 +95,7 @@ def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path
 
 
 @pytest.mark.compiler
+@pytest.mark.shared
 def test_computes_what_another_converter_made(folder: Path, shared_models: Path) -> None:
     """The other has for each anchor a whole map of rows, this one at each place a row for each anchor."""
     other = onnxruntime.InferenceSession(

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.compiler
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "static_library"
 
 
-def test_a_linked_model_needs_no_file(shared_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, out = shared_models / "mnist.onnx", tmp_path / "out"
+def test_a_linked_model_needs_no_file(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out = digits, tmp_path / "out"
     subprocess.run([sys.executable, "-W", "ignore", FOLDER / "build.py", model, "x86-64", out], check=True)
     compile_flags, link_flags = read_flags(capsys)
     command = [sys.executable, "-m", "ziglang", "c++", "-O1", *compile_flags, f"-I{out}", str(FOLDER / "main.cpp")]

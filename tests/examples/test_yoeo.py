@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from example_project import build_example, copy_example, run_in_example
+from network_files import find_network
 
 import tvmbuild
 from tvmbuild.package.archive import read_metadata
@@ -50,10 +51,10 @@ def test_an_absent_export_is_said_with_the_line_to_edit(tmp_path: Path, project_
 
 
 @pytest.mark.compiler
-def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_root: Path, shared_models: Path) -> None:
+def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_root: Path) -> None:
     folder = copy_example(project_root, tmp_path, "yoeo")
     (folder / "yoeo.onnx").unlink(missing_ok=True)
-    (folder / "yoeo.onnx").symlink_to(shared_models / "yoeo_random.onnx")
+    (folder / "yoeo.onnx").symlink_to(find_network("yoeo_random"))
     said = build_example(folder, "compile:yoeo@x86-64-v3")
     assert "ok compile:yoeo@x86-64-v3" in said
     coverage = read_metadata(folder / PACKAGE).coverage

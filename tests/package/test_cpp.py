@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 import pytest
 from cpp_programs import build_by_cmake, expect_pythons_ranking, read_range, read_ranking, run_program
-from mnist_package import build_package, change_package
 from PIL import Image
+from small_package import build_package, change_package
 
 from tvmbuild.cpu_features import X86_FEATURES
 from tvmbuild.errors import TvmbuildError
@@ -24,7 +24,7 @@ from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.specs import Preprocess
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.toolchain]
 
 Resize = Literal["stretch", "crop", "letterbox"]
 RULES = Preprocess(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
@@ -36,6 +36,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def pictures(project_root: Path) -> Path:
+    return project_root / "examples" / "classify"
+
+
+@pytest.fixture(scope="module")
 def mobilenet(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
     folder = tmp_path_factory.mktemp("mobilenet")
     package = build_package(project_root / "models" / "mobilenet_v2.onnx", folder)
@@ -44,9 +49,9 @@ def mobilenet(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> P
 
 
 @pytest.fixture(scope="module")
-def mnist(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    folder = tmp_path_factory.mktemp("mnist")
-    package = build_package(shared_models / "mnist.onnx", folder)
+def digits_package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    package = build_package(digits, folder)
     return change_package(package, folder / "m.tar", preprocess=Preprocess(color="gray"))
 
 
@@ -54,31 +59,31 @@ def mnist(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path
     ("name", "resize"), list(itertools.product(["chelsea.png", "coffee.png"], ["stretch", "crop", "letterbox"]))
 )
 def test_top_classes_are_pythons(
-    installed: Path, mobilenet: Path, shared_images: Path, tmp_path: Path, *, name: str, resize: Resize
+    installed: Path, mobilenet: Path, pictures: Path, tmp_path: Path, *, name: str, resize: Resize
 ) -> None:
     color: Literal["rgb", "bgr"] = "bgr" if name == "coffee.png" else "rgb"
     package = change_package(mobilenet, tmp_path / "m.tar", preprocess=replace(RULES, resize=resize, color=color))
-    done = run_program(installed / "bin" / "run_model", package, shared_images / name)
+    done = run_program(installed / "bin" / "run_model", package, pictures / name)
     assert done.returncode == 0, done.stderr
-    expect_pythons_ranking(done.stdout, package, shared_images / name)
+    expect_pythons_ranking(done.stdout, package, pictures / name)
     assert f"resize {resize}" in done.stdout
     assert "mean: 0.485, 0.456, 0.406" in done.stdout
     assert "input: input float32 1x3x224x224 NCHW" in done.stdout
     assert "output: logits float32 1x1000" in done.stdout
 
 
-def test_a_cat_is_a_cat(installed: Path, mobilenet: Path, shared_images: Path) -> None:
-    done = run_program(installed / "bin" / "run_model", mobilenet, shared_images / "chelsea.png", "--top", "1")
+def test_a_cat_is_a_cat(installed: Path, mobilenet: Path, pictures: Path) -> None:
+    done = run_program(installed / "bin" / "run_model", mobilenet, pictures / "chelsea.png", "--top", "1")
     (best,) = read_ranking(done.stdout)
     assert best.label == "Egyptian cat"
 
 
 def test_labels_and_normalization_can_be_given(
-    installed: Path, mobilenet: Path, shared_images: Path, tmp_path: Path
+    installed: Path, mobilenet: Path, pictures: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "labels.txt").write_text("".join(f"number {index}\n" for index in range(1000)))
     plain = change_package(mobilenet, tmp_path / "m.tar", preprocess=Preprocess())
-    picture = shared_images / "chelsea.png"
+    picture = pictures / "chelsea.png"
     program = installed / "bin" / "run_model"
     want = read_ranking(run_program(program, mobilenet, picture).stdout)
     for normalize in ("imagenet", "0.485,0.456,0.406:0.229,0.224,0.225"):
@@ -90,7 +95,9 @@ def test_labels_and_normalization_can_be_given(
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "LA", "1", "I;16", "jpeg", "ppm", "pgm"])
-def test_every_kind_of_picture_is_read_as_pillow_does(installed: Path, mnist: Path, tmp_path: Path, mode: str) -> None:
+def test_every_kind_of_picture_is_read_as_pillow_does(
+    installed: Path, digits_package: Path, tmp_path: Path, mode: str
+) -> None:
     drawn = np.random.default_rng(1).integers(0, 256, (37, 50, 3), np.uint8)
     image = Image.fromarray(drawn)
     path = tmp_path / {"jpeg": "p.jpg", "ppm": "p.ppm", "pgm": "p.pgm"}.get(mode, "p.png")
@@ -101,16 +108,16 @@ def test_every_kind_of_picture_is_read_as_pillow_does(installed: Path, mnist: Pa
     elif mode not in ("jpeg", "ppm"):
         image = image.convert(mode)
     image.save(path)
-    done = run_program(installed / "bin" / "run_model", mnist, path)
+    done = run_program(installed / "bin" / "run_model", digits_package, path)
     if "built without lib" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
-    expect_pythons_ranking(done.stdout, mnist, path)
+    expect_pythons_ranking(done.stdout, digits_package, path)
 
 
-def test_the_latency_of_one_and_of_two_packages(installed: Path, mnist: Path) -> None:
+def test_the_latency_of_one_and_of_two_packages(installed: Path, digits_package: Path) -> None:
     program = installed / "bin" / "bench_model"
-    done = run_program(program, mnist, "--repeat", 7, "--number", 2, "--threads", 1)
+    done = run_program(program, digits_package, "--repeat", 7, "--number", 2, "--threads", 1)
     assert done.returncode == 0, done.stderr
     assert "1 threads" in done.stdout
     (figures,) = re.findall(
@@ -119,13 +126,12 @@ def test_the_latency_of_one_and_of_two_packages(installed: Path, mnist: Path) ->
     median, mean, least, late, most, _ = map(float, figures)
     assert 0 < least <= median <= late <= most
     assert least <= mean <= most
-    done = run_program(program, mnist, mnist, "--repeat", 5)
+    done = run_program(program, digits_package, digits_package, "--repeat", 5)
     assert re.search(r"m\.tar takes \d+\.\d{3} times as long as .*m\.tar$", done.stdout.strip())
 
 
-def test_the_installed_folder_runs_in_an_empty_root(installed: Path, mnist: Path, tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("chroot needs root")
+@pytest.mark.root
+def test_the_installed_folder_runs_in_an_empty_root(installed: Path, digits_package: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     for name in ("bin", "lib"):
         shutil.copytree(installed / name, root / name)
@@ -136,7 +142,7 @@ def test_the_installed_folder_runs_in_an_empty_root(installed: Path, mnist: Path
             (root / path.parent.relative_to("/")).mkdir(parents=True, exist_ok=True)
             shutil.copy(path, root / path.relative_to("/"))
     (root / "tmp").mkdir()
-    shutil.copy(mnist, root / "m.tar")
+    shutil.copy(digits_package, root / "m.tar")
     picture = tmp_path / "p.ppm"
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 40, 3), np.uint8)).save(picture)
     shutil.copy(picture, root / "p.ppm")
@@ -148,7 +154,7 @@ def test_the_installed_folder_runs_in_an_empty_root(installed: Path, mnist: Path
         [*chroot, "/bin/run_model", "m.tar", "p.ppm"], env={}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    expect_pythons_ranking(done.stdout, mnist, picture)
+    expect_pythons_ranking(done.stdout, digits_package, picture)
     assert not list((root / "tmp").iterdir())
     done = subprocess.run(
         [*chroot, "/bin/bench_model", "m.tar", "--repeat", "3"], env={}, capture_output=True, text=True, check=False
@@ -156,21 +162,21 @@ def test_the_installed_folder_runs_in_an_empty_root(installed: Path, mnist: Path
     assert (done.returncode, "(3 samples of 1)" in done.stdout) == (0, True), done.stderr
 
 
-def test_what_is_no_file_is_refused_at_once(installed: Path, mnist: Path, tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused_at_once(installed: Path, digits_package: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, reason in ((tmp_path / "pipe", "Operation not supported"), (tmp_path, "Is a directory")):
         done = run_program(installed / "bin" / "bench_model", path)
         assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read: {reason}\n")
     for path in (tmp_path / "pipe", tmp_path):
-        done = run_program(installed / "bin" / "run_model", mnist, path)
+        done = run_program(installed / "bin" / "run_model", digits_package, path)
         assert (done.returncode, done.stderr) == (1, f"error: {path} cannot be read\n")
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x86")
 def test_an_instruction_set_that_is_missing_is_named_as_python_names_it(
-    installed: Path, mnist: Path, tmp_path: Path
+    installed: Path, digits_package: Path, tmp_path: Path
 ) -> None:
-    metadata = read_metadata(mnist)
+    metadata = read_metadata(digits_package)
     cases: list[tuple[str, str | tuple[str, ...]]] = [(f"+{name}", f"+{name}") for name in X86_FEATURES]
     cases += [
         ("list", ("+avx512f", "+tbm")),
@@ -181,7 +187,7 @@ def test_an_instruction_set_that_is_missing_is_named_as_python_names_it(
     refused = 0
     for name, mattr in cases:
         target = replace(metadata.target, attributes=(("mattr", mattr), ("mcpu", "x86-64"), ("num-cores", 2)))
-        package = change_package(mnist, tmp_path / "m.tar", target=target)
+        package = change_package(digits_package, tmp_path / "m.tar", target=target)
         done = run_program(installed / "bin" / "bench_model", package, "--repeat", 1)
         told = ""
         try:

@@ -18,8 +18,8 @@ from cpp_programs import (
     read_flags,
     run_program,
 )
-from mnist_package import ANY_X86, build_package, change_package
 from PIL import Image
+from small_package import ANY_X86, build_package, change_package
 
 from tvmbuild.specs import Preprocess
 
@@ -29,9 +29,9 @@ _ELF_AARCH64 = 183
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    folder = tmp_path_factory.mktemp("mnist")
-    built = build_package(shared_models / "mnist.onnx", folder)
+def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    built = build_package(digits, folder)
     return change_package(built, folder / "m.tar", preprocess=Preprocess(color="gray"))
 
 
@@ -46,7 +46,10 @@ def link_aarch64(libraries: str) -> list[str]:
     return ["-Wl,--no-as-needed", *paths, f"-Wl,-rpath,{libraries}", "-lpthread", "-ldl"]
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++", "zig"])
+@pytest.mark.parametrize(
+    "compiler",
+    [pytest.param("g++", marks=pytest.mark.toolchain), pytest.param("clang++", marks=pytest.mark.toolchain), "zig"],
+)
 def test_both_programs(
     package: Path, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], compiler: str
 ) -> None:
@@ -78,9 +81,7 @@ def test_zig_compiles_for_aarch64(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert struct.unpack_from("<H", path.read_bytes(), 18) == (_ELF_AARCH64,), path
 
 
-def test_the_programs_run_on_aarch64(
-    project_root: Path, shared_images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_programs_run_on_aarch64(project_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Needs the libraries of the aarch64 wheels, and an emulator with a root of arm64 libraries elsewhere."""
     libraries = os.environ.get("TVMBUILD_TEST_AARCH64")
     emulator = next(filter(None, map(shutil.which, ("qemu-aarch64", "qemu-aarch64-static"))), None)
@@ -98,7 +99,7 @@ def test_the_programs_run_on_aarch64(
         packages.append(change_package(built, tmp_path / f"{name}.tar", preprocess=rules))
     compile_flags, _ = read_flags(capsys)
     folder = build_by_zig(tmp_path, (compile_flags, link_aarch64(libraries)), AARCH64)
-    Image.open(shared_images / "chelsea.png").convert("RGB").save(tmp_path / "cat.ppm")
+    Image.open(project_root / "examples" / "classify" / "chelsea.png").convert("RGB").save(tmp_path / "cat.ppm")
     program, *rest = [*([emulator] if emulator else []), str(folder / "run_model")]
     done = run_program(program, *rest, packages[1], tmp_path / "cat.ppm", "--threads", 1)
     assert done.returncode == 0, done.stderr

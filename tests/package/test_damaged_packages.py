@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from cpp_programs import build_by_cmake, run_program
 from damaged_packages import write_damaged
-from mnist_package import build_package, change_package
 from PIL import Image
+from small_package import build_package, change_package
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.session import Session
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    folder = tmp_path_factory.mktemp("mnist")
-    built = build_package(shared_models / "mnist.onnx", folder)
+def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    built = build_package(digits, folder)
     return change_package(built, folder / "m.tar", preprocess=Preprocess(color="gray"))
 
 

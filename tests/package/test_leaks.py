@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cpp_programs import SUPPORT, build_by_cmake, run_program
-from mnist_package import build_package
+from small_package import build_package
 
 pytestmark = pytest.mark.compiler
 RUNS = 1000
@@ -47,8 +47,8 @@ print("runs", len(done), "different", len(different), "before", before, "after",
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    return build_package(shared_models / "mnist.onnx", tmp_path_factory.mktemp("mnist"))
+def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    return build_package(digits, tmp_path_factory.mktemp("digits"))
 
 
 def expect_nothing_left(output: str) -> None:
@@ -67,11 +67,13 @@ def test_eight_threads_of_python_share_a_session(package: Path) -> None:
     expect_nothing_left(done.stdout)
 
 
+@pytest.mark.toolchain
 def test_eight_threads_of_cpp_have_a_session_each(package: Path, tmp_path: Path) -> None:
     build_by_cmake(tmp_path, source=SUPPORT / "cpp_threads")
     expect_nothing_left(run_program(tmp_path / "build" / "threads", package, RUNS).stdout)
 
 
+@pytest.mark.toolchain
 def test_the_sanitizers_find_nothing_in_eight_threads(package: Path, tmp_path: Path) -> None:
     build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", source=SUPPORT / "cpp_threads")
     done = run_program(tmp_path / "build" / "threads", package, RUNS)

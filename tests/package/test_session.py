@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from mnist_package import build_package
+from small_package import build_package
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.session import Session
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture(scope="module")
-def model(shared_models: Path) -> Path:
-    return shared_models / "mnist.onnx"
+def model(digits: Path) -> Path:
+    return digits
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mnist_package import build_package, change_package
+from small_package import build_package, change_package
 
 import tvmbuild
 from tvmbuild.errors import TvmbuildError
@@ -30,8 +30,8 @@ SHAPE = (1, 1, 28, 28)
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
-    return build_package(shared_models / "mnist.onnx", tmp_path_factory.mktemp("use"))
+def package(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
+    return build_package(digits, tmp_path_factory.mktemp("use"))
 
 
 def output(session: Session, value: Any) -> np.ndarray:

@@ -9,9 +9,9 @@ import numpy as np
 import onnxruntime
 import pytest
 from benchmark_results import make_result
-from mnist_package import build_package
 from PIL import Image
 from report_cells import cell_steps, only, write_built
+from small_package import build_package
 
 from tvmbuild.benchmarking.results import Agreement, read_result
 from tvmbuild.errors import TvmbuildError
@@ -112,21 +112,20 @@ def test_the_report_shows_it_for_cells_that_have_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiler
-def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, shared_models: Path) -> None:
+def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, digits: Path) -> None:
     from tvmbuild.package.runtime.session import Session
 
     os.environ["TVM_NUM_THREADS"] = "2"
-    model = shared_models / "mnist.onnx"
-    (tensor,) = onnxruntime.InferenceSession(str(model)).get_inputs()
-    digits = np.random.RandomState(0).uniform(0, 255, (5, *tensor.shape[1:])).astype(np.float32)
+    (tensor,) = onnxruntime.InferenceSession(str(digits)).get_inputs()
+    pictures = np.random.RandomState(0).uniform(0, 255, (5, *tensor.shape[1:])).astype(np.float32)
     step = Step(
         "benchmark",
         "net@here",
         BenchmarkStep("here", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions(), NPZ),
         inputs=(
-            ("package", build_package(model, tmp_path)),
-            ("model", model),
-            ("sample 0", save(tmp_path / "real.npz", **{tensor.name: digits})),
+            ("package", build_package(digits, tmp_path)),
+            ("model", digits),
+            ("sample 0", save(tmp_path / "real.npz", **{tensor.name: pictures})),
         ),
         root=tmp_path,
     )

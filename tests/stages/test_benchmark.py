@@ -42,7 +42,7 @@ def bench_step(folder: Path, options: BenchmarkStep | None = None) -> Step:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, shared_models: Path) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     """A folder with mnist simplified and compiled for any x86-64 CPU."""
     folder = tmp_path_factory.mktemp("built")
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
@@ -56,7 +56,7 @@ from tvmbuild.stages import compile, simplify
 folder = Path({str(folder)!r})
 names = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))
 outputs = tuple((role, folder / name) for role, name in names)
-source = Source("path", {str(shared_models / "mnist.onnx")!r})
+source = Source("path", {str(digits)!r})
 simplify.run(Step("simplify", "net", SimplifyStep("net", source, (), SimplifyOptions()), outputs=outputs))
 options = CompileStep("net", "here", "llvm", (("mcpu", "x86-64"), ("num-cores", 2)), (), "auto", None, None)
 inputs = (("model", folder / "model.onnx"), ("schedule", folder / "schedule.json"))

@@ -77,8 +77,8 @@ def test_the_written_model_is_static(simplify_step: MakeStep, dense: Make) -> No
         assert all(dim.dim_value > 0 for dim in value.type.tensor_type.shape.dim)
 
 
-def test_a_real_model(simplify_step: MakeStep, shared_models: Path) -> None:
-    step = simplify_step(shared_models / "mnist.onnx")
+def test_a_real_model(simplify_step: MakeStep, digits: Path) -> None:
+    step = simplify_step(digits)
     simplify.run(step)
     assert info_of(step)["nodes"] == {"before": 12, "after": 8}
     assert read_reference(step.output("reference")).outputs["Plus214_Output_0"].shape == (1, 10)
@@ -263,9 +263,9 @@ def test_a_file_that_is_no_model(tmp_path: Path, simplify_step: MakeStep, conten
     assert f"{path} is not an ONNX" in refused(simplify_step(path)).message
 
 
-def test_a_truncated_model(tmp_path: Path, simplify_step: MakeStep, shared_models: Path) -> None:
+def test_a_truncated_model(tmp_path: Path, simplify_step: MakeStep, digits: Path) -> None:
     path = tmp_path / "short.onnx"
-    path.write_bytes((shared_models / "mnist.onnx").read_bytes()[:20000])
+    path.write_bytes((digits).read_bytes()[:20000])
     assert "is truncated" in refused(simplify_step(path)).message
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture
-def step(tmp_path: Path, shared_models: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
     tune = TuneOptions(trials_per_task=4, repeat=1, min_repeat_ms=1, ops=("matmul*",))
@@ -32,7 +32,7 @@ def step(tmp_path: Path, shared_models: Path, monkeypatch: pytest.MonkeyPatch) -
         stage="tune",
         subject="mnist@pc",
         options=TuneStep("pc", "llvm", attributes, (), None, DeviceSpec(), tune),
-        inputs=(("model", shared_models / "mnist.onnx"),),
+        inputs=(("model", digits),),
         outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
         root=tmp_path,
     )

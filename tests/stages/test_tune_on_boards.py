@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def step(place: Place, tmp_path: Path, shared_models: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(place: Place, tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     (tmp_path / "locks").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
@@ -44,7 +44,7 @@ def step(place: Place, tmp_path: Path, shared_models: Path, monkeypatch: pytest.
         stage="tune",
         subject="mnist@pc",
         options=TuneStep("pc", "llvm", attributes, (), None, device, tune),
-        inputs=(("model", shared_models / "mnist.onnx"),),
+        inputs=(("model", digits),),
         outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
         root=tmp_path,
     )

@@ -34,14 +34,11 @@ class RankedLine:
 
 
 def build_by_cmake(folder: Path, *options: str, source: Path = SOURCES) -> Path:
-    """Build and install with the system's C++ compiler; return the installed folder. Skips where there is none."""
+    """Build and install with the system's C++ compiler, for tests with the marker `toolchain`; return the folder."""
     # The environment's own programs first: it may not be activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    cmake, ninja = shutil.which("cmake", path=path), shutil.which("ninja", path=path)
-    if cmake is None or not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
-        pytest.skip("needs cmake (the extra `dev` has it) and a C++ compiler")
-    if ninja is not None:
-        options = (*options, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}")
+    cmake, ninja = shutil.which("cmake", path=path) or "cmake", shutil.which("ninja", path=path)
+    options = (*options, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}")
     program = shutil.which("tvmbuild", path=path) or "tvmbuild"
     build = ["-B", str(folder / "build"), f"-DTVMBUILD_PROGRAM={program}", f"-DTVMBUILD_CMAKE_DIR={SOURCES}", *options]
     for command in (

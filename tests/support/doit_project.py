@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
 
 MODELS = """\
 models:
@@ -44,6 +45,9 @@ from tvmbuild.doit_adapter.loader import load_doit_file
 DOIT_CONFIG, task_steps = load_doit_file(__file__)
 """
 TIMEOUT_S = 240
+QUICK_STAGES = Path(__file__).parent / "quick"
+REAL = (pytest.mark.nightly, pytest.mark.compiler)
+"""Of the variant of a test whose project has the real stages."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,13 @@ class DoitProject:
 
     root: Path
     runtime: Path
+    quick: bool = False
+    """Its steps compute nothing: tests/support/quick."""
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_")}
-        return kept | {"XDG_RUNTIME_DIR": str(self.runtime), "COLUMNS": "200"} | extra
+        stages = {"PYTHONPATH": str(QUICK_STAGES)} if self.quick else {}
+        return kept | stages | {"XDG_RUNTIME_DIR": str(self.runtime), "COLUMNS": "200"} | extra
 
     def command(self, *arguments: str, tool: Sequence[str] = ("doit",)) -> list[str]:
         return [sys.executable, "-m", *tool, *arguments]
@@ -96,12 +103,12 @@ class DoitProject:
         )
         return Ran(done.returncode, done.stdout)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start doit in a process group of its own, as a terminal does."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.root,
-            env=self.environment(PYTHONUNBUFFERED="1"),
+            env=self.environment(PYTHONUNBUFFERED="1", **extra),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -120,21 +127,23 @@ class DoitProject:
     def copy(self, to: Path) -> DoitProject:
         """Return a copy with equal bytes and times."""
         shutil.copytree(self.root, to / "project", symlinks=True)
-        return make_project(to)
+        return make_project(to, self.quick)
 
 
-def make_project(folder: Path) -> DoitProject:
+def make_project(folder: Path, quick: bool = False) -> DoitProject:
     """Return the project in ``folder``/project, which may exist already."""
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700, parents=True)
     root = folder / "project"
     root.mkdir(exist_ok=True)
-    return DoitProject(root, runtime)
+    return DoitProject(root, runtime, quick)
 
 
-def write_project(folder: Path, model: Path, models: str = MODELS, targets: str = TARGETS) -> DoitProject:
+def write_project(
+    folder: Path, model: Path, models: str = MODELS, targets: str = TARGETS, *, quick: bool = False
+) -> DoitProject:
     """Return a new project of one model, called digits, on two targets."""
-    project = make_project(folder)
+    project = make_project(folder, quick)
     shutil.copyfile(model, project.root / "digits.onnx")
     (project.root / "models.yaml").write_text(models)
     (project.root / "targets.yaml").write_text(targets)
@@ -151,6 +160,16 @@ def wait_for_line(process: subprocess.Popen[str], start: str) -> list[str]:
         if line.startswith(start):
             return lines
     raise AssertionError(f"ended without {start!r}: {''.join(lines)}")
+
+
+def start_in_step(project: DoitProject, step: str, *arguments: str, delay: float = 0.7) -> subprocess.Popen[str]:
+    """Start doit, and return it in the middle of this step: quick ones have an output half written for a minute."""
+    process = project.start(*arguments, QUICK_STAGE_SECONDS="60")
+    wait_for_line(process, f".  {step}")
+    end = time.monotonic() + delay * (30 if project.quick else 1)
+    while time.monotonic() < end and not (project.quick and project.temporaries()):
+        time.sleep(0.02)
+    return process
 
 
 def wait_until_gone(root: Path, seconds: float = 10.0) -> list[str]:

@@ -1,15 +1,18 @@
-"""A small package, compiled in a process of its own, so that the test's own may hold TVM's runtime alone."""
+"""Packages of small models, compiled in a process of their own, so that the test's own may hold TVM's runtime alone."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.files import write_json
+from made_once import make_once
+
+from tvmbuild.files import sha256_file, write_json
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.specs import Attributes
 
@@ -19,7 +22,16 @@ ANY_X86: Attributes = (("mcpu", "x86-64"), ("num-cores", 2))
 def build_package(
     model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = ()
 ) -> Path:
-    """Compile the ONNX file without records; return the package, `net.tar` in ``folder``."""
+    """Compile the ONNX file without records; return the package, `net.tar` in ``folder``. The same is built once."""
+    key = ("package", sha256_file(model), attributes, kind, host)
+    made = make_once(key, lambda empty: compile_package(model, empty, attributes, kind, host))
+    return Path(shutil.copy(made / "net.tar", folder))
+
+
+def compile_package(
+    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = ()
+) -> Path:
+    """Do what `build_package` does, whatever has been built before."""
     folder.chmod(0o700)
     layout = "NHWC" if kind == "llvm" else "NCHW"
     write_json(folder / "schedule.json", {"format": 1, "layout": layout, "schedule": {}})

@@ -1,0 +1,91 @@
+"""What a test may need that pip does not bring: a marker each, and why this machine lacks it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from tvmbuild.availability import explain_vulkan
+from tvmbuild.capabilities import detect_capabilities
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+"""Data that is not the project's to copy."""
+
+
+def _explain_toolchain() -> str | None:
+    return None if any(map(shutil.which, ("c++", "g++", "clang++"))) else "no C++ compiler"
+
+
+def _explain_emulator() -> str | None:
+    made = "aarch64" in detect_capabilities().emulators
+    return None if made else "none is made; tvmbuild device emulator make aarch64"
+
+
+def _explain_cuda() -> str | None:
+    return None if "cuda" in detect_capabilities().devices else "no card answers"
+
+
+def _explain_vulkan() -> str | None:
+    return "no device runs code" if explain_vulkan(detect_capabilities()) else None
+
+
+def _explain_ssh() -> str | None:
+    there = shutil.which("ssh") and (shutil.which("sshd") or Path("/usr/sbin/sshd").exists())
+    return None if there else "no OpenSSH server"
+
+
+def _explain_root() -> str | None:
+    return None if os.geteuid() == 0 else "not root"
+
+
+def _explain_mount() -> str | None:
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which("unshare") is None or shutil.which("mount") is None:
+        return "no unshare or no mount"
+    # Root of a container may not.
+    tried = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/var"], check=False, capture_output=True)
+    return None if tried.returncode == 0 else "not allowed here"
+
+
+def _explain_torch() -> str | None:
+    missing = [name for name in ("torch", "onnxscript") if find_spec(name) is None]
+    return f"no {' and no '.join(missing)}" if missing else None
+
+
+def _explain_shared() -> str | None:
+    return None if SHARED.is_dir() else "no folder of it beside the project"
+
+
+NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
+    "toolchain": ("a C++ compiler of the system's", _explain_toolchain),
+    "emulator": ("the emulated arm64 board", _explain_emulator),
+    "cuda": ("an NVIDIA card", _explain_cuda),
+    "vulkan": ("a Vulkan device, and a TVM that has Vulkan", _explain_vulkan),
+    "ssh": ("OpenSSH's client and server", _explain_ssh),
+    "root": ("root's rights", _explain_root),
+    "mount": ("the right to mount", _explain_mount),
+    "torch": ("PyTorch, the extra torch", _explain_torch),
+    "shared": ("networks and pictures that may not be copied", _explain_shared),
+}
+"""Marker → what it stands for, and a function that says why it is not here."""
+
+
+@functools.cache
+def explain_absent(marker: str) -> str | None:
+    """Return why tests with this marker cannot run here, or None."""
+    return NEEDS[marker][1]()
+
+
+def summarise_absent(reasons: Iterable[str]) -> str:
+    """Return one line for the end of a run, of the reasons of all skipped tests."""
+    told = list(reasons)
+    counts = [(f"{name} ({why})", f"{name}: {why}") for name in NEEDS if (why := explain_absent(name))]
+    named = [f"{shown} {count}" for shown, reason in counts if (count := told.count(reason))]
+    others = len(told) - sum(told.count(reason) for _, reason in counts)
+    return ", ".join([*named, *([f"other reasons (-rs lists them) {others}"] if others else [])])
