@@ -7,17 +7,24 @@ from pathlib import Path
 
 import pytest
 from dask_cluster import DaskCluster, run_cluster
+from doit_project import REAL
+
+
+@pytest.fixture(scope="module", params=["quick", pytest.param("real", marks=REAL)])
+def quick(request: pytest.FixtureRequest) -> bool:
+    """Whether steps compute nothing, on the cluster and here. Who needs this is run both ways."""
+    return bool(request.param == "quick")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, quick: bool) -> Iterator[DaskCluster]:
     """A scheduler and two workers."""
-    with run_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as running:
+    with run_cluster(tmp_path_factory.mktemp("cluster"), workers=2, quick=quick) as running:
         yield running
 
 
 @pytest.fixture
-def lone(tmp_path: Path) -> Iterator[DaskCluster]:
+def lone(tmp_path: Path, quick: bool) -> Iterator[DaskCluster]:
     """A scheduler without workers."""
-    with run_cluster(tmp_path / "cluster", workers=0) as running:
+    with run_cluster(tmp_path / "cluster", workers=0, quick=quick) as running:
         yield running

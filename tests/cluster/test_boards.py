@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from dask_cluster import DaskCluster, list_workers
-from doit_project import write_project
+from doit_project import REAL, write_project
 from emulated_board import the_board
 
-pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 TARGETS = """\
 defaults: {device: {qemu: aarch64}}
@@ -20,6 +20,7 @@ targets:
 """
 
 
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_two_emulated_boards(cluster: DaskCluster, tmp_path: Path, digits: Path) -> None:
     the_board()
     project = write_project(tmp_path, digits, targets=TARGETS)

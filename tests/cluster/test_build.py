@@ -11,7 +11,7 @@ from dask_cluster import DaskCluster, list_workers
 from doit_project import DoitProject, Ran, write_project
 from warm_cache import read_outputs
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 TARGETS = """\
 defaults:
@@ -35,9 +35,9 @@ def build(project: DoitProject, cluster: DaskCluster, *arguments: str, **extra: 
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> DoitProject:
+def local(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
     """A project that one machine has tuned and built."""
-    project = write_project(tmp_path_factory.mktemp("local"), digits, targets=TARGETS)
+    project = write_project(tmp_path_factory.mktemp("local"), digits, targets=TARGETS, quick=quick)
     ran = project.doit()
     assert ran.code == 0, ran.output
     return project
@@ -45,11 +45,11 @@ def local(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> DoitProject
 
 @pytest.fixture(scope="module")
 def distributed(
-    local: DoitProject, cluster: DaskCluster, tmp_path_factory: pytest.TempPathFactory, digits: Path
+    local: DoitProject, cluster: DaskCluster, tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool
 ) -> tuple[DoitProject, Ran]:
     """The same project, with the same records, that a cluster has built."""
     folder = tmp_path_factory.mktemp("distributed")
-    project = write_project(folder, digits, targets=TARGETS)
+    project = write_project(folder, digits, targets=TARGETS, quick=quick)
     shutil.copytree(local.root / "records", project.root / "records")
     return project, build(project, cluster)
 
@@ -102,9 +102,9 @@ def test_only_what_is_stale_runs(distributed: tuple[DoitProject, Ran], cluster: 
 
 
 def test_cells_that_share_tasks_are_tuned_at_once_and_all_is_up_to_date(
-    cluster: DaskCluster, tmp_path: Path, digits: Path
+    cluster: DaskCluster, tmp_path: Path, digits: Path, quick: bool
 ) -> None:
-    project = write_project(tmp_path, digits, TWINS, TARGETS)
+    project = write_project(tmp_path, digits, TWINS, TARGETS, quick=quick)
     ran = build(project, cluster)
     assert ran.code == 0, ran.output
     workers = list_workers(ran)

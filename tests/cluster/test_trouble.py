@@ -20,7 +20,7 @@ import tvmbuild
 from tvmbuild.commands.worker import choose_host
 from tvmbuild.errors import TvmbuildError
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 TARGETS = """\
 defaults: {device: local, benchmark: {repeat: 3}}
@@ -36,8 +36,8 @@ targets:
 
 
 @pytest.fixture
-def project(tmp_path: Path, digits: Path) -> DoitProject:
-    return write_project(tmp_path, digits, ON_V3, TARGETS)
+def project(tmp_path: Path, digits: Path, quick: bool) -> DoitProject:
+    return write_project(tmp_path, digits, ON_V3, TARGETS, quick=quick)
 
 
 def start(project: DoitProject, cluster: DaskCluster) -> subprocess.Popen[str]:
@@ -109,6 +109,7 @@ def test_ctrl_c_ends_what_runs_elsewhere(project: DoitProject, cluster: DaskClus
     assert (ran.code, ran.steps) == (0, STEPS_ON_V3), ran.output
 
 
+@pytest.mark.nightly
 def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject, cluster: DaskCluster) -> None:
     project.edit("models.yaml", "[v3]", "[v3, pi4]")
     ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")

@@ -50,6 +50,7 @@ def everything() -> str:
     return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
 
 
+@pytest.mark.nightly
 @pytest.mark.toolchain
 def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) -> None:
     early = project.tvmbuild("bundle", "digits@there")

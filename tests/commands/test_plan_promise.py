@@ -25,6 +25,7 @@ def _states(plan: dict[str, Any]) -> dict[str, str]:
     return {step["id"]: step["state"] for step in plan["steps"]}
 
 
+@pytest.mark.nightly
 def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> None:
     project = write_project(tmp_path, digits, ON_V3)
     first = _plan(project)

@@ -89,6 +89,7 @@ def test_a_hostile_target_of_one_file_does_not_end_the_check_of_the_others(
     assert not (root / "database").exists()
 
 
+@pytest.mark.nightly
 def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +128,7 @@ def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     assert {path: path.read_bytes() for path in (root / "records").rglob("*.json")} == before
 
 
+@pytest.mark.nightly
 def test_a_database_of_another_target_or_a_ruined_one_is_refused(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,6 +137,7 @@ CROSS: dict[str, Attributes] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 @pytest.mark.usefixtures("no_compilers")
 @pytest.mark.parametrize("machine", CROSS)
@@ -165,6 +166,7 @@ def test_code_for_a_machine_that_nothing_is_built_for(tmp_path: Path) -> None:
         link_objects([tmp_path / "lib0.o"], tmp_path / "mod.so", LinkOptions())
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_the_first_use_of_a_target_is_said_once(
     power: Path, pi4: tvm.target.Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

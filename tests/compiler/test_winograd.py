@@ -257,6 +257,7 @@ def test_the_fastest_is_chosen_from_times() -> None:
     assert [fastest(times[each]) for each in "abc"] == ["winograd2", "direct", None]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_real_weights_keep_the_numeric_gate(algorithm: str, cpu: tvm.target.Target) -> None:
     path = find_network("yolov3_tiny")

@@ -11,7 +11,7 @@ from doit_project import write_project
 from emulated_board import the_board
 from rpc_boards import CPU, Python, board, tracker
 
-pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 MODELS = """\
 models:

@@ -29,6 +29,7 @@ from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.specs import DeviceSpec
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.compiler,
     pytest.mark.ssh,
     pytest.mark.timeout(1200),

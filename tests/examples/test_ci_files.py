@@ -179,6 +179,7 @@ def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: lis
         assert child["nothing"]["script"]
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
     workflow = GitHub(CI / "github-actions.yml", platform)
@@ -207,6 +208,7 @@ def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
     assert workflow.run("report").restored == [f"benchmark:{CELL}"]
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
     pipeline = GitLab(CI / "gitlab-ci.yml", platform)
@@ -260,6 +262,7 @@ def _on_gitlab(platform: Platform) -> Ran:
     return GitLab(CI / "gitlab-ci.yml", platform).run("board", XDG_CACHE_HOME=str(cache))
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 @pytest.mark.emulator
 @pytest.mark.timeout(1200)

@@ -61,6 +61,7 @@ def share(box: list[int], other: tuple[int, int, int, int]) -> float:
     return shared / (sum(areas) - shared)
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_finds_the_cat_and_the_person(folder: Path) -> None:
     coverage = read_metadata(folder / PACKAGE).coverage
@@ -82,6 +83,7 @@ def test_finds_the_cat_and_the_person(folder: Path) -> None:
         assert 0.001 < changed.mean() < 0.2
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 @pytest.mark.shared
 def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path) -> None:
@@ -94,6 +96,7 @@ def test_finds_the_dog_the_bicycle_and_the_car(folder: Path, shared_images: Path
     assert share(found["bicycle"], (125, 145, 567, 420)) > 0.5
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 @pytest.mark.shared
 def test_computes_what_another_converter_made(folder: Path, shared_models: Path) -> None:

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from cpp_programs import SOURCES, read_flags
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "static_library"
 
 

@@ -50,6 +50,7 @@ def test_an_absent_export_is_said_with_the_line_to_edit(tmp_path: Path, project_
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_root: Path) -> None:
     folder = copy_example(project_root, tmp_path, "yoeo")

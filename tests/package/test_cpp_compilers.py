@@ -23,7 +23,7 @@ from small_package import ANY_X86, build_package, change_package
 
 from tvmbuild.specs import Preprocess
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 AARCH64 = "aarch64-linux-gnu.2.28"
 _ELF_AARCH64 = 183
 

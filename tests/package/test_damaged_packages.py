@@ -50,6 +50,8 @@ def test_python_refuses_them_all(package: Path, tmp_path: Path) -> None:
     assert refused >= 20
 
 
+@pytest.mark.nightly
+@pytest.mark.toolchain
 def test_cpp_refuses_them_all(package: Path, programs: Path, picture: Path, tmp_path: Path) -> None:
     messages = set()
     for name, path in write_damaged(package, tmp_path):
@@ -61,12 +63,16 @@ def test_cpp_refuses_them_all(package: Path, programs: Path, picture: Path, tmp_
     assert len(messages) >= 15
 
 
+@pytest.mark.nightly
+@pytest.mark.toolchain
 def test_a_sound_package_runs_without_a_finding_however_often(package: Path, programs: Path, picture: Path) -> None:
     assert run_program(programs / "run_model", package, picture).returncode == 0
     done = run_program(programs / "bench_model", package, package, "--repeat", 1000)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
+@pytest.mark.toolchain
 def test_pictures_that_are_none(package: Path, programs: Path, tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)).save(tmp_path / "good.png")
     Image.open(tmp_path / "good.png").save(tmp_path / "good.jpg")
@@ -91,6 +97,8 @@ def test_pictures_that_are_none(package: Path, programs: Path, tmp_path: Path) -
         assert message in done.stderr
 
 
+@pytest.mark.nightly
+@pytest.mark.toolchain
 def test_arguments_that_make_no_sense(package: Path, programs: Path, picture: Path) -> None:
     for program, arguments in (
         ("run_model", []),

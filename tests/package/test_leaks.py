@@ -67,12 +67,14 @@ def test_eight_threads_of_python_share_a_session(package: Path) -> None:
     expect_nothing_left(done.stdout)
 
 
+@pytest.mark.nightly
 @pytest.mark.toolchain
 def test_eight_threads_of_cpp_have_a_session_each(package: Path, tmp_path: Path) -> None:
     build_by_cmake(tmp_path, source=SUPPORT / "cpp_threads")
     expect_nothing_left(run_program(tmp_path / "build" / "threads", package, RUNS).stdout)
 
 
+@pytest.mark.nightly
 @pytest.mark.toolchain
 def test_the_sanitizers_find_nothing_in_eight_threads(package: Path, tmp_path: Path) -> None:
     build_by_cmake(tmp_path, "-DTVMBUILD_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=Debug", source=SUPPORT / "cpp_threads")

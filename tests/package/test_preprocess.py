@@ -39,7 +39,7 @@ def resize_by_hand(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
         return np.asarray(falling / falling.sum(1, keepdims=True))
 
     rows, columns = weights(pixels.shape[0], height), weights(pixels.shape[1], width)
-    return np.asarray(np.einsum("yh,xw,hwc->yxc", rows, columns, pixels.astype(np.float64)))
+    return np.asarray(np.einsum("yh,xw,hwc->yxc", rows, columns, pixels.astype(np.float64), optimize=True))
 
 
 def test_each_number_is_what_imagenet_training_makes_of_its_byte() -> None:

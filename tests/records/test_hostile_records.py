@@ -101,6 +101,7 @@ def put_edited(folder: Path, file: TaskFile, rng: random.Random) -> bool:
         return False
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_no_edited_trace_crashes_or_is_used_unchecked(shipped: list[TaskFile], tmp_path: Path) -> None:
     rng = random.Random(5)  # noqa: S311 - the same edits every time

@@ -54,6 +54,7 @@ def task_names(step: Step) -> set[str]:
     return {task.name for task in read_tasks(step.output("tasks"))}
 
 
+@pytest.mark.nightly
 def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
     from tvmbuild.compiler.winograd_tasks import fastest
     from tvmbuild.stages import tune

@@ -153,6 +153,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
     assert step.output("schedule").read_bytes() == schedule
 
 
+@pytest.mark.nightly
 def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step) -> None:
     from tvmbuild.records.store import read_task_file, write_task_file
     from tvmbuild.stages import tune
@@ -219,6 +220,7 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monk
     assert is_current(step) is None
 
 
+@pytest.mark.nightly
 def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> None:
     options = options_of(step)
     longer = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=32, min_repeat_ms=50)))
@@ -255,6 +257,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> Non
     assert not journal.exists()
 
 
+@pytest.mark.nightly
 def test_a_machine_that_cannot_build_uses_up_no_trials(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
     from tvmbuild.stages import tune
     from tvmbuild.tuner import pool

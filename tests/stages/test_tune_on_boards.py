@@ -92,6 +92,7 @@ def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: 
     assert is_current(named) is None  # the only class there is
 
 
+@pytest.mark.nightly
 def test_a_board_that_joins_midway_gets_work(
     step: Step, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_board_that_joins_midway_gets_work(
     assert json.loads(step.output("info").read_text())["measured_now"] == 96
 
 
+@pytest.mark.nightly
 def test_when_no_board_is_left_what_was_measured_is_kept(step: Step, place: Place) -> None:
     from tvmbuild.stages import tune
 

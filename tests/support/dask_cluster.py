@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from doit_project import Ran
+from doit_project import QUICK_STAGES, Ran
 
 START_S = 90.0
 STEP = "tvmbuild.stages"
@@ -26,6 +26,8 @@ class DaskCluster:
     """What runs; ``folder`` has each process's log."""
 
     folder: Path
+    quick: bool = False
+    """The workers' steps compute nothing: tests/support/quick."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -36,7 +38,7 @@ class DaskCluster:
         file = self.folder / "scheduler.json"
         options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
         self._start("distributed.cli.dask_scheduler", *options, "--scheduler-file", str(file))
-        wait_for(file.exists)
+        wait_for(lambda: file.exists() and file.read_text().endswith("}"))
 
     def start_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start one and wait until it works."""
@@ -59,6 +61,8 @@ class DaskCluster:
         runtime = self.folder / "runtime"
         runtime.mkdir(mode=0o700, exist_ok=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_")}
+        # Long enough to be seen, and killed.
+        kept |= {"PYTHONPATH": str(QUICK_STAGES), "QUICK_STAGE_SECONDS": "0.7"} if self.quick else {}
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -72,10 +76,10 @@ class DaskCluster:
 
 
 @contextlib.contextmanager
-def run_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
+def run_cluster(folder: Path, workers: int, quick: bool = False) -> Iterator[DaskCluster]:
     """Run a scheduler and so many workers."""
     folder.mkdir(parents=True, exist_ok=True)
-    cluster = DaskCluster(folder)
+    cluster = DaskCluster(folder, quick)
     try:
         cluster.start_scheduler()
         for _ in range(workers):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency
+from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
 from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.devices.lock import device_lock
@@ -24,7 +25,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
 from tvmbuild.fingerprint import fingerprint
 from tvmbuild.layout import Layout
-from tvmbuild.package.archive import Package, write_package
+from tvmbuild.package.archive import Package, read_metadata, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import (
@@ -131,6 +132,9 @@ def benchmark(step: Step) -> None:
     product = Product(step.options.target, "0" * 16, sha256_file(package), package.stat().st_size, len(TASKS), 0)
     machine = Machine("A CPU", 2, None, 0.1, 0.01, 61.0)
     result = Result(step.subject, product, 1, Latency(one, 1.2, 0.9, 3, 1), (), (), machine, 1e-6, 1e-6)
+    layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
+    used = dict(read_metadata(package).digests).get("schedule")
+    append_entry(layout.history, make_entry(result, layout.cell_file(model, target, "schedule.json"), used))
     write_json(step.output("result"), result.to_json())
 
 
