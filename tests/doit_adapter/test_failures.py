@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from doit_project import ON_V3, DoitProject, make_project, wait_for_line, wait_until_gone, write_project
 
@@ -107,8 +108,7 @@ def test_bug_in_a_stage_shows_its_last_lines_and_the_log(project: DoitProject, t
 
 
 def _find_stage(parent: int) -> int:
-    output = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True)
-    return int(output.stdout.split()[0])
+    return int(psutil.Process(parent).children()[0].pid)
 
 
 def test_moved_project_is_still_built(project: DoitProject, tmp_path: Path) -> None:
