@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from digits import write_digits
+from doit_project import end_started
 from made_once import begin_run, end_run
 from needs import NEEDS, SHARED, explain_absent, summarise_absent
 
@@ -44,9 +45,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _all_cores() -> Iterator[None]:
-    """Give the process its cores back: a tune stage that runs in it keeps to some, and its children would too."""
+def _as_before() -> Iterator[None]:
+    """End what the test left running, and give the process its cores back.
+
+    A tune stage that runs in it keeps to some of them, and so would its children.
+    """
     yield
+    end_started()
     if _CORES:
         os.sched_setaffinity(0, _CORES)
 

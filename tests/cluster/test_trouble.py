@@ -41,17 +41,7 @@ def project(tmp_path: Path, digits: Path, quick: bool) -> DoitProject:
 
 
 def start(project: DoitProject, cluster: DaskCluster) -> subprocess.Popen[str]:
-    """Start a build in a process group of its own, as a terminal does."""
-    command = ["build", "--scheduler", cluster.address, "tune=never"]
-    return subprocess.Popen(
-        project.command(*command, tool=("tvmbuild",)),
-        cwd=project.root,
-        env=project.environment(PYTHONUNBUFFERED="1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    return project.start("build", "--scheduler", cluster.address, "tune=never", tool=("tvmbuild",))
 
 
 def await_step(workers: list[subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], psutil.Process]:
@@ -80,6 +70,7 @@ def test_killed_worker_comes_back_and_the_step_runs_again(project: DoitProject, 
     assert project.doit("tune=never").steps == []
 
 
+@pytest.mark.nightly
 def test_lost_machine_is_done_without(project: DoitProject, lone: DaskCluster) -> None:
     workers = [lone.start_worker(), lone.start_worker()]
     process = start(project, lone)
@@ -126,6 +117,7 @@ def test_scheduler_without_workers(project: DoitProject, lone: DaskCluster) -> N
     assert not (project.root / "build/models").exists()
 
 
+@pytest.mark.nightly
 def test_scheduler_that_goes_away(project: DoitProject, lone: DaskCluster) -> None:
     worker = lone.start_worker()
     process = start(project, lone)
@@ -140,6 +132,7 @@ def test_scheduler_that_goes_away(project: DoitProject, lone: DaskCluster) -> No
     assert project.temporaries() == []
 
 
+@pytest.mark.nightly
 def test_worker_of_another_version_is_refused(project: DoitProject, lone: DaskCluster, tmp_path: Path) -> None:
     package = Path(tvmbuild.__file__).parent
     shutil.copytree(package, tmp_path / "old/tvmbuild", ignore=shutil.ignore_patterns("__pycache__"))
@@ -152,6 +145,7 @@ def test_worker_of_another_version_is_refused(project: DoitProject, lone: DaskCl
     assert not (project.root / "build/models").exists()
 
 
+@pytest.mark.nightly
 def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -> None:
     worker = lone.start_worker()
     process = start(project, lone)

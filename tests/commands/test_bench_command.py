@@ -88,6 +88,7 @@ def test_a_cell_beside_another_package(project: DoitProject, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.nightly
 def test_two_packages_need_no_project(project: DoitProject, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

@@ -68,6 +68,7 @@ def test_verify_finds_what_does_not_replay_and_forgets_what_does_again(
     assert not (root / "build" / "quarantine" / "pc" / f"{first.key}.json").exists()
 
 
+@pytest.mark.nightly
 def test_a_hostile_target_of_one_file_does_not_end_the_check_of_the_others(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,7 @@ def test_a_picture_becomes_the_top_classes(pictured: Path, digits: Path, capsys:
     first, second = (line.split() for line in lines[start + 1 : start + 3])
     exp = np.exp(want[0].astype(np.float64) - want.max())
     order = np.argsort(-want[0])
-    assert first[::2] == ["1", "one"]
+    assert first[::2] == [str(order[0]), DIGITS[order[0]]]
     assert second[::2] == [str(order[1]), DIGITS[order[1]]]
     assert float(first[1]) == pytest.approx(exp.max() / exp.sum(), abs=1e-4)
     assert len(lines) == start + 3

@@ -23,7 +23,7 @@ from tvmbuild.specs import Tolerance
 from tvmbuild.stages.compare import compare
 from tvmbuild.stages.reference import read_reference
 
-pytestmark = [pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 
 TARGETS = """\
 targets:
@@ -89,7 +89,6 @@ def test_bench_times_no_emulated_board(project: DoitProject) -> None:
     assert "digits@pi4 runs on an emulated board, where times mean nothing" in ran.output
 
 
-@pytest.mark.nightly
 def test_cpp_on_the_board(board: Board, package: Path, reference: Path, tmp_path: Path) -> None:
     got = run_arrays(board, compile_arrays(board, tmp_path), package, reference)
     assert compare(got, read_reference(reference).outputs, Tolerance()).problem is None

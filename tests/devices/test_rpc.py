@@ -113,6 +113,7 @@ def test_a_lost_session_is_said_and_its_server_started_again(
         assert worker.outputs()
 
 
+@pytest.mark.nightly
 def test_a_board_that_hangs_is_given_up(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
     with open_rpc(replace(spec, timeout_s=5.0)).start(load) as worker:
         (session,), (server,) = find_sessions(supervisor), supervisor.children()

@@ -94,6 +94,7 @@ def test_the_key_is_unknown(project: DoitProject, address: str) -> None:
     assert f"`tvmbuild device serve --tracker {address} --key pc`" in output
 
 
+@pytest.mark.nightly
 def test_the_boards_tvm_is_too_old(project: DoitProject, address: str, tmp_path: Path) -> None:
     project.edit("targets.yaml", f'"{DOWN}", key: pc', f'"{address}", key: old')
     serving = json.dumps(asdict(Serving(split_address(address), "old", port=free_port(), cpu=CPU)))
@@ -104,6 +105,7 @@ def test_the_boards_tvm_is_too_old(project: DoitProject, address: str, tmp_path:
     assert "on the board: `pip install apache-tvm==" in output
 
 
+@pytest.mark.nightly
 def test_ctrl_c_while_a_board_times(project: DoitProject, address: str, tmp_path: Path) -> None:
     project.edit("targets.yaml", f'"{DOWN}", key: pc', f'"{address}", key: mine')
     with board(address, "mine", tmp_path) as supervisor:

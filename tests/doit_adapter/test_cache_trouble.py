@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,18 +117,10 @@ def test_a_model_that_is_edited_while_it_is_simplified_is_not_stored(clone: Doit
 
 
 def test_kill_9_while_restoring(cache: Path, clone: DoitProject) -> None:
-    environment = clone.environment(TVMBUILD_CACHE=str(cache), PYTHONUNBUFFERED="1")
     for step in STEPS_ON_V3:
         # The kill before this one may have come so late that this step was over.
         (clone.root / "build/.state" / f"{step.replace(':', '%3A')}.json").unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "doit"],
-            cwd=clone.root,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        process = clone.start(TVMBUILD_CACHE=str(cache))
         wait_for_line(process, f".  {step}")
         process.kill()
         process.communicate(timeout=60)

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from doit_project import DODO, TARGETS, DoitProject, make_project, wait_until_gone
 
-pytestmark = pytest.mark.compiler
-
 MODELS = """\
 models:
   net:
@@ -40,8 +38,8 @@ STEP = ["simplify:net"]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
-    project = make_project(tmp_path_factory.mktemp("built"))
+def built(tmp_path_factory: pytest.TempPathFactory, quick: bool) -> DoitProject:
+    project = make_project(tmp_path_factory.mktemp("built"), quick)
     (project.root / "tools").mkdir()
     files = {
         "models.yaml": MODELS,

@@ -16,7 +16,7 @@ from network_files import find_network
 
 from tvmbuild.package.archive import read_metadata
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 
 PACKAGE = "build/cells/magika@x86-64-v3/magika-x86-64-v3.tar"
 SOURCE = """\

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cpp_programs import RankedLine, build_by_cmake, read_ranking, run_program
+from cpp_programs import RankedLine, install_programs, read_ranking, run_program
+from example_project import build_example, copy_example
 
 from tvmbuild.package.archive import read_metadata
 
@@ -18,19 +17,14 @@ pytestmark = pytest.mark.compiler
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
-    """A copy of the example, beside what it shares with tvmbuild's own project, with its package built."""
-    root = tmp_path_factory.mktemp("classify")
-    for shared in ("models", "records"):
-        (root / shared).symlink_to(project_root / shared)
-    ignored = shutil.ignore_patterns("build")
-    copy = root / "examples" / "classify"
-    shutil.copytree(project_root / "examples" / "classify", copy, symlinks=True, ignore=ignored)
-    (root / "locks").mkdir(mode=0o700)
-    environment = dict(os.environ, XDG_RUNTIME_DIR=str(root / "locks"))
-    command = [sys.executable, "-m", "tvmbuild", "compile", "tune=never"]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return copy
+    """A copy of the example, beside what it shares with tvmbuild's own project."""
+    return copy_example(project_root, tmp_path_factory.mktemp("classify"), "classify")
+
+
+def build(folder: Path, model: str) -> str:
+    """Build the model if that has not been done; return its package's path in the folder."""
+    build_example(folder, f"compile:{model}@x86-64-v3")
+    return f"build/cells/{model}@x86-64-v3/{model}-x86-64-v3.tar"
 
 
 def run(folder: Path, *command: str) -> str:
@@ -38,13 +32,13 @@ def run(folder: Path, *command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_by_cmake(tmp_path_factory.mktemp("cpp")) / "bin" / "run_model"
+def runner() -> Path:
+    return install_programs() / "bin" / "run_model"
 
 
-@pytest.mark.parametrize("model", ["mobilenet_v2", "efficientnet_lite0"])
+@pytest.mark.parametrize("model", ["mobilenet_v2", pytest.param("efficientnet_lite0", marks=pytest.mark.nightly)])
 def test_python_and_the_command_agree(folder: Path, model: str) -> None:
-    package = f"build/cells/{model}@x86-64-v3/{model}-x86-64-v3.tar"
+    package = build(folder, model)
     coverage = read_metadata(folder / package).coverage
     assert coverage.covered == coverage.tasks > 0, "the shipped records no longer fit"
     python = read_ranking(run(folder, "classify.py", package, "chelsea.png", "coffee.png"))
@@ -56,10 +50,11 @@ def test_python_and_the_command_agree(folder: Path, model: str) -> None:
     assert_close(by_command, python[:5])
 
 
+@pytest.mark.nightly
 @pytest.mark.toolchain
 @pytest.mark.parametrize("model", ["mobilenet_v2", "efficientnet_lite0"])
 def test_python_and_cpp_agree(folder: Path, runner: Path, model: str) -> None:
-    package = f"build/cells/{model}@x86-64-v3/{model}-x86-64-v3.tar"
+    package = build(folder, model)
     python = read_ranking(run(folder, "classify.py", package, "chelsea.png", "coffee.png"))
     for name, want in (("chelsea.png", python[:5]), ("coffee.png", python[5:])):
         done = run_program(runner, folder / package, folder / name)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from cpp_programs import build_by_cmake, expect_pythons_ranking, read_range, read_ranking, run_program
+from cpp_programs import expect_pythons_ranking, install_programs, read_range, read_ranking, run_program
 from PIL import Image
 from small_package import build_package, change_package
 
@@ -31,8 +31,8 @@ RULES = Preprocess(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_by_cmake(tmp_path_factory.mktemp("cpp"))
+def installed() -> Path:
+    return install_programs()
 
 
 @pytest.fixture(scope="module")

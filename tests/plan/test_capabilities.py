@@ -8,6 +8,8 @@ import pytest
 
 from tvmbuild.capabilities import detect_capabilities, forget_probe
 
+DAMAGES = ("", "[]", "{}", '{"nonsense": 1}', '{"codegens": 3')
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,7 +41,7 @@ def test_cpu_levels_are_those_of_the_kernel(cache: Path) -> None:  # noqa: ARG00
     assert ("amx-tile" in found.cpu_features) == ("amx_tile" in flags)
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"nonsense": 1}', '{"codegens": 3'])
+@pytest.mark.parametrize("damage", ["{", *(pytest.param(text, marks=pytest.mark.nightly) for text in DAMAGES)])
 def test_a_damaged_cache_is_made_again(cache: Path, damage: str) -> None:
     found = detect_capabilities()
     stored = next(cache.glob("*.json"))

@@ -149,6 +149,7 @@ def test_two_fresh_processes_make_the_same_bytes(make_step: MakeStep, project_ro
     compile_in_fresh_processes(make_step(project_root / "models" / "silero_vad.onnx"), tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.compiler
 def test_two_fresh_processes_make_the_same_bytes_of_the_shipped_records(
     make_step: MakeStep, simplify_step: MakeStep, project_root: Path, tmp_path: Path

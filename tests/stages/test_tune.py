@@ -119,6 +119,7 @@ def quarantine(step: Step) -> list[dict[str, str]]:
     return found
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
     step: Step, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

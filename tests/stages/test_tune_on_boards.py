@@ -73,6 +73,7 @@ def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Th
     return do_when_measured(step, kill)
 
 
+@pytest.mark.nightly
 def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     from tvmbuild.stages import tune
 

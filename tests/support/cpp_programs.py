@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_once import make_once
 
 import tvmbuild.package
 from tvmbuild.cli import main
@@ -48,6 +49,11 @@ def build_by_cmake(folder: Path, *options: str, source: Path = SOURCES) -> Path:
     ):
         subprocess.run([cmake, *command], check=True, stdout=subprocess.DEVNULL)
     return folder / "out"
+
+
+def install_programs() -> Path:
+    """Return the folder that the programs are installed in, built with the system's C++ compiler, once."""
+    return make_once("C++ programs", build_by_cmake) / "out"
 
 
 def build_by_zig(folder: Path, flags: tuple[list[str], list[str] | None], target: str | None = None) -> Path:

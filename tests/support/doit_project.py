@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -103,10 +104,10 @@ class DoitProject:
         )
         return Ran(done.returncode, done.stdout)
 
-    def start(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
-        """Start doit in a process group of its own, as a terminal does."""
-        return subprocess.Popen(
-            self.command(*arguments),
+    def start(self, *arguments: str, tool: Sequence[str] = ("doit",), **extra: str) -> subprocess.Popen[str]:
+        """Start it in a process group of its own, as a terminal does; it ends with the test at the latest."""
+        process = subprocess.Popen(
+            self.command(*arguments, tool=tool),
             cwd=self.root,
             env=self.environment(PYTHONUNBUFFERED="1", **extra),
             stdout=subprocess.PIPE,
@@ -114,6 +115,8 @@ class DoitProject:
             text=True,
             start_new_session=True,
         )
+        _STARTED.append(process)
+        return process
 
     def edit(self, name: str, old: str, new: str) -> None:
         path = self.root / name
@@ -128,6 +131,17 @@ class DoitProject:
         """Return a copy with equal bytes and times."""
         shutil.copytree(self.root, to / "project", symlinks=True)
         return make_project(to, self.quick)
+
+
+_STARTED: list[subprocess.Popen[str]] = []
+
+
+def end_started() -> None:
+    """Kill what a test has started and, because it failed, not waited for: it would disturb those that follow."""
+    while _STARTED:
+        with _STARTED.pop() as process:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def make_project(folder: Path, quick: bool = False) -> DoitProject:
