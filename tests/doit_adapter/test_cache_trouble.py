@@ -77,6 +77,7 @@ def test_a_full_disk_is_one_warning_and_what_fits_is_used(clone: DoitProject, sm
     assert len(list_restored(clone.doit("compile", "tune=never", TVMBUILD_CACHE=str(small_disk)))) == stored
 
 
+@pytest.mark.mount
 def test_a_read_only_cache_is_used_and_not_added_to(cache: Path, clone: DoitProject, small_disk: Path) -> None:
     simplified = min(list_entries(cache), key=lambda path: b'"reference"' not in path.read_bytes())
     place = small_disk / simplified.relative_to(cache)
