@@ -1,0 +1,48 @@
+"""Seconds by test file, of one or more runs, as a table in Markdown.
+
+    pytest --junitxml=always.xml; pytest -m nightly --junitxml=nightly.xml
+    python tests/durations.py always=always.xml nightly=nightly.xml
+
+Seconds of the tests themselves: two run at once. Files that take less than SHOWN in every run are one line.
+"""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree  # noqa: S405 - our own pytest wrote it
+from collections import Counter
+from collections.abc import Iterable
+
+SHOWN = 3.0
+
+
+def read(path: str) -> Counter[str]:
+    """Return test file → seconds."""
+    seconds: Counter[str] = Counter()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):  # noqa: S314 - our own
+        seconds[str(case.get("classname"))] += float(case.get("time", "0"))
+    return seconds
+
+
+def main() -> int:
+    """Print the table, the file first that takes longest in the last run."""
+    runs = {name: read(path) for name, _, path in (word.partition("=") for word in sys.argv[1:])}
+    files = sorted(
+        {file for run in runs.values() for file in run}, key=lambda file: [-run[file] for run in runs.values()]
+    )
+    shown = [file for file in files if any(run[file] >= SHOWN for run in runs.values())]
+    others = [file for file in files if file not in set(shown)]
+    print(f"| file | {' | '.join(runs)} |\n|---|{'---|' * len(runs)}")
+    for file in shown:
+        print(f"| {file.removeprefix('tests.').replace('.', '/')} | {_row(run[file] for run in runs.values())} |")
+    print(f"| {len(others)} others | {_row(sum(run[file] for file in others) for run in runs.values())} |")
+    print(f"| all | {_row(sum(run.values()) for run in runs.values())} |")
+    return 0
+
+
+def _row(seconds: Iterable[float]) -> str:
+    return " | ".join(f"{each:.0f}" if each >= 0.5 else "" for each in seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
