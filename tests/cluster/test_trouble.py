@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
-from doit_project import ON_V3, OUTPUTS_ON_V3, STEPS_ON_V3, DoitProject, write_project
+from doit_project import ON_V3, OUTPUTS_ON_V3, REAL, STEPS_ON_V3, DoitProject, write_project
 
 import tvmbuild
 from tvmbuild.commands.worker import choose_host
@@ -70,7 +70,7 @@ def test_killed_worker_comes_back_and_the_step_runs_again(project: DoitProject, 
     assert project.doit("tune=never").steps == []
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_lost_machine_is_done_without(project: DoitProject, lone: DaskCluster) -> None:
     workers = [lone.start_worker(), lone.start_worker()]
     process = start(project, lone)
@@ -100,7 +100,7 @@ def test_ctrl_c_ends_what_runs_elsewhere(project: DoitProject, cluster: DaskClus
     assert (ran.code, ran.steps) == (0, STEPS_ON_V3), ran.output
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_what_no_worker_has_is_named_and_the_rest_is_built(project: DoitProject, cluster: DaskCluster) -> None:
     project.edit("models.yaml", "[v3]", "[v3, pi4]")
     ran = project.tvmbuild("build", "--scheduler", cluster.address, "tune=never")
@@ -117,7 +117,7 @@ def test_scheduler_without_workers(project: DoitProject, lone: DaskCluster) -> N
     assert not (project.root / "build/models").exists()
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_scheduler_that_goes_away(project: DoitProject, lone: DaskCluster) -> None:
     worker = lone.start_worker()
     process = start(project, lone)
@@ -132,7 +132,7 @@ def test_scheduler_that_goes_away(project: DoitProject, lone: DaskCluster) -> No
     assert project.temporaries() == []
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_worker_of_another_version_is_refused(project: DoitProject, lone: DaskCluster, tmp_path: Path) -> None:
     package = Path(tvmbuild.__file__).parent
     shutil.copytree(package, tmp_path / "old/tvmbuild", ignore=shutil.ignore_patterns("__pycache__"))
@@ -145,7 +145,7 @@ def test_worker_of_another_version_is_refused(project: DoitProject, lone: DaskCl
     assert not (project.root / "build/models").exists()
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=REAL)], indirect=True, scope="module")
 def test_step_that_no_worker_survives(project: DoitProject, lone: DaskCluster) -> None:
     worker = lone.start_worker()
     process = start(project, lone)

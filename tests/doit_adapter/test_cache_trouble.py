@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doit_project import STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone
+from doit_project import QUICK, STEPS_ON_V3, DoitProject, wait_for_line, wait_until_gone
 from warm_cache import Warm, list_entries, list_restored, read_outputs
+
+pytestmark = QUICK
 
 
 @pytest.mark.parametrize("damage", ["output", "manifest"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
+from doit_project import ON_V3, QUICK, STEPS_ON_V3, DoitProject, write_project
+
+pytestmark = QUICK
 
 
 @pytest.fixture(scope="module")
@@ -126,19 +128,3 @@ def test_json_reporter_still_works(project: DoitProject) -> None:
     ran = project.doit("run", "-r", "json", "tune=never")
     assert ran.code == 0
     assert '"result": "up-to-date"' in ran.output
-
-
-def test_files_in_the_project_shadow_no_package(project: DoitProject) -> None:
-    for name in ("onnx.py", "tvm.py", "numpy.py"):
-        (project.root / name).write_text("raise RuntimeError('shadowed')\n")
-    (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
-    assert project.tvmbuild("tune=never").steps == ["compile:digits@v3"]
-
-
-def test_environment_does_not_reach_the_stages(project: DoitProject) -> None:
-    package = project.root / "build/cells/digits@v3/digits-v3.tar"
-    before = package.read_bytes()
-    package.unlink()
-    ran = project.doit("tune=never", TVM_NUM_THREADS="7", TVM_LOG_DEBUG="1", PYTHONHASHSEED="99")
-    assert ran.steps == ["compile:digits@v3"]
-    assert package.read_bytes() == before

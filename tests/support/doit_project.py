@@ -49,6 +49,8 @@ TIMEOUT_S = 240
 QUICK_STAGES = Path(__file__).parent / "quick"
 REAL = (pytest.mark.nightly, pytest.mark.compiler)
 """Of the variant of a test whose project has the real stages."""
+QUICK = pytest.mark.parametrize("quick", ["quick"], indirect=True, scope="session")
+"""On a module whose tests have nothing to do with what stages compute: not run with the real ones."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""What lies in the project or stands in the environment does not reach a stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
+    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
+    ran = project.doit("tune=never")
+    assert ran.steps == STEPS_ON_V3, ran.output
+    return project
+
+
+@pytest.fixture
+def project(built: DoitProject, tmp_path: Path) -> DoitProject:
+    return built.copy(tmp_path)
+
+
+def test_files_in_the_project_shadow_no_package(project: DoitProject) -> None:
+    for name in ("onnx.py", "tvm.py", "numpy.py"):
+        (project.root / name).write_text("raise RuntimeError('shadowed')\n")
+    (project.root / "build/cells/digits@v3/digits-v3.tar").unlink()
+    assert project.tvmbuild("tune=never").steps == ["compile:digits@v3"]
+
+
+def test_environment_does_not_reach_the_stages(project: DoitProject) -> None:
+    package = project.root / "build/cells/digits@v3/digits-v3.tar"
+    before = package.read_bytes()
+    package.unlink()
+    ran = project.doit("tune=never", TVM_NUM_THREADS="7", TVM_LOG_DEBUG="1", PYTHONHASHSEED="99")
+    assert ran.steps == ["compile:digits@v3"]
+    assert package.read_bytes() == before
