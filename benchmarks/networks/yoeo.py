@@ -42,18 +42,20 @@ class Graph:
         """Return these elements of one axis."""
         return self.add("Slice", value, *(self.constant([each], np.int64) for each in (start, stop, axis)))
 
-    def convolve(self, value: Value, channels: int, kernel: int = 3, stride: int = 1) -> Value:
-        """Add a convolution with weights as He et al. draw them."""
+    def convolve(self, value: Value, channels: int, kernel: int = 3, stride: int = 1, lead: float = 0) -> Value:
+        """Add a convolution with weights as He et al. draw them; ``lead`` is added to the first channel's results."""
         name, before, side = value
         deviation = np.sqrt(2 / (before * kernel**2))
         weights = self.constant(self.random.normal(0, deviation, (channels, before, kernel, kernel)))
-        shift = self.constant(self.random.normal(0, 0.05, channels))
+        shifts = self.random.normal(0, 0.05, channels)
+        shifts[0] += lead
+        shift = self.constant(shifts)
         shape = {"kernel_shape": [kernel] * 2, "pads": [kernel // 2] * 4, "strides": [stride] * 2}
         return self.add("Conv", name, weights, shift, **shape), channels, side // stride
 
-    def layer(self, value: Value, channels: int, kernel: int = 3, stride: int = 1) -> Value:
+    def layer(self, value: Value, channels: int, kernel: int = 3, stride: int = 1, lead: float = 0) -> Value:
         """Add a convolution and its activation."""
-        name, _, side = self.convolve(value, channels, kernel, stride)
+        name, _, side = self.convolve(value, channels, kernel, stride, lead)
         return self.add("LeakyRelu", name, alpha=0.1), channels, side
 
     def join(self, first: Value, second: Value) -> Value:
@@ -93,8 +95,11 @@ class Graph:
         return self.add("Reshape", joined, self.constant([1, 3 * side**2, VALUES], np.int64))
 
 
-def make(seed: int = 0) -> onnx.ModelProto:
-    """Return the model: InputLayer [1, 3, 416, 416] to Detections [1, 2535, 8] and Segmentations [1, 416, 416]."""
+def make(seed: int = 0, lead: float = 10.0) -> onnx.ModelProto:
+    """Return the model: InputLayer [1, 3, 416, 416] to Detections [1, 2535, 8] and Segmentations [1, 416, 416].
+
+    The first class of a pixel leads by so much: where two are as likely, rounding decides, and no two programs agree.
+    """
     graph = Graph(seed)
     halved = graph.layer(("InputLayer", 3, SIZE), 32, stride=2)
     fine, whole = graph.cross(graph.layer(halved, 64, stride=2))
@@ -106,7 +111,7 @@ def make(seed: int = 0) -> onnx.ModelProto:
     value = coarse
     for channels, skipped in ((128, middle), (64, fine), (32, halved)):
         value = graph.join(graph.layer(graph.double(value), channels), skipped)
-    pixels = graph.layer(graph.layer(graph.double(value), 32), CLASSES, kernel=1)
+    pixels = graph.layer(graph.layer(graph.double(value), 32), CLASSES, kernel=1, lead=lead)
     classes = graph.add("Cast", graph.add("ArgMax", pixels[0], axis=1, keepdims=0), to=TensorProto.UINT8)
     graph.nodes += [
         helper.make_node("Concat", [far, near], ["Detections"], axis=1),

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tvmbuild.files import sha256_file, write_json
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.specs import Attributes
 
+TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Arguments of `extractall`: Debian 12's Python has no filters, later ones warn where none is named."""
 ANY_X86: Attributes = (("mcpu", "x86-64"), ("num-cores", 2))
 
 
