@@ -2,7 +2,7 @@
 
 python benchmarks/network_files.py [NAME …]
 
-Fetches or makes these, or all, into build/networks, and says which cannot be had from here.
+Fetches or makes these, or those that benchmarks time unless told, into build/networks; says which cannot be had.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish
 from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.progress import progress_shown_by
+from tvmbuild.python_imports import list_local_imports
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import InputSpec, ModelSpec
+from tvmbuild.specs import InputSpec, ModelSpec, Source
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "networks"
@@ -51,12 +52,19 @@ def find_network(word: str) -> Path:
         near = suggest(find_nearest(word, _networks()))
         raise TvmbuildError(f"there is no network {word}", f"{near}Known are {', '.join(_networks())}.")
     kept = KEPT / f"{word}.onnx"
-    # An export is made anew when anything here has changed; what is fetched is checked at each use, and in the cache.
-    newest = max(path.stat().st_mtime for path in FOLDER.iterdir())
-    if _networks()[word].source.export is None or not kept.is_file() or kept.stat().st_mtime < newest:
+    if not kept.is_file() or kept.stat().st_mtime < _changed(_networks()[word].source):
         with obtain_model(_networks()[word].source, FOLDER) as found, publish(kept) as temporary:
             shutil.copyfile(found, temporary)
     return kept
+
+
+def _changed(source: Source) -> float:
+    """Return when what the network is made from was changed last."""
+    files = [] if source.export is None else [each.source for each in source.export.files]
+    local = [each for each in (source, *files) if each.kind == "path" or each.export is not None]
+    paths = [FOLDER / "models.yaml", *(FOLDER / each.location for each in local)]
+    paths += [] if source.export is None else list_local_imports(FOLDER / source.location)
+    return max(path.stat().st_mtime for path in paths)
 
 
 def network_file(word: str) -> Path:

@@ -4,8 +4,8 @@
 #   tests/fresh_machine.sh [--suite trixie|bookworm] [--user NAME] [COMMAND]
 #
 # COMMAND runs in a fresh clone of HEAD; without one README's two do, each in a clone of its own, timed. --user: root, or
-# a name that the system then has; default: somebody. Needs root, debootstrap, and the right to mount. The bare system is
-# kept in FRESH_MACHINES (default /var/tmp), 400 MB; in the foreground please: a background job ignores Ctrl-C.
+# a name that the system then has; default: somebody. Needs root, debootstrap, and the right to mount. The bare system,
+# 400 MB, is kept in FRESH_MACHINES (default /var/tmp); the clone, 2 GB with its environment, is not. One run at a time.
 set -euo pipefail
 # What is mounted is gone with this process, however it ends.
 [ -n "${FRESH_MACHINE:-}" ] || FRESH_MACHINE=1 exec unshare --mount "$0" "$@"
@@ -23,9 +23,15 @@ system=${FRESH_MACHINES:-/var/tmp}/tvmbuild-fresh-$suite
 home=/home/$user
 [ "$user" = root ] && home=/root
 
+exec 9>"$system.lock"
+flock 9
+trap 'rm -rf "${system:?}$home"' EXIT
 if [ ! -e "$system/.complete" ]; then
   # This machine's own mirror and its signature, whatever they are.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | head -n 1)
+  mirror=
+  if grep -q '^ID=debian' /etc/os-release; then
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | head -n 1) || true
+  fi
   rm -rf "$system"
   # shellcheck disable=SC2086 # no mirror: debootstrap's own
   debootstrap --variant=minbase --include=python3,python3-venv,git,ca-certificates "$suite" "$system" $mirror >/dev/null
@@ -45,6 +51,7 @@ cp /etc/ssl/certs/ca-certificates.crt "$system/etc/ssl/certs/"
 mount --bind /proc "$system/proc"
 mount --bind /dev "$system/dev"
 mount -t tmpfs tmpfs "$system/dev/shm"
+rm -rf "$system/tmp" && mkdir -m 1777 "$system/tmp"
 
 run() {
   rm -rf "${system:?}$home" && mkdir -p "$system$home"

@@ -22,7 +22,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_there_are_twelve_and_each_has_a_source_that_cannot_change_unseen() -> None:
     assert len(list_networks()) == 12
     for model in load_project(network_files.FOLDER).models:
-        assert model.source.kind == "path" or model.source.sha256 or model.source.export, model.name
+        files = [model.source] if model.source.export is None else [each.source for each in model.source.export.files]
+        assert all(source.kind == "path" or source.sha256 for source in files), model.name
 
 
 def test_the_page_of_what_compiles_has_them_all(project_root: Path) -> None:

@@ -1,4 +1,4 @@
-"""The same project here and on a cluster of processes, with the real compiler."""
+"""The same project here and on a cluster of processes; with the real compiler once a day."""
 
 from __future__ import annotations
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doit_project import DoitProject
+from doit_project import DoitProject, write_project
 from small_package import TAR_FILTER
 
 from tvmbuild.commands import bundle_site
 from tvmbuild.commands.bundle_site import list_needed
+from tvmbuild.compiler.nvrtc import DISTRIBUTIONS
 from tvmbuild.layout import Layout
 
 pytestmark = pytest.mark.compiler
@@ -33,17 +34,7 @@ targets:
 
 @pytest.fixture
 def project(tmp_path: Path, digits: Path) -> DoitProject:
-    root, runtime = tmp_path / "home", tmp_path / "runtime"
-    root.mkdir()
-    runtime.mkdir(mode=0o700)
-    shutil.copy(digits, root)
-    (root / "models.yaml").write_text(MODELS)
-    (root / "targets.yaml").write_text(TARGETS)
-    made = DoitProject(root, runtime)
-    (root / "dodo.py").write_text(
-        "from tvmbuild.doit_adapter.loader import load_doit_file\nDOIT_CONFIG, task_steps = load_doit_file(__file__)\n"
-    )
-    return made
+    return write_project(tmp_path, digits, MODELS, TARGETS)
 
 
 def everything() -> str:
@@ -92,7 +83,7 @@ def test_a_cell_that_does_not_exist(project: DoitProject) -> None:
 def test_what_the_other_machine_has_is_left_out() -> None:
     needed = dict(line.split("==") for line in list_needed(frozenset({"NumPy"})))
     assert needed["apache-tvm"] == importlib.metadata.version("apache-tvm")
-    assert {"apache-tvm-ffi", "doit"} <= needed.keys()
+    assert {"apache-tvm-ffi", "doit", *DISTRIBUTIONS} <= needed.keys()
     assert not {"numpy", "onnxsim", "ziglang", "tvmbuild"} & needed.keys()
 
 

@@ -1,4 +1,4 @@
-"""DESIGN's table "change -> what runs", each row with real doit and real stages."""
+"""docs/architecture.md's table "change -> what runs", each row with real doit; with real stages once a day."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ def project(built: DoitProject, tmp_path: Path) -> DoitProject:
     return built.copy(tmp_path)
 
 
+# The quick stages import nothing that could be shadowed.
+@pytest.mark.parametrize("quick", [pytest.param("real", marks=pytest.mark.compiler)], indirect=True, scope="session")
 def test_files_in_the_project_shadow_no_package(project: DoitProject) -> None:
     for name in ("onnx.py", "tvm.py", "numpy.py"):
         (project.root / name).write_text("raise RuntimeError('shadowed')\n")

@@ -1,4 +1,4 @@
-"""Clones that share a cache folder, with real doit and real stages."""
+"""Clones that share a cache folder, with real doit; with real stages once a day."""
 
 from __future__ import annotations
 

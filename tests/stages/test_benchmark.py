@@ -43,7 +43,7 @@ def bench_step(folder: Path, options: BenchmarkStep | None = None) -> Step:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
-    """A folder with mnist simplified and compiled for any x86-64 CPU."""
+    """A folder with the small network simplified and compiled for any x86-64 CPU."""
     folder = tmp_path_factory.mktemp("built")
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
     folder.chmod(0o700)

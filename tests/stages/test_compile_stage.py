@@ -188,9 +188,9 @@ def params_shapes(package: Path, folder: Path) -> list[tuple[int, ...]]:
 
 
 OTHERS = (
-    CompileStep("mnist", "pi4", "llvm", PI4, (), "auto", "2.28", None),
-    CompileStep("mnist", "x86-64-v4", "llvm", (("mcpu", "x86-64-v4"), *X86[1:]), (), "auto", None, None),
-    CompileStep("mnist", "h200", "cuda", H200, X86, "auto", None, None),
+    CompileStep("digits", "pi4", "llvm", PI4, (), "auto", "2.28", None),
+    CompileStep("digits", "x86-64-v4", "llvm", (("mcpu", "x86-64-v4"), *X86[1:]), (), "auto", None, None),
+    CompileStep("digits", "h200", "cuda", H200, X86, "auto", None, None),
 )
 
 

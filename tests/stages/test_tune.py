@@ -1,4 +1,4 @@
-"""The tune stage on a real model: mnist, whose matmul alone is searched."""
+"""The tune stage on a real model: the small network, whose matmul alone is searched."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def step(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     tune = TuneOptions(trials_per_task=4, repeat=1, min_repeat_ms=1, ops=("matmul*",))
     return Step(
         stage="tune",
-        subject="mnist@pc",
+        subject="digits@pc",
         options=TuneStep("pc", "llvm", attributes, (), None, DeviceSpec(), tune),
         inputs=(("model", digits),),
         outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),

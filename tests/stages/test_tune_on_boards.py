@@ -1,4 +1,4 @@
-"""The tune stage with boards behind a tracker, which run on this machine: mnist, whose matmul alone is searched."""
+"""The tune stage with boards behind a tracker, which run on this machine: the small network's matmul is searched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def step(place: Place, tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyP
     device = DeviceSpec("rpc", place[0], "pc", timeout_s=30.0, wait_s=60.0)
     return Step(
         stage="tune",
-        subject="mnist@pc",
+        subject="digits@pc",
         options=TuneStep("pc", "llvm", attributes, (), None, device, tune),
         inputs=(("model", digits),),
         outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),

@@ -182,9 +182,14 @@ def start_in_step(project: DoitProject, step: str, *arguments: str, delay: float
     """Start doit, and return it in the middle of this step: quick ones have an output half written for a minute."""
     process = project.start(*arguments, QUICK_STAGE_SECONDS="60")
     wait_for_line(process, f".  {step}")
-    end = time.monotonic() + delay * (30 if project.quick else 1)
-    while time.monotonic() < end and not (project.quick and project.temporaries()):
-        time.sleep(0.02)
+    if project.quick and delay:
+        end = time.monotonic() + 30
+        while not project.temporaries():
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.02)
+    else:
+        time.sleep(delay)
     return process
 
 

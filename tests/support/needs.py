@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,8 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def _explain_toolchain() -> str | None:
-    return None if any(map(shutil.which, ("c++", "g++", "clang++"))) else "no C++ compiler"
+    both = shutil.which("gcc") and any(map(shutil.which, ("c++", "g++", "clang++")))
+    return None if both else "no C++ compiler"
 
 
 def _explain_emulator() -> str | None:
@@ -62,11 +64,12 @@ def _explain_torch() -> str | None:
 
 
 def _explain_shared() -> str | None:
-    return None if SHARED.is_dir() else "no folder of it beside the project"
+    files = ("images/dog.jpg", "models/yolov3_tiny_decoded.onnx")
+    return None if all((SHARED / name).is_file() for name in files) else "not beside the project"
 
 
 NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
-    "toolchain": ("a C++ compiler of the system's", _explain_toolchain),
+    "toolchain": ("the system's gcc and a C++ compiler", _explain_toolchain),
     "emulator": ("the emulated arm64 board", _explain_emulator),
     "cuda": ("an NVIDIA card", _explain_cuda),
     "vulkan": ("a Vulkan device, and a TVM that has Vulkan", _explain_vulkan),
@@ -77,6 +80,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "shared": ("networks and pictures that may not be copied", _explain_shared),
 }
 """Marker → what it stands for, and a function that says why it is not here."""
+OTHERS = "other reasons (-rs lists them)"
 
 
 @functools.cache
@@ -87,8 +91,8 @@ def explain_absent(marker: str) -> str | None:
 
 def summarise_absent(reasons: Iterable[str]) -> str:
     """Return one line for the end of a run, of the reasons of all skipped tests."""
-    told = list(reasons)
-    counts = [(f"{name} ({why})", f"{name}: {why}") for name in NEEDS if (why := explain_absent(name))]
-    named = [f"{shown} {count}" for shown, reason in counts if (count := told.count(reason))]
-    others = len(told) - sum(told.count(reason) for _, reason in counts)
-    return ", ".join([*named, *([f"other reasons (-rs lists them) {others}"] if others else [])])
+    counts: Counter[str] = Counter()
+    for reason in reasons:
+        name, _, why = reason.partition(": ")
+        counts[f"{name} ({why})" if name in NEEDS else OTHERS] += 1
+    return ", ".join(f"{shown} {counts[shown]}" for shown in sorted(counts, key=lambda shown: (shown == OTHERS, shown)))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import tvmbuild
 from tvmbuild.capabilities import installed_version
+from tvmbuild.compiler.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.progress import report_progress
@@ -54,7 +55,7 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
     """Return `name==version` of what tvmbuild needs to tune and time, as far as it is installed here."""
     absent = {_normal(name) for name in have} | _ONLY_HERE
     found: dict[str, str] = {}
-    waiting = [_TOP]
+    waiting = [_TOP, *DISTRIBUTIONS]  # also where this tvmbuild was installed when they were an extra
     while waiting:
         name = waiting.pop()
         version = installed_version(name)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-runtime"
+DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
+INSTALL = f"pip install {' '.join(DISTRIBUTIONS)}"
 """What brings NVRTC back where the installation lost it; no GPU needed."""
 _CSTDINT = """
 #pragma once

@@ -2,7 +2,7 @@
 
 They are functions of the same inputs and options as the real ones, find eight Tasks in every model, "measure" those
 that the real tune stage would, elect from the real records, write the real files' formats and sizes, and fail where the
-real ones do. Each test that uses them is run with the real ones, too, by `pytest -m nightly`.
+real ones do. `pytest -m nightly` runs the same tests with the real ones, but for modules that say QUICK.
 """
 
 from __future__ import annotations
