@@ -78,7 +78,8 @@ def test_the_first_doit_of_a_new_project_succeeds(tmp_path: Path) -> None:
     cell = "silero_vad@x86-64-v3"
     assert ran.steps == ["simplify:silero_vad", f"tune:{cell}", f"compile:{cell}", f"benchmark:{cell}"]
     tuned = json.loads((project.root / "build" / "cells" / cell / "tune.json").read_text())
-    assert tuned["measured_now"] == 0
+    # onnxsim 0.7, the last for Python 3.10, leaves a Task more than the shipped records know.
+    assert (tuned["measured_now"] == 0) is (sys.version_info >= (3, 11))
     assert tuned["covered"] == tuned["tasks"] == len(list((project.root / "records" / "x86-64-v3").iterdir()))
     assert project.doit().steps == []
 
