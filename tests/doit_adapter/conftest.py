@@ -41,3 +41,18 @@ def clone(warm: Warm, tmp_path: Path) -> DoitProject:
         source = warm.project.root / name
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, project.root / name)
     return project
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
+    """A project of one cell whose steps have all run, without a search."""
+    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
+    ran = project.doit("tune=never")
+    assert ran.steps == STEPS_ON_V3, ran.output
+    return project
+
+
+@pytest.fixture
+def project(built: DoitProject, tmp_path: Path) -> DoitProject:
+    """A copy of what `built` is in the module."""
+    return built.copy(tmp_path)

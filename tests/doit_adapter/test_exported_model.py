@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from doit_project import DODO, TARGETS, DoitProject, make_project, wait_until_gone
@@ -55,11 +54,6 @@ def built(tmp_path_factory: pytest.TempPathFactory, quick: bool) -> DoitProject:
     ran = project.doit("simplify")
     assert ran.steps == STEP, ran.output
     return project
-
-
-@pytest.fixture
-def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    return built.copy(tmp_path)
 
 
 def model(project: DoitProject) -> bytes:

@@ -12,20 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from doit_project import ON_V3, DoitProject, make_project, wait_for_line, wait_until_gone, write_project
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
-    ran = project.doit("tune=never")
-    assert ran.code == 0, ran.output
-    return project
-
-
-@pytest.fixture
-def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    return built.copy(tmp_path)
+from doit_project import DoitProject, make_project, wait_for_line, wait_until_gone
 
 
 def test_failing_cell_stops_no_other_and_is_told(project: DoitProject) -> None:

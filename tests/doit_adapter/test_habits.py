@@ -18,11 +18,6 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -
     return project
 
 
-@pytest.fixture
-def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    return built.copy(tmp_path)
-
-
 def _outputs(project: DoitProject) -> list[str]:
     build = project.root / "build"
     return sorted(

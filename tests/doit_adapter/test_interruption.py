@@ -27,19 +27,6 @@ from doit_project import (
 )
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
-    ran = project.doit("tune=never")
-    assert ran.steps == STEPS_ON_V3, ran.output
-    return project
-
-
-@pytest.fixture
-def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    return built.copy(tmp_path)
-
-
 @pytest.fixture
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of temporary files, empty."""

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from doit_project import ON_V3, STEPS_ON_V3, DoitProject, write_project
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, digits: Path, quick: bool) -> DoitProject:
-    project = write_project(tmp_path_factory.mktemp("built"), digits, ON_V3, quick=quick)
-    ran = project.doit("tune=never")
-    assert ran.steps == STEPS_ON_V3, ran.output
-    return project
-
-
-@pytest.fixture
-def project(built: DoitProject, tmp_path: Path) -> DoitProject:
-    return built.copy(tmp_path)
+from doit_project import DoitProject
 
 
 # The quick stages import nothing that could be shadowed.
