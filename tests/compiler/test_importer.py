@@ -46,13 +46,12 @@ def test_an_operator_that_tvm_lacks_is_named(save_model: SaveModel) -> None:
 
 
 def test_a_node_that_the_importer_fails_on_is_named(save_model: SaveModel) -> None:
-    top = helper.make_node("TopK", ["x", "k"], ["v", "i"], name="/head/top", sorted=0)
-    path = save_model([top, helper.make_node("Relu", ["v"], ["y"])], {"k": np.array([2], "int64")})
+    path = save_model([helper.make_node("EyeLike", ["x"], ["y"], name="/head/eye", dtype=7)], shape=(4, 4))
     with pytest.raises(TvmbuildError) as caught:
         import_onnx(path)
     assert caught.value.message == (
-        "net.onnx: TVM cannot import the operator TopK (node '/head/top'): "
-        "ValueError: TopK sorted must be 1 for Relax frontend"
+        "net.onnx: TVM cannot import the operator EyeLike (node '/head/eye'): "
+        "ValueError: dtype mismatch between input (float32) and attribute (7)"
     )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import tvm
 
+from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.tasks import Task, display_name, extract_tasks
+from tvmbuild.compiler.tasks import Task, extract_tasks
 
 SaveModel = Callable[..., Path]
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.tasks import extract_tasks
 
 target = tvm_target("llvm", (("mcpu", "x86-64-v3"), ("num-cores", 2)), ())

@@ -16,11 +16,12 @@ from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
 from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.gpu_schedules import fits
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.tasks import called_functions, extract_tasks, normalised
+from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
 from tvmbuild.records.database import database_from_schedule

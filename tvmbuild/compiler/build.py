@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler.calls import called_functions, display_name, operator_calls
 from tvmbuild.compiler.cuda import compile_with_tvm
+from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.fallback import schedule_uncovered
 from tvmbuild.compiler.gpu_schedules import schedule_rest
-from tvmbuild.compiler.pipeline import Lowered, operator_calls
+from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.target import is_gpu
-from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
+from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError
 
+_REPACKS = "meta_schedule.layout_rewrite_preproc"
 PROFILED = "main_bytecode"
 _CONFIG = {"relax.backend.use_cuda_graph": True}
 """Without it RewriteCUDAGraph does nothing."""
@@ -52,15 +56,27 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     with target, database:
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
         coverage = _coverage(lowered.mod, mod)
-        if is_gpu(target):
-            mod = schedule_rest(mod, target)
-        else:
-            mod = relax.transform.SplitLayoutRewritePreproc()(schedule_uncovered(mod, target))
+        mod = schedule_rest(mod, target) if is_gpu(target) else _split_repacking(schedule_uncovered(mod, target))
         mod = relax.transform.FoldConstant()(mod)
         # Repacked weights come back as tuples of constants; make them arguments again.
         mod = relax.transform.CanonicalizeBindings()(mod)
         mod = relax.transform.DeadCodeElimination()(mod)
     return Applied(mod, coverage)
+
+
+def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Make functions of their own of what repacks weights; functions without such stay as they are.
+
+    TVM's pass fails on those that have no block at all ("There should be a compute block"): TopK, CumSum, Scatter.
+    """
+    aside = {
+        variable: function
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc) and _REPACKS not in function.script()
+    }
+    kept = {variable: each for variable, each in mod.functions.items() if variable not in aside}
+    split = relax.transform.SplitLayoutRewritePreproc()(tvm.ir.IRModule(kept, attrs=mod.attrs))
+    return tvm.ir.IRModule(dict(split.functions.items()) | aside, attrs=mod.attrs)
 
 
 def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
@@ -73,7 +89,9 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         raise TvmbuildError(
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
-    with target, compile_with_tvm(target), tvm.transform.PassContext(opt_level=3, config=_CONFIG):
+    alone = partial(tvm.compile, target=target)
+    context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
+    with target, compile_with_tvm(target), context, name_culprit(mod, alone):
         passes = tvm.transform.Sequential(_vm_passes(target))
         if is_gpu(target):
             return relax.build(mod, target=target, relax_pipeline=passes)

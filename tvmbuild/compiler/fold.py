@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import bound_value, rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import bound_value, constant, rewrite_main, static_shape
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -37,7 +37,7 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         arguments = [self._value(argument) for argument in call.args]
         moved = _move(call, arguments)
         if moved is not None:
-            return relax.const(moved)
+            return constant(moved)
         self.is_left |= not any(map(self._varies, arguments))
         return call
 

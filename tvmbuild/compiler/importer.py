@@ -6,14 +6,19 @@ import contextlib
 import io
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tvmbuild.compiler.workarounds import drop_empty_resize_inputs, layout_friendly_importer
+from tvmbuild.compiler.converters.call import NodeCall
+from tvmbuild.compiler.converters.table import CONVERTERS
+from tvmbuild.compiler.culprit import summarize
+from tvmbuild.compiler.expand.expand import expand_operators
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -36,11 +41,20 @@ def import_onnx(path: Path) -> ImportedModel:
         model = onnx.load(path)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{path.name}: cannot be read as ONNX: {error}") from error
+    model = _expand(model, path)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, path) for value in model.graph.input if value.name not in initializers)
     mod = _import_graph(model, path)
     outputs = _output_infos([value.name for value in model.graph.output], mod, path)
+    _check_outputs(outputs, model, path)
     return ImportedModel(mod, inputs, outputs)
+
+
+def _expand(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    try:
+        return expand_operators(model)
+    except TvmbuildError as error:
+        raise TvmbuildError(f"{path.name}: {error.message}", error.hint) from error
 
 
 class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -48,13 +62,27 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     node: str | None = None
 
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | {"If"}  # noqa: SLF001 - no other way to ask
+        lacking = sorted({node.op_type for node in graph.node} - known)
+        if lacking:
+            what = "the operator" if len(lacking) == 1 else "the operators"
+            raise TvmbuildError(
+                f"there is no code for {what} {', '.join(lacking)}", "replace what the model does with other operators"
+            )
+
     def _convert_operator(
-        self, op_name: str, inputs: list[tvm.relax.Expr], attrs: dict[str, dict[str, str]], opset: int
+        self, op_name: str, inputs: list[tvm.relax.Expr], attrs: dict[str, Any], opset: int
     ) -> tvm.relax.Expr:
         name = attrs["tvm_custom"]["name"]
         self.node = f"{op_name} (node {name!r})" if name else op_name
-        drop_empty_resize_inputs(op_name, inputs)
-        result = super()._convert_operator(op_name, inputs, attrs, opset)
+        by_tvm = partial(super()._convert_operator, op_name, inputs, attrs, opset)
+        convert = CONVERTERS.get(op_name)
+        if convert is None:
+            result = by_tvm()
+        else:
+            outputs = attrs["tvm_custom"]["num_outputs"]
+            result = self.bb.normalize(convert(NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm)))
         self.node = None
         return result
 
@@ -64,21 +92,19 @@ def _import_graph(model: onnx.ModelProto, path: Path) -> tvm.ir.IRModule:
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
     try:
         # The importer prints the inputs of an operator that fails: megabytes of weights.
-        with layout_friendly_importer(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importer.from_onnx(model.graph, opset)
-    except tvm.error.OpNotImplemented as error:
-        raise TvmbuildError(f"{path.name}: {error}", "replace these operators in the model") from error
+    except TvmbuildError as error:
+        what = f"the operator {importer.node} cannot be built: " if importer.node else ""
+        hint = error.hint or "rewrite or replace this operator in the model"
+        raise TvmbuildError(f"{path.name}: {what}{error.message}", hint) from error
     except Exception as error:
         what = f"the operator {importer.node}" if importer.node else "the model"
         raise TvmbuildError(
-            f"{path.name}: TVM cannot import {what}: {_summary(error)}", "rewrite or replace this operator in the model"
+            f"{path.name}: TVM cannot import {what}: {summarize(error)}",
+            "rewrite or replace this operator in the model",
         ) from error
-
-
-def _summary(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
 
 
 def _info(value: onnx.ValueInfoProto, path: Path) -> TensorInfo:
@@ -107,3 +133,21 @@ def _output_infos(names: list[str], mod: tvm.ir.IRModule, path: Path) -> tuple[T
             ) from error
         infos.append(TensorInfo(name, shape, str(tensor.dtype)))
     return tuple(infos)
+
+
+def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, path: Path) -> None:
+    """Raise TvmbuildError where TVM took an operator for another, so that an output has another type or shape."""
+    made_by = {name: node.op_type for node in model.graph.node for name in node.output}
+    for got, value in zip(outputs, model.graph.output, strict=True):
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+        known = tensor.HasField("shape") and None not in shape
+        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else got.dtype
+        problems = [f"the shape {list(got.shape)} instead of {shape}"] if known and list(got.shape) != shape else []
+        problems += [f"the type {got.dtype} instead of {dtype}"] if got.dtype != dtype else []
+        if problems:
+            raise TvmbuildError(
+                f"{path.name}: TVM gives the output {got.name!r}, which {made_by.get(got.name, 'the model')} makes, "
+                f"{' and '.join(problems)}",
+                "rewrite or replace this operator in the model",
+            )

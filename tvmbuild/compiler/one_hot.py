@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fold import fold_constants
-from tvmbuild.compiler.rewrite import bound_value, rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import bound_value, constant, rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -52,7 +52,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
                 # A number that no row has gives zeros: clipped, it is that of the first or of the last row here.
                 rows = self.builder_.emit(relax.op.reshape(numbers, shape[:-1]))
                 rows = self.builder_.emit(relax.op.add(rows, relax.const(1, str(numbers.ty.dtype))))
-                table = relax.const(np.pad(values, ((1, 1), (0, 0))))
+                table = constant(np.pad(values, ((1, 1), (0, 0))))
                 return relax.op.take(table, rows, axis=0, mode="clip")
         return None
 
@@ -100,4 +100,4 @@ def _as_row(expr: relax.Expr, width: int) -> relax.Expr | None:
     values = expr.value.numpy()
     if values.size not in (1, width) or (values.size > 1 and values.shape[-1] != width):
         return None
-    return relax.const(values.reshape(values.shape[-1:]))
+    return constant(values.reshape(values.shape[-1:]))

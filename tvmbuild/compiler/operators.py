@@ -10,7 +10,8 @@ import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.build import Coverage
-from tvmbuild.compiler.tasks import called_functions, display_name, normalised, task_key
+from tvmbuild.compiler.calls import called_functions, display_name
+from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 
 _REPACKED = re.compile(r"(.+)_prepacked\d*")

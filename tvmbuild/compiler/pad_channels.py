@@ -18,7 +18,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine, divisors, power_of_two_divisor
-from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, rewrite_main
+from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, constant, rewrite_main
 
 MOST_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
@@ -77,7 +77,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if values is None and picture is None and not any(more):
             return super().visit_call_(call)
         if values is not None:
-            weights = relax.const(values)
+            weights = constant(values)
             self.padded.append((call.args[1].value, weights.value))
         arguments = [data if picture is None else picture, weights]
         function = _make_function(call, arguments, more, nchw=picture is not None)

@@ -12,10 +12,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.fold import fold_constants
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.one_hot import take_rows
 from tvmbuild.compiler.pad_channels import pad_channels
+from tvmbuild.compiler.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.scalar_constants import make_scalars
 from tvmbuild.compiler.sink_transposes import sink_transposes
 from tvmbuild.compiler.target import is_gpu
@@ -81,22 +84,12 @@ def lower(
             if problem is not None:
                 chosen, notes, convolutions = "NCHW", (f"layout NCHW: {problem}",), ()
         if chosen == "NCHW":
-            fused = _fuse(_anonymise(mod))
+            with name_culprit(mod, _fuse):
+                fused = _fuse(_anonymise(mod))
+        check_runtime_calls(fused)
         if not is_gpu(target):
             fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))
     return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
-
-
-def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
-    """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""
-    calls: list[relax.Call] = []
-
-    def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name.startswith(prefix):
-            calls.append(expr)
-
-    relax.analysis.post_order_visit(mod["main"], visit)
-    return tuple(calls)
 
 
 def default_layout(target: tvm.target.Target) -> Layout:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator
@@ -16,6 +19,11 @@ def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator) -> tvm.ir.IRModu
     result = rewriter.builder_.get()
     result.update_func(result.get_global_var("main"), function)
     return result
+
+
+def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
+    """Return a constant of the array's own type: ``relax.const`` makes 32 bits of 64 where no type is named."""
+    return relax.const(values, str(values.dtype))
 
 
 def bound_value(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main
+from tvmbuild.compiler.rewrite import constant, rewrite_main
 
 _OPERATORS = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -40,9 +40,9 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         left, right = call.args
         if _is_one_element(left) and _rank(right) >= _rank(left):
-            left = relax.const(left.value.numpy().reshape(()))
+            left = constant(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
-            right = relax.const(right.value.numpy().reshape(()))
+            right = constant(right.value.numpy().reshape(()))
         elif not _is_division_by_scalar(call):
             return call
         self.changed = True
@@ -64,7 +64,7 @@ def _is_division_by_scalar(call: relax.Call) -> bool:
 
 def _multiply(division: relax.Call) -> relax.Expr:
     value = division.args[1].value.numpy()
-    return relax.op.multiply(division.args[0], relax.const((1 / value).astype(value.dtype)))
+    return relax.op.multiply(division.args[0], constant((1 / value).astype(value.dtype)))
 
 
 def _is_one_element(expr: relax.Expr) -> bool:

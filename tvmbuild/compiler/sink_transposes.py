@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import constant, rewrite_main, static_shape
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -141,7 +141,7 @@ def _untransposed(expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
     if value.ndim > len(axes):
         return None
     full = value.reshape((1,) * (len(axes) - value.ndim) + value.shape)
-    return relax.const(np.ascontiguousarray(full.transpose(np.argsort(axes))))
+    return constant(np.ascontiguousarray(full.transpose(np.argsort(axes))))
 
 
 def _match_extents(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
 
-from tvmbuild.compiler.pipeline import Lowered, operator_calls
+from tvmbuild.compiler.calls import called_functions, display_name
+from tvmbuild.compiler.pipeline import Lowered
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,6 @@ def extract_tasks(lowered: Lowered) -> tuple[Task, ...]:
     return tuple(found.values())
 
 
-def display_name(function: str) -> str:
-    """Return the fused function's name without ``fused_`` and without the numbers that make it unique."""
-    return re.sub(r"\d+(?=_|$)", "", function.removeprefix("fused_"))
-
-
 def task_key(mod: tvm.ir.IRModule) -> str:
     """Return the workload's digest as 16 hex digits."""
     return f"{tvm_ffi.structural_hash(mod, map_free_vars=True) & 0xFFFFFFFFFFFFFFFF:016x}"
@@ -53,8 +48,3 @@ def task_key(mod: tvm.ir.IRModule) -> str:
 def normalised(function: tvm.tirx.PrimFunc) -> tvm.ir.IRModule:
     """Return the function as a workload: alone, named ``main``, as MetaSchedule looks it up."""
     return tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(function)
-
-
-def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
-    """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
-    return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.rewrite import rewrite_main
+from tvmbuild.compiler.rewrite import constant, rewrite_main
 
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
@@ -36,9 +36,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
         emit, op = self.builder_.emit, relax.op
         data = emit(op.permute_dims(call.args[0], _TO_NHWC))
-        patches = op.nn.conv2d(
-            data, relax.const(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO"
-        )
+        patches = op.nn.conv2d(data, constant(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO")
         patches = op.reshape(emit(patches), (batch, height, width, rows, columns, outputs))
         pixels = op.reshape(
             emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)

@@ -12,7 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine, power_of_two_divisor
 from tvmbuild.compiler.pad_channels import padded_channels
-from tvmbuild.compiler.rewrite import rewrite_main, static_shape
+from tvmbuild.compiler.rewrite import constant, rewrite_main, static_shape
 from tvmbuild.compiler.winograd_functions import (
     Tiling,
     make_inverse_transform,
@@ -126,7 +126,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return super().visit_call_(call)
         tiling = convolution.tile(algorithm, self._target)
         data = self.visit_expr(call.args[0])
-        weights = relax.const(transform_weights(call.args[1].value.numpy(), tiling))
+        weights = constant(transform_weights(call.args[1].value.numpy(), tiling))
         self.found.append(ConvolutionCall(convolution, weights.value))
         if pays_in_rows(tiling):
             function = make_rows(tiling, describe_machine(self._target))

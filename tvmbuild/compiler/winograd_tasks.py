@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.pipeline import Lowered, operator_calls
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97

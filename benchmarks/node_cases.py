@@ -1,0 +1,266 @@
+"""The node cases of onnx's own test suite, each taken through import, lowering, schedules by rule and code for a CPU.
+
+A case is one operator with random inputs and the outputs that onnx's reference gives. What its inputs decide about
+shapes cannot be compiled where the model leaves it open, so that a case which is refused with all inputs free is tried
+again with all but the first of them as constants, then with all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import select
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import Attributes
+
+Kind = Literal["right", "folded", "wrong", "refused", "crashed", "skipped"]
+"""``folded``: refused, but for a model in which all that goes into the operator is constant."""
+Form = Literal["inputs", "parameters", "constants"]
+TARGET: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+TIMEOUT_S = 120
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+_FORMS: tuple[Form, ...] = ("inputs", "parameters", "constants")
+_FOR_ALL_CHILDREN = (
+    "onnx.reference",
+    "onnxsim",
+    "tvmbuild.compiler.build",
+    "tvmbuild.compiler.importer",
+    "tvmbuild.records.database",
+    "tvmbuild.stages.onnx_graph",
+)
+_KINDS_OF_NUMBERS = "fiub"
+_SMALL_FLOATS = 2
+_EPSILONS = 8
+"""Relative to the type's own, by which two ways of computing may differ."""
+
+
+@dataclass(frozen=True)
+class NodeCase:
+    """One case: a model, the arrays that go in, in order, and those that must come out."""
+
+    name: str
+    model: onnx.ModelProto
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    rtol: float
+    atol: float
+
+    @property
+    def operator(self) -> str:
+        """The operator that the case is of; an expanded case is of the operator that its name says."""
+        return str(self.model.graph.node[0].op_type) if len(self.model.graph.node) == 1 else "(several)"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a case; ``form`` is the one that decided."""
+
+    kind: Kind
+    reason: str = ""
+    form: Form = "inputs"
+
+
+def list_cases() -> list[NodeCase]:
+    """Return onnx's node cases by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415 - seconds
+
+        cases = collect_testcases(None)
+    return sorted(map(_read_case, cases), key=lambda case: case.name)
+
+
+def _read_case(case: Any) -> NodeCase:
+    inputs, outputs = case.data_sets[0]
+    return NodeCase(case.name, case.model, _arrays(inputs), _arrays(outputs), case.rtol, case.atol)
+
+
+def _arrays(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(numpy_helper.to_array(each) if isinstance(each, onnx.TensorProto) else each for each in values)
+
+
+def why_skipped(case: NodeCase) -> str | None:
+    """Return why the case is outside what tvmbuild is for, None when it is not."""
+    operators = {node.op_type for node in case.model.graph.node}
+    if operators & RANDOM:
+        return "draws random numbers"
+    values = [*case.model.graph.input, *case.model.graph.output]
+    if any(value.type.WhichOneof("value") != "tensor_type" for value in values):
+        return "sequences, optional values"
+    for value in values:
+        kind = value.type.tensor_type.elem_type
+        if kind == onnx.TensorProto.STRING:
+            return "strings"
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        if dtype.kind not in _KINDS_OF_NUMBERS or (dtype.kind == "f" and dtype.itemsize < _SMALL_FLOATS):
+            return f"the type {onnx.TensorProto.DataType.Name(kind).lower()}"
+    return None
+
+
+def run_case(case: NodeCase) -> Verdict:
+    """Build and run the case in this process, in one form after another until one is not refused."""
+    skipped = why_skipped(case)
+    if skipped is not None:
+        return Verdict("skipped", skipped)
+    first: Verdict | None = None
+    for form in _FORMS if case.inputs else _FORMS[:1]:
+        if form == "parameters" and len(case.inputs) == 1:
+            continue
+        verdict = _run_form(case, form)
+        if form == "constants":
+            break  # nothing was left to compile: what onnxsim computed is no verdict on us
+        if verdict.kind != "refused":
+            return verdict
+        first = first or verdict
+    if first is None:
+        return verdict
+    return Verdict("folded", first.reason, "constants") if verdict.kind == "right" else first
+
+
+def _run_form(case: NodeCase, form: Form) -> Verdict:
+    try:
+        got = _compute(case, form)
+    except TvmbuildError as error:
+        return Verdict("refused", " ".join(error.message.split()), form)
+    except Exception as error:  # noqa: BLE001 - a crash is a verdict
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return Verdict("crashed", f"{type(error).__name__}: {lines[-1] if lines else ''}"[:300], form)
+    problem = _find_problem(case, got)
+    return Verdict("wrong", problem, form) if problem else Verdict("right", form=form)
+
+
+def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
+    if len(got) != len(case.outputs):
+        return f"{len(got)} outputs instead of {len(case.outputs)}"
+    for index, (have, want) in enumerate(zip(got, map(np.asarray, case.outputs), strict=True)):
+        if have.shape != want.shape:
+            return f"output {index} has the shape {list(have.shape)} instead of {list(want.shape)}"
+        if have.dtype != want.dtype:
+            return f"output {index} has the dtype {have.dtype} instead of {want.dtype}"
+        wide = np.float64 if want.dtype.kind not in "iub" else want.dtype
+        rtol = max(case.rtol, _EPSILONS * float(np.finfo(want.dtype).eps)) if want.dtype.kind == "f" else case.rtol
+        if not np.allclose(have.astype(wide), want.astype(wide), rtol, max(case.atol, rtol / 10), equal_nan=True):
+            return f"output {index} has other numbers"
+    return None
+
+
+def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
+    import tvm  # noqa: PLC0415 - children are forked from a process that has imported it or not
+    from tvm import relax  # noqa: PLC0415
+
+    from tvmbuild.compiler.build import apply_records, build_executable  # noqa: PLC0415
+    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
+    from tvmbuild.records.database import database_from_schedule  # noqa: PLC0415
+
+    target = tvm_target("llvm", TARGET, ())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"{case.name}.onnx")
+        path.write_bytes(_prepare(case, form).SerializeToString())
+        imported = import_onnx(path)
+    lowered = lower(imported, target)
+    applied = apply_records(lowered, target, database_from_schedule({"schedule": {}}, (), target))
+    machine = relax.VirtualMachine(build_executable(applied.mod, target).jit(), tvm.cpu())
+    fed = dict(zip((value.name for value in case.model.graph.input), case.inputs, strict=False))
+    result = machine["main"](*(tvm.runtime.tensor(np.asarray(fed[each.name])) for each in lowered.inputs))
+    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+    return [each.numpy() for each in results]
+
+
+def _prepare(case: NodeCase, form: Form) -> onnx.ModelProto:
+    """Return the model with static shapes, constants as the form says, simplified where onnxsim can."""
+    import onnxsim  # noqa: PLC0415
+
+    from tvmbuild.stages.onnx_graph import set_output_shapes  # noqa: PLC0415
+
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    kept = {"inputs": len(case.inputs), "parameters": 1, "constants": 0}[form]
+    values = list(model.graph.input)
+    for value, array in zip(values, case.inputs, strict=False):
+        _set_shape(value, np.asarray(array).shape)
+    for value, array in list(zip(values, case.inputs, strict=False))[kept:]:
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), value.name))
+        model.graph.input.remove(value)
+    names = [value.name for value in model.graph.output]
+    set_output_shapes(model, dict(zip(names, map(np.asarray, case.outputs), strict=True)))
+    try:
+        simplified, _ = onnxsim.simplify(model, check_n=0)
+    except Exception:  # noqa: BLE001 - as the simplify stage does: the original goes on
+        return model
+    return cast("onnx.ModelProto", simplified)
+
+
+def _set_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
+    dims = value.type.tensor_type.shape
+    dims.SetInParent()
+    del dims.dim[:]
+    for size in shape:
+        dims.dim.add().dim_value = size
+
+
+def run_apart(case: NodeCase, run: Callable[[NodeCase], Verdict] = run_case, timeout_s: float = TIMEOUT_S) -> Verdict:
+    """Do what `run_case` does in a forked child: a crash or an endless loop is a verdict."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _answer(case, run, writing)
+    os.close(writing)
+    data, ended = _read(reading, time.monotonic() + timeout_s)
+    os.close(reading)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not ended:
+        return Verdict("crashed", f"no end in {timeout_s:g} s")
+    if not data:
+        return Verdict("crashed", f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer")
+    return cast("Verdict", pickle.loads(data))  # noqa: S301 - our own child's
+
+
+def _answer(case: NodeCase, run: Callable[[NodeCase], Verdict], writing: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    try:
+        os.write(writing, pickle.dumps(run(case)))
+    finally:
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _read(reading: int, deadline: float) -> tuple[bytes, bool]:
+    data = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([reading], [], [], left)[0]:
+            continue
+        part = os.read(reading, 1 << 16)
+        if not part:
+            return data, True
+        data += part
+    return data, False
+
+
+def run_all(cases: Sequence[NodeCase]) -> Iterator[tuple[NodeCase, Verdict]]:
+    """Yield each case's verdict, run apart, in order."""
+    for module in _FOR_ALL_CHILDREN:
+        importlib.import_module(module)
+
+    for case in cases:
+        yield case, run_apart(case)

@@ -1,0 +1,30 @@
+"""What a module's ``main`` calls."""
+
+from __future__ import annotations
+
+import re
+
+import tvm
+from tvm import relax
+
+
+def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
+    """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""
+    calls: list[relax.Call] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name.startswith(prefix):
+            calls.append(expr)
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    return tuple(calls)
+
+
+def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
+    """Return the global variable of every ``call_tir`` of ``main``, in program order, once a call."""
+    return tuple(call.args[0] for call in operator_calls(mod, "relax.call_tir"))
+
+
+def display_name(function: str) -> str:
+    """Return the fused function's name without ``fused_`` and without the numbers that make it unique."""
+    return re.sub(r"\d+(?=_|$)", "", function.removeprefix("fused_"))

@@ -1,0 +1,58 @@
+"""Which converter takes which operator; TVM's own takes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm import relax
+
+from tvmbuild.compiler.converters.call import Converter
+from tvmbuild.compiler.converters.clipping import (
+    convert_clip,
+    convert_hard_sigmoid,
+    convert_hard_swish,
+    convert_leaky_relu,
+)
+from tvmbuild.compiler.converters.convolutions import convert_batch_normalization, convert_transposed
+from tvmbuild.compiler.converters.elementwise import (
+    convert_bit_shift,
+    convert_cosh,
+    convert_dropout,
+    convert_is_inf,
+    convert_mean,
+    convert_mod,
+    convert_power,
+    convert_sinh,
+    fold_pairwise,
+)
+from tvmbuild.compiler.converters.indexing import convert_gather, convert_max_unpool, convert_roi_align, refuse_nms
+from tvmbuild.compiler.converters.reductions import REDUCTIONS, convert_reduction
+from tvmbuild.compiler.converters.resize import convert_resize
+from tvmbuild.compiler.converters.top_k import convert_top_k
+
+CONVERTERS: Mapping[str, Converter] = {
+    **dict.fromkeys(REDUCTIONS, convert_reduction),
+    "BatchNormalization": convert_batch_normalization,
+    "BitShift": convert_bit_shift,
+    "Clip": convert_clip,
+    "ConvTranspose": convert_transposed,
+    "Cosh": convert_cosh,
+    "Dropout": convert_dropout,
+    "Gather": convert_gather,
+    "HardSigmoid": convert_hard_sigmoid,
+    "HardSwish": convert_hard_swish,
+    "IsInf": convert_is_inf,
+    "LeakyRelu": convert_leaky_relu,
+    "Max": fold_pairwise(relax.op.maximum),
+    "MaxUnpool": convert_max_unpool,
+    "Mean": convert_mean,
+    "Min": fold_pairwise(relax.op.minimum),
+    "Mod": convert_mod,
+    "NonMaxSuppression": refuse_nms,
+    "Pow": convert_power,
+    "Resize": convert_resize,
+    "RoiAlign": convert_roi_align,
+    "Sinh": convert_sinh,
+    "Sum": fold_pairwise(relax.op.add),
+    "TopK": convert_top_k,
+}

@@ -1,0 +1,74 @@
+"""Which operator it is that TVM cannot build: asked only after it has failed, one operator at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvmbuild.compiler.calls import display_name
+from tvmbuild.errors import TvmbuildError
+
+TVM_ERRORS = (tvm.error.InternalError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, IndexError)
+"""What TVM raises for an operator of types, shapes or attributes that nobody foresaw."""
+_HINT = "rewrite or replace this operator in the model"
+
+
+@contextmanager
+def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> Iterator[None]:
+    """Turn what TVM raises in the block into a TvmbuildError naming the operator on which ``build`` fails."""
+    try:
+        yield
+    except TvmbuildError:
+        raise
+    except TVM_ERRORS as error:
+        for name, part in _take_apart(mod):
+            reason = _find_reason(part, build)
+            if reason:
+                raise TvmbuildError(f"TVM cannot build the operator {name}: {reason}", _HINT) from error
+        raise TvmbuildError(f"TVM cannot build the model: {summarize(error)}", _HINT) from error
+
+
+def _find_reason(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> str | None:
+    try:
+        build(mod)
+    except TVM_ERRORS as error:
+        return summarize(error)
+    return None
+
+
+def summarize(error: Exception) -> str:
+    """Return the last line of what TVM says, which is the reason; above it is where in TVM."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+
+
+def _take_apart(mod: tvm.ir.IRModule) -> Iterator[tuple[str, tvm.ir.IRModule]]:
+    """Yield (name, module) of each operator of ``main`` alone, and of each TensorIR function alone."""
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc):
+            alone = function.with_attr("global_symbol", "main")
+            yield display_name(variable.name_hint), tvm.ir.IRModule({"main": alone})
+    seen = set()
+    for binding in (each for block in mod["main"].body.blocks for each in block.bindings):
+        call = binding.value
+        if not (isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.Op)) or call.op.name == "relax.call_tir":
+            continue
+        key = (call.op.name, str(call.attrs), *(str(argument.ty) for argument in call.args))
+        if key not in seen:
+            seen.add(key)
+            yield call.op.name.removeprefix("relax."), _of_call(call)
+
+
+def _of_call(call: relax.Call) -> tvm.ir.IRModule:
+    builder = relax.BlockBuilder()
+    parameters = {i: relax.Var(f"x{i}", each.ty) for i, each in enumerate(call.args) if isinstance(each, relax.Var)}
+    with builder.function("main", list(parameters.values())):
+        with builder.dataflow():
+            arguments = [parameters.get(i, each) for i, each in enumerate(call.args)]
+            result = builder.emit_output(relax.Call(call.op, arguments, call.attrs, call.ty_args))
+        builder.emit_func_output(result)
+    return builder.get()

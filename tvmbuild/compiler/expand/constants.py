@@ -1,0 +1,81 @@
+"""Compute what is known before the importer sees it: nodes of constants, shapes of values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from tvmbuild.compiler.expand.scope import Nodes, Scope, attributes_of
+
+MOST_ELEMENTS = 1 << 22
+"""Of a constant that folding makes: larger ones are left to be computed."""
+_UNKNOWN = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+_OF_SHAPES = frozenset({"Shape", "Size"})
+
+
+def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
+    """Return the nodes that are left when those of constants are computed; the results are the model's constants."""
+    left: Nodes = []
+    kept = {value.name for value in scope.model.graph.output}
+    for node in nodes:
+        arrays = None if kept & set(node.output) else _evaluate(node, scope)
+        if arrays is None:
+            left.append(node)
+            continue
+        for name, array in zip(node.output, arrays, strict=True):
+            if name:
+                scope.set_constant(name, array)
+    return left
+
+
+def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
+    """Say whether folding may have something to do with the node, where ``known`` are the constants."""
+    return node.op_type in _OF_SHAPES or (
+        node.op_type != "Constant" and all(name in known for name in node.input if name)
+    )
+
+
+def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
+    if node.op_type in _OF_SHAPES:
+        return _evaluate_shape(node, scope)
+    if node.op_type in _UNKNOWN or any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
+        return None
+    names = [name for name in node.input if name]
+    if not all(scope.is_constant(name) for name in names) or _is_large(node, scope):
+        return None
+    arrays = {name: scope.constant(name) for name in names}
+    values = [helper.make_value_info(name, onnx.TypeProto()) for name in arrays]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    graph = helper.make_graph([node], "node", values, outputs)
+    imports = list(scope.model.opset_import)
+    model = helper.make_model(graph, opset_imports=imports)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = iter(ReferenceEvaluator(model).run(None, arrays))
+    except Exception:  # noqa: BLE001 - the reference lacks it: the importer may not
+        return None
+    found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
+    return None if any(array.size > MOST_ELEMENTS for array in found) else found
+
+
+def _is_large(node: onnx.NodeProto, scope: Scope) -> bool:
+    shapes = [scope.shape(name) for name in node.output if name]
+    return any(shape is not None and np.prod(shape, dtype=np.int64) > MOST_ELEMENTS for shape in shapes)
+
+
+def _evaluate_shape(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
+    shape = scope.shape(node.input[0])
+    if shape is None:
+        return None
+    if node.op_type == "Size":
+        return [np.array(np.prod(shape, dtype=np.int64))]
+    attributes = attributes_of(node)
+    return [np.array(shape[attributes.get("start", 0) : attributes.get("end")], dtype=np.int64)]

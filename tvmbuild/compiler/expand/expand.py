@@ -1,0 +1,88 @@
+"""Apply the rules to a model, as often as they find something, and compute what has become known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+
+from tvmbuild.compiler.expand.constants import can_fold, fold_nodes
+from tvmbuild.compiler.expand.control_flow import unroll_if, unroll_loop, unroll_scan
+from tvmbuild.compiler.expand.functions import by_function, normalization, space_to_depth
+from tvmbuild.compiler.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
+from tvmbuild.compiler.expand.scope import Nodes, Scope
+from tvmbuild.errors import TvmbuildError
+
+Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
+MOST_ROUNDS = 32
+"""Of rules within what rules have made; loops in loops, functions in functions."""
+_FUNCTIONS = (
+    "Attention",
+    "BlackmanWindow",
+    "CausalConvWithState",
+    "Celu",
+    "CenterCropPad",
+    "FlexAttention",
+    "HammingWindow",
+    "HannWindow",
+    "LinearAttention",
+    "NegativeLogLikelihoodLoss",
+    "RMSNormalization",
+    "RotaryEmbedding",
+    "SoftmaxCrossEntropyLoss",
+    "SwiGLU",
+    "Swish",
+)
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_FUNCTIONS, by_function),
+    "GRU": unroll_gru,
+    "If": unroll_if,
+    "LSTM": unroll_lstm,
+    "LayerNormalization": normalization,
+    "Loop": unroll_loop,
+    "RNN": unroll_rnn,
+    "Scan": unroll_scan,
+    "SpaceToDepth": space_to_depth,
+}
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
+
+
+def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the operators of ``RULES`` and its own functions expanded; the same one where it has none.
+
+    TvmbuildError names the operator that cannot be expanded, and says why.
+    """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    if not _has_work(model):
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for _ in range(MOST_ROUNDS):
+        if not _expand_once(result):
+            return result
+    raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
+
+
+def _expand_once(model: onnx.ModelProto) -> bool:
+    """Expand each operator that a rule knows, in place; return whether there was any."""
+    scope, nodes, changed = Scope(model), Nodes(), False
+    for node in model.graph.node:
+        rule = _find_rule(node)
+        expanded = rule(node, scope) if rule else None
+        changed = changed or expanded is not None
+        nodes += [node] if expanded is None else expanded
+    left = fold_nodes(nodes, scope)
+    folded = len(left) < len(nodes)
+    del model.graph.node[:]
+    model.graph.node.extend(left)
+    return changed or folded
+
+
+def _has_work(model: onnx.ModelProto) -> bool:
+    known = {tensor.name for tensor in model.graph.initializer}
+    return any(_find_rule(node) or can_fold(node, known) for node in model.graph.node)
+
+
+def _find_rule(node: onnx.NodeProto) -> Rule | None:
+    return RULES.get(node.op_type) if node.domain in _DOMAINS else None

@@ -1,0 +1,145 @@
+"""What a rule may know of the graph around a node, and how it adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+Nodes: TypeAlias = list[onnx.NodeProto]
+
+
+class Scope:
+    """The values of a graph: which are constants, which types they have; and fresh names."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Infer the types of ``model``'s values; what a rule adds goes into its graph."""
+        self.model = model
+        self.opset = find_opset(model)
+        self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._types = _infer_types(model)
+        self._taken = {name for node in walk_nodes(model.graph) for name in (*node.input, *node.output)}
+        self._taken |= self._tensors.keys() | self._types.keys()
+        self._numbers = count()
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """Return the value's array, None for one that is not known."""
+        tensor = self._tensors.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def is_constant(self, name: str) -> bool:
+        """Say whether the value is known."""
+        return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return the value's shape, None where a dimension is not known."""
+        if name in self._tensors:
+            return tuple(self._tensors[name].dims)
+        tensor = self._types[name].tensor_type if name in self._types else None
+        if tensor is None or not tensor.HasField("shape"):
+            return None
+        dims = tensor.shape.dim
+        return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
+
+    def element_type(self, name: str) -> int | None:
+        """Return the value's ``TensorProto.DataType``, None for one that is not known."""
+        if name in self._tensors:
+            return int(self._tensors[name].data_type)
+        kind = int(self._types[name].tensor_type.elem_type) if name in self._types else 0
+        return kind or None
+
+    def fresh(self, hint: str) -> str:
+        """Return a name that no value has."""
+        name = next(name for i in self._numbers if (name := f"{hint}.{i}") not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def add_constant(self, array: Any, hint: str = "constant") -> str:
+        """Add an initializer; return its name."""
+        name = self.fresh(hint)
+        self.set_constant(name, array)
+        return name
+
+    def set_constant(self, name: str, array: Any) -> None:
+        """Make the value, which no node computes any more, a constant."""
+        tensor = numpy_helper.from_array(np.asarray(array), name)
+        self.model.graph.initializer.append(tensor)
+        self._tensors[name] = tensor
+
+    def rename_into(self, graph: onnx.GraphProto, names: dict[str, str], hint: str) -> Nodes:
+        """Return the nodes of ``graph`` with ``names`` replaced and all other values that it makes named afresh.
+
+        Its initializers become the model's. ``names`` is filled with what the values are called now.
+        """
+        for tensor in graph.initializer:
+            names.setdefault(tensor.name, self.add_constant(numpy_helper.to_array(tensor), hint))
+        nodes = []
+        for node in graph.node:
+            for output in filter(None, node.output):
+                names.setdefault(output, self.fresh(hint))
+            nodes.append(rename_node(node, names))
+        return nodes
+
+
+def rename_node(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
+    """Return a copy with the inputs and outputs, and what its subgraphs take from outside, renamed."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    for attribute in copy.attribute:
+        for graph in subgraphs(attribute):
+            own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+            own |= {output for inner in graph.node for output in inner.output}
+            outer = {old: new for old, new in names.items() if old not in own}
+            renamed = [rename_node(inner, outer) for inner in graph.node]
+            del graph.node[:]
+            graph.node.extend(renamed)
+            for value in graph.output:
+                value.name = outer.get(value.name, value.name)
+    return copy
+
+
+def subgraphs(attribute: onnx.AttributeProto) -> Iterable[onnx.GraphProto]:
+    """Return the graphs that the attribute holds."""
+    return [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+
+
+def walk_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
+    """Yield the graph's nodes and those of all its subgraphs."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in subgraphs(attribute):
+                yield from walk_nodes(inner)
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return the node's attributes as Python values, texts decoded."""
+    values = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    return {name: _decode(value) for name, value in values.items()}
+
+
+def find_opset(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's own operators that the model uses."""
+    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, Sequence) and value and isinstance(value[0], bytes):
+        return [each.decode() for each in value]
+    return value
+
+
+def _infer_types(model: onnx.ModelProto) -> dict[str, Any]:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # above 2 GB, or a graph of its own mind
+        inferred = model.graph
+    return {value.name: value.type for value in (*inferred.input, *inferred.value_info, *inferred.output)}
