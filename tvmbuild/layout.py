@@ -42,6 +42,10 @@ class Layout:
         """Return a file of simplify:M (model.onnx, reference.npz, simplify.json)."""
         return self.build / "models" / model / name
 
+    def checked(self, model: str, digest: str) -> Path:
+        """Return the file that says how right a lowering of the model was, when it was computed."""
+        return self.build / "models" / model / "checked" / f"{digest}.json"
+
     def cell_file(self, model: str, target: str, name: str) -> Path:
         """Return a file of one cell (tasks.json, schedule.json, tune.json, result.json)."""
         return self.build / "cells" / f"{model}@{target}" / name

@@ -11,7 +11,7 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.layout import Layout
 from tvmbuild.specs import ModelSpec, TargetSpec
 from tvmbuild.stage_table import STAGES, Stage
-from tvmbuild.steps import BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep
+from tvmbuild.steps import BenchmarkStep, CheckStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,18 @@ def _compile_options(subject: Subject) -> CompileStep:
     )
 
 
+def _check_options(subject: Subject) -> CheckStep:
+    target = _target(subject)
+    return CheckStep(
+        target=target.name,
+        kind=target.kind,
+        attributes=target.attributes,
+        host=target.host,
+        tolerance=subject.model.tolerance_in(target.precision),
+        precision=target.precision,
+    )
+
+
 def _benchmark_options(subject: Subject) -> BenchmarkStep:
     target = _target(subject)
     return BenchmarkStep(
@@ -111,6 +123,7 @@ _OPTIONS: dict[str, Callable[[Subject], StepOptions]] = {
     "simplify": _simplify_options,
     "tune": _tune_options,
     "compile": _compile_options,
+    "check": _check_options,
     "benchmark": _benchmark_options,
 }
 
@@ -163,6 +176,7 @@ _PYTHON_TOOLS = {
     "simplify": ("onnx", "onnxsim", "onnxruntime"),
     "tune": ("apache-tvm", "apache-tvm-ffi"),
     "compile": ("apache-tvm", "apache-tvm-ffi"),
+    "check": ("apache-tvm", "apache-tvm-ffi"),
     "benchmark": ("apache-tvm", "apache-tvm-ffi"),
 }
 
@@ -175,7 +189,7 @@ def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> tuple[tu
         if name in baselines or (stage == "benchmark" and name == "onnxruntime" and subject.model.accuracy):
             tools[name] = capabilities.version(name) or "absent"
     untuned = "tvm-untuned" in baselines  # compiled by the benchmark itself, linked as `auto`
-    if stage in {"tune", "compile"} or untuned:
+    if stage in {"tune", "compile", "check"} or untuned:
         tools["llvm"] = capabilities.llvm or "absent"
     if untuned:
         tools["ziglang"] = capabilities.version("ziglang") or "absent"

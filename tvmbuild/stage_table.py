@@ -48,6 +48,14 @@ STAGES: tuple[Stage, ...] = (
         module="tvmbuild.stages.compile",
     ),
     Stage(
+        name="check",
+        version=1,
+        scope="cell",
+        inputs=("model", "reference", "schedule"),
+        outputs=(("checked", "checked.json"),),
+        module="tvmbuild.stages.check",
+    ),
+    Stage(
         name="benchmark",
         version=2,
         scope="cell",

@@ -71,6 +71,18 @@ class CompileStep:
 
 
 @dataclass(frozen=True)
+class CheckStep:
+    """Options of check:M@T."""
+
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    tolerance: Tolerance
+    precision: Precision = field(default="fp32", metadata=LATER)
+
+
+@dataclass(frozen=True)
 class BenchmarkStep:
     """Options of benchmark:M@T."""
 
@@ -83,7 +95,7 @@ class BenchmarkStep:
     accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
-StepOptions = SimplifyStep | TuneStep | CompileStep | BenchmarkStep
+StepOptions = SimplifyStep | TuneStep | CompileStep | CheckStep | BenchmarkStep
 TuneMode = Literal["missing", "never", "full"]
 
 

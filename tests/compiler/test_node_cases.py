@@ -27,7 +27,6 @@ RIGHT = (
     "isinf_positive",
     "layer_normalization_3d_axis1_epsilon",
     "linear_attention_gated_delta",
-    "loop11",
     "lstm_bidirectional",
     "lstm_with_peepholes",
     "maxunpool_export_without_output_shape",

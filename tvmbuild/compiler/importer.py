@@ -44,7 +44,7 @@ def import_onnx(path: Path) -> ImportedModel:
     model = _expand(model, path)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, path) for value in model.graph.input if value.name not in initializers)
-    mod = _import_graph(model, path)
+    mod = _import_graph(model, inputs, path)
     outputs = _output_infos([value.name for value in model.graph.output], mod, path)
     _check_outputs(outputs, model, path)
     return ImportedModel(mod, inputs, outputs)
@@ -87,8 +87,9 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return result
 
 
-def _import_graph(model: onnx.ModelProto, path: Path) -> tvm.ir.IRModule:
-    importer = _NamedImporter({}, "float32", sanitize=False)
+def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], path: Path) -> tvm.ir.IRModule:
+    # The shapes are named because TVM takes a dimension of 0 for one that is not known.
+    importer = _NamedImporter({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
     try:
         # The importer prints the inputs of an operator that fails: megabytes of weights.

@@ -17,6 +17,8 @@ from tvmbuild.specs import InputSpec
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
+_PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
+"""What exporters call dimensions that have nothing in common."""
 
 
 def load_model(path: Path, model: str) -> Any:
@@ -49,21 +51,22 @@ def graph_inputs(proto: Any) -> list[Any]:
 def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:
     """Write the user's shapes into ``proto`` (in place) and return its inputs, all static.
 
-    A symbolic dimension that one shape fixes is fixed wherever its name appears. TvmbuildError on an unknown
-    input, a wrong rank, size or dtype, and on a dimension left dynamic.
+    A symbolic dimension that a shape fixes is fixed wherever its name appears and no shape says otherwise.
+    TvmbuildError on an unknown input, a wrong rank, size or dtype, and on a dimension left dynamic.
     """
     values = graph_inputs(proto)
     wanted = {spec.name: spec for spec in specs}
     _check_names(wanted, [value.name for value in values], model)
-    bound: dict[str, int] = {}
+    bound: dict[str, set[int]] = {}
     for value in values:
         _check_type(value, model)
         if value.name in wanted:
             _fix_shape(value, wanted[value.name], bound, model)
     for value in (*values, *proto.graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in bound:
-                dim.dim_value = bound[dim.dim_param]
+            sizes = bound.get(dim.dim_param, set()) if dim.dim_param not in _PLACEHOLDERS else set()
+            if len(sizes) == 1:
+                (dim.dim_value,) = sizes
     del proto.graph.value_info[:]  # they name the symbolic dimensions that are gone
     for value in values:
         _check_static(value, model)
@@ -101,7 +104,7 @@ def _check_type(value: Any, model: str) -> None:
         )
 
 
-def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -> None:
+def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, set[int]], model: str) -> None:
     dtype = _dtype(value)
     if spec.dtype is not None and spec.dtype != dtype:
         raise TvmbuildError(
@@ -123,14 +126,14 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, int], model: str) -
             "correct `shape:` in models.yaml",
         )
     for index, (dim, size) in enumerate(zip(dims, spec.shape, strict=True)):
-        fixed = bound.get(dim.dim_param, dim.dim_value) if dim.dim_param else dim.dim_value
-        if fixed > 0 and fixed != size:
+        if dim.dim_value > 0 and dim.dim_value != size:
             raise TvmbuildError(
-                f"{model}: dimension {index} of the input {value.name} {shown} is {fixed}, models.yaml says {size}",
+                f"{model}: dimension {index} of the input {value.name} {shown} is {dim.dim_value}, "
+                f"models.yaml says {size}",
                 "only dynamic dimensions can be fixed: correct `shape:` in models.yaml",
             )
         if dim.dim_param:
-            bound[dim.dim_param] = size
+            bound.setdefault(dim.dim_param, set()).add(size)
         dim.dim_value = size
 
 
@@ -141,6 +144,12 @@ def _check_static(value: Any, model: str) -> None:
         raise TvmbuildError(
             f"{model}: the ONNX file gives no shape for the input {value.name}",
             f"add to {model} in models.yaml: `inputs: {{{value.name}: {{shape: [...]}}}}`",
+        )
+    empty = [i for i in dynamic if dims[i].HasField("dim_value")]
+    if empty:
+        raise TvmbuildError(
+            f"{model}: dimension {empty[0]} of the input {value.name} {_show_shape(value)} is 0: it has no elements",
+            "export the model with an input that has some",
         )
     if dynamic:
         named = ", ".join(f"{i} ({dims[i].dim_param})" if dims[i].dim_param else str(i) for i in dynamic)
@@ -155,7 +164,8 @@ def _check_static(value: Any, model: str) -> None:
 
 
 def _show_shape(value: Any) -> str:
-    return "[" + ", ".join(d.dim_param or str(d.dim_value or "?") for d in value.type.tensor_type.shape.dim) + "]"
+    dims = value.type.tensor_type.shape.dim
+    return "[" + ", ".join(d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in dims) + "]"
 
 
 def _dtype(value: Any) -> str:

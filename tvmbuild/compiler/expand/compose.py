@@ -14,6 +14,9 @@ _AXES_AS_INPUT = 13
 """From this opset on Squeeze, Unsqueeze and Split take an input where they had an attribute."""
 
 
+_BOUNDS_AS_INPUTS = 11
+
+
 class Composer:
     """Collects ``nodes``; every method returns the name of what its node makes."""
 
@@ -55,6 +58,12 @@ class Composer:
             node = helper.make_node("Split", [value], outputs, axis=axis, split=list(sizes))
         self.nodes.append(node)
         return outputs
+
+    def clip(self, value: str, bound: np.ndarray) -> str:
+        """Keep the value between plus and minus ``bound``, a scalar of its type."""
+        if self.scope.opset < _BOUNDS_AS_INPUTS:
+            return self.add("Clip", value, min=-float(bound), max=float(bound))
+        return self.add("Clip", value, self.constant(-bound), self.constant(bound))
 
     def stack(self, values: Sequence[str], axis: int) -> str:
         """Put equal shapes one after another along a new axis."""

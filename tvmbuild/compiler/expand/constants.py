@@ -37,9 +37,7 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
     """Say whether folding may have something to do with the node, where ``known`` are the constants."""
-    return node.op_type in _OF_SHAPES or (
-        node.op_type != "Constant" and all(name in known for name in node.input if name)
-    )
+    return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
 
 
 def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import onnx
+import onnx.inliner
 
 from tvmbuild.compiler.expand.constants import can_fold, fold_nodes
 from tvmbuild.compiler.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
-from tvmbuild.compiler.expand.scope import Nodes, Scope
+from tvmbuild.compiler.expand.scope import Nodes, Scope, walk_nodes
 from tvmbuild.errors import TvmbuildError
 
 Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
@@ -44,6 +45,7 @@ RULES: Mapping[str, Rule] = {
     "Scan": unroll_scan,
     "SpaceToDepth": space_to_depth,
 }
+_OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
 
 
@@ -66,6 +68,8 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _expand_once(model: onnx.ModelProto) -> bool:
     """Expand each operator that a rule knows, in place; return whether there was any."""
+    for node, count in _find_unused_outputs(model.graph):
+        del node.output[count:]
     scope, nodes, changed = Scope(model), Nodes(), False
     for node in model.graph.node:
         rule = _find_rule(node)
@@ -79,9 +83,18 @@ def _expand_once(model: onnx.ModelProto) -> bool:
     return changed or folded
 
 
+def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
+    """Return the nodes whose last outputs nobody reads, masks of Dropout and their like, and how many to keep."""
+    used = {name for node in walk_nodes(graph) for name in node.input} | {value.name for value in graph.output}
+    several = [node for node in graph.node if node.op_type in _OPTIONAL_OUTPUTS and len(node.output) > 1]
+    counts = [max((i for i, name in enumerate(node.output) if name in used), default=0) + 1 for node in several]
+    return [(node, count) for node, count in zip(several, counts, strict=True) if count < len(node.output)]
+
+
 def _has_work(model: onnx.ModelProto) -> bool:
     known = {tensor.name for tensor in model.graph.initializer}
-    return any(_find_rule(node) or can_fold(node, known) for node in model.graph.node)
+    found = any(_find_rule(node) or can_fold(node, known) for node in model.graph.node)
+    return found or bool(_find_unused_outputs(model.graph))
 
 
 def _find_rule(node: onnx.NodeProto) -> Rule | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import onnx
+import onnx.inliner
 from onnx import helper
 
 from tvmbuild.compiler.expand.scope import Nodes, Scope, attributes_of
@@ -14,7 +15,8 @@ def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     values = [_value(name, scope) for name in dict.fromkeys(node.input)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     model = helper.make_model(
-        helper.make_graph([node], "node", values, outputs), opset_imports=list(scope.model.opset_import)
+        helper.make_graph([_with_defaults(node, scope)], "node", values, outputs),
+        opset_imports=list(scope.model.opset_import),
     )
     try:
         body = onnx.inliner.inline_selected_functions(
@@ -36,6 +38,20 @@ def normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 def space_to_depth(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Expand SpaceToDepth with the channels first, which the importer takes for the other order."""
     return by_function(node, scope) if attributes_of(node).get("mode", "DCR") == "CRD" else None
+
+
+def _with_defaults(node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto:
+    """Return the node with the attributes that it leaves out: onnx's inliner leaves holes for them in some bodies."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, scope.opset, node.domain)
+    except onnx.defs.SchemaError:
+        return node
+    given = {attribute.name for attribute in node.attribute}
+    defaults = [each.default_value for name, each in schema.attributes.items() if name not in given]
+    full = onnx.NodeProto()
+    full.CopyFrom(node)
+    full.attribute.extend(each for each in defaults if each.type != onnx.AttributeProto.UNDEFINED)
+    return full
 
 
 def _value(name: str, scope: Scope) -> onnx.ValueInfoProto:

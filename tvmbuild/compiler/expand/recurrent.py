@@ -102,8 +102,9 @@ def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str
     lengths = composer.scope.constant(name) if name else None
     if not name or (lengths is not None and (lengths >= layer.steps).all()):
         return new[0], new
-    lengths_of_rows = composer.unsqueeze(composer.add("Cast", name, to=onnx.TensorProto.INT64), [1])
-    inside = composer.add("Less", composer.constant(np.array(time, dtype=np.int64)), lengths_of_rows)
+    # As floats, for up to opset 8 Less knows nothing else.
+    lengths_of_rows = composer.unsqueeze(composer.add("Cast", name, to=onnx.TensorProto.FLOAT), [1])
+    inside = composer.add("Less", composer.constant(np.array(time, dtype=np.float32)), lengths_of_rows)
     dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(layer.input(0)) or 1)
     zero = composer.constant(np.zeros((), dtype=dtype))
     state = [composer.add("Where", inside, after, before) for after, before in zip(new, old, strict=True)]

@@ -76,15 +76,18 @@ class Direction:
         """Add a node with one output."""
         return self.composer.add(operator, *inputs, **attributes)
 
-    def activate(self, which: int, value: str) -> str:
-        """Apply the direction's ``which``-th activation, its input clipped where the node says so."""
+    def activate(self, which: int, value: str, *, clips: bool = True) -> str:
+        """Apply the direction's ``which``-th activation, its input clipped where the node says so.
+
+        ONNX Runtime does not clip the cell of an LSTM (``clips`` False), whatever the specification says.
+        """
         kinds = len(self.layer.kind.activations)
         at = self.index * kinds + which
         given = self.layer.attributes.get("activations", self.layer.kind.activations * self.layer.directions)
         name = _find_activation(str(given[at]))
         clip = self.layer.attributes.get("clip")
-        if clip:
-            value = self._bound(self._bound(value, "Min", clip), "Max", -clip)
+        if clip and clips:
+            value = self.composer.clip(value, np.array(clip, dtype=self._dtype))
         alpha, beta = (self._parameter(each, given, at) for each in ("alpha", "beta"))
         return self._apply(name, value, alpha, beta)
 
@@ -107,13 +110,16 @@ class Direction:
         attributes = {"alpha": alpha} if alpha is not None else {}
         return self.add(name, value, **attributes, **({"beta": beta} if beta is not None else {}))
 
-    def _bound(self, value: str, operator: str, bound: float) -> str:
-        return self.add(operator, value, self.number(bound))
-
     def number(self, value: float) -> str:
         """Add a scalar of the data's type."""
-        dtype = helper.tensor_dtype_to_np_dtype(self.composer.scope.element_type(self.layer.input(0)) or 1)
-        return self.composer.constant(np.array(value, dtype=dtype))
+        return self.composer.constant(np.array(value, dtype=self._dtype))
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(
+            self.composer.scope.element_type(self.layer.input(0)) or onnx.TensorProto.FLOAT
+        )
+        return dtype
 
     def multiply(self, state: str) -> str:
         """Return the state times the recurrence's weights, its bias added."""
@@ -164,7 +170,7 @@ def lstm_step(cell: Direction, projected: str, state: State) -> State:
     kept, added = cell.add("Mul", forget, memory), cell.add("Mul", enter, cell.activate(1, candidate))
     after = cell.add("Add", kept, added)
     leave = cell.activate(0, cell.peep(leaving, 1, after))
-    return [cell.add("Mul", leave, cell.activate(2, after)), after]
+    return [cell.add("Mul", leave, cell.activate(2, after, clips=False)), after]
 
 
 def gru_step(cell: Direction, projected: str, state: State) -> State:

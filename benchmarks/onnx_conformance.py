@@ -1,0 +1,93 @@
+"""Tell of every operator of ONNX whether it is right or refused, and why.
+
+python benchmarks/onnx_conformance.py [--only REGEX] [--jobs 2] [--table docs/operators.md]
+
+Takes the node cases of onnx's own test suite through import, lowering, schedules by rule and code for x86-64-v3, each
+in a process of its own with a time limit, and compares with the outputs that come with them. Ends with 1 when one is
+wrong or crashes. ``--table`` writes what came out into the page. Takes about six minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+
+from node_cases import NodeCase, Verdict, list_cases, load_for_children, run_apart
+
+from tvmbuild.files import write_text
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+Verdicts = Mapping[str, tuple[NodeCase, Verdict]]
+_WHERE = re.compile(r"^\S+\.onnx: | \(node '[^']*'\)| \(\S*_\d+\)")
+
+
+def main() -> int:
+    """Run the cases; return 1 when one is wrong or crashed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name has this")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", type=Path)
+    args = parser.parse_args()
+    cases = [case for case in list_cases() if re.search(args.only, case.name)]
+    verdicts = _run(cases, args.jobs)
+    bad = [(name, verdict) for name, (_, verdict) in verdicts.items() if verdict.kind in {"wrong", "crashed"}]
+    for name, verdict in bad:
+        print(f"{verdict.kind}: {name}: {verdict.reason}")
+    print(summarize(verdicts))
+    if args.table:
+        before, _, rest = args.table.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        write_text(args.table, f"{before}{BEGIN}\n{make_table(verdicts)}{END}{after}")
+    return 1 if bad else 0
+
+
+def _run(cases: Sequence[NodeCase], jobs: int) -> Verdicts:
+    verdicts = {}
+    with ProcessPoolExecutor(jobs, initializer=load_for_children) as pool:
+        for number, (case, verdict) in enumerate(zip(cases, pool.map(run_apart, cases), strict=True)):
+            verdicts[case.name] = (case, verdict)
+            print(f"\r{number + 1} of {len(cases)}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return verdicts
+
+
+def summarize(verdicts: Verdicts) -> str:
+    """Return one line: how many cases had which end."""
+    counts: Counter[str] = Counter(verdict.kind for _, verdict in verdicts.values())
+    words = {"folded": "right where all inputs are constants", "skipped": "outside"}
+    kinds = ("right", "folded", "refused", "wrong", "crashed", "skipped")
+    return ", ".join(f"{counts[kind]} {words.get(kind, kind)}" for kind in kinds)
+
+
+def make_table(verdicts: Verdicts) -> str:
+    """Return the Markdown: what was run, then a row an operator."""
+    rows: dict[str, list[Verdict]] = defaultdict(list)
+    for case, verdict in verdicts.values():
+        rows[case.operator].append(verdict)
+    tools = ", ".join(f"{name} {version(name)}" for name in ("onnx", "apache-tvm"))
+    lines = [f"{len(verdicts)} cases: {summarize(verdicts)} ({tools}, {time.strftime('%Y-%m-%d')}).", ""]
+    lines += ["| operator | right | refused | why |", "|---|---|---|---|"]
+    lines += [_row(name, rows[name]) for name in sorted(rows, key=str.lower)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(operator: str, verdicts: Sequence[Verdict]) -> str:
+    counts = Counter(each.kind for each in verdicts)
+    reasons = dict.fromkeys(_shorten(each.reason) for each in verdicts if each.reason)
+    refused = counts["refused"] + counts["folded"]
+    return f"| {operator} | {counts['right'] or ''} | {refused or ''} | {'; '.join(reasons)} |"
+
+
+def _shorten(reason: str) -> str:
+    return _WHERE.sub("", reason).replace("|", "\\|")[:160]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

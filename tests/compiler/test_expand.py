@@ -1,0 +1,207 @@
+"""Operators expressed in simpler ones: the expanded model computes what ONNX Runtime makes of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.compiler.expand.expand import RULES, expand_operators
+
+Arrays = Mapping[str, np.ndarray]
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def make_model(
+    nodes: Sequence[onnx.NodeProto], data: Arrays, outputs: Sequence[str], weights: Arrays, opset: int = 17
+) -> onnx.ModelProto:
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in data.items()
+    ]
+    graph = helper.make_graph(
+        list(nodes),
+        "net",
+        values,
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def run(model: onnx.ModelProto, data: Arrays) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(each) for each in session.run(None, dict(data))]
+
+
+def check(model: onnx.ModelProto, data: Arrays) -> onnx.ModelProto:
+    """Return the expanded model, which has no operator with a rule and gives the same outputs."""
+    expanded = expand_operators(model)
+    assert not RULES.keys() & {node.op_type for node in expanded.graph.node}
+    for got, want in zip(run(expanded, data), run(model, data), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return expanded
+
+
+@st.composite
+def attributes_of(draw: st.DrawFn, kind: str, directions: int) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"clip": 0.5} if draw(st.booleans()) else {}
+    if kind == "GRU":
+        attributes["linear_before_reset"] = draw(st.integers(0, 1))
+    if kind == "RNN" and draw(st.booleans()):
+        attributes["activations"] = [draw(st.sampled_from(["Relu", "Sigmoid", "Tanh"])) for _ in range(directions)]
+    return attributes
+
+
+@st.composite
+def recurrent(draw: st.DrawFn) -> tuple[onnx.ModelProto, Arrays]:
+    kind = draw(st.sampled_from(sorted(GATES)))
+    direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
+    steps, batch, inputs, hidden = (draw(st.integers(1, most)) for most in (5, 3, 4, 4))
+    directions, width = 1 + (direction == "bidirectional"), GATES[kind] * hidden
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+
+    def floats(*shape: int) -> np.ndarray:
+        return random.uniform(-1, 1, shape).astype(np.float32)
+
+    weights = {"W": floats(directions, width, inputs), "R": floats(directions, width, hidden)}
+    names = ["x", "W", "R", "", "", "", "", ""]
+    data = {"x": floats(steps, batch, inputs)}
+    if draw(st.booleans()):
+        names[3], weights["B"] = "B", floats(directions, 2 * width)
+    if draw(st.booleans()):
+        names[4] = "lengths"
+        lengths = {"lengths": np.array([draw(st.integers(1, steps)) for _ in range(batch)], np.int32)}
+        (weights if draw(st.booleans()) else data).update(lengths)
+    if draw(st.booleans()):
+        names[5], data["h"] = "h", floats(directions, batch, hidden)
+    if kind == "LSTM" and draw(st.booleans()):
+        names[6], data["c"] = "c", floats(directions, batch, hidden)
+    if kind == "LSTM" and draw(st.booleans()):
+        names[7], weights["P"] = "P", floats(directions, 3 * hidden)
+    attributes = {"hidden_size": hidden, "direction": direction, **draw(attributes_of(kind, directions))}
+    outputs = ["y", "y_h", *(["y_c"] if kind == "LSTM" else [])]
+    while not names[-1]:
+        names.pop()
+    node = helper.make_node(kind, names, outputs, **attributes)
+    return make_model([node], data, outputs, weights, draw(st.sampled_from([7, 12, 14, 21]))), data
+
+
+@given(recurrent())
+@settings(max_examples=60, deadline=None)
+def test_recurrent_networks(drawn: tuple[onnx.ModelProto, Arrays]) -> None:
+    check(*drawn)
+
+
+def loop_body(stop_at: float) -> onnx.GraphProto:
+    nodes = [
+        helper.make_node("Mul", ["v_in", "two"], ["v_out"]),
+        helper.make_node("Add", ["i_in", "one"], ["i_out"]),
+        helper.make_node("Less", ["i_out", "limit"], ["go"]),
+        helper.make_node("Add", ["v_out", "x"], ["each"]),
+    ]
+    number = [
+        numpy_helper.from_array(np.array(value, np.float32), name)
+        for name, value in (("two", 2), ("one", 1), ("limit", stop_at))
+    ]
+    inputs = [
+        helper.make_tensor_value_info("n", TensorProto.INT64, []),
+        helper.make_tensor_value_info("go_in", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("v_in", TensorProto.FLOAT, [3]),
+        helper.make_tensor_value_info("i_in", TensorProto.FLOAT, []),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("v_out", TensorProto.FLOAT, [3]),
+        helper.make_tensor_value_info("i_out", TensorProto.FLOAT, []),
+        helper.make_tensor_value_info("each", TensorProto.FLOAT, [3]),
+    ]
+    return helper.make_graph(nodes, "body", inputs, outputs, number)
+
+
+@pytest.mark.parametrize(("most", "stop_at", "times"), [(3, 9.0, 3), (9, 4.0, 4), (None, 2.0, 2)])
+def test_a_loop_of_known_length(most: int | None, stop_at: float, times: int) -> None:
+    data = {"x": np.array([1, 2, 3], np.float32)}
+    weights = {"yes": np.array(True), "zero": np.array(0, np.float32)}
+    weights |= {} if most is None else {"most": np.array(most)}
+    names = ["" if most is None else "most", "yes", "x", "zero"]
+    node = helper.make_node("Loop", names, ["y", "count", "all"], body=loop_body(stop_at))
+    model = make_model([node], data, ["y", "count", "all"], weights)
+    expanded = check(model, data)
+    assert run(expanded, data)[2].shape == (times, 3)
+
+
+def test_a_loop_that_depends_on_data_is_left() -> None:
+    data = {"x": np.array([1, 2, 3], np.float32), "most": np.array(2)}
+    node = helper.make_node("Loop", ["most", "yes", "x", "zero"], ["y", "count", "all"], body=loop_body(9.0))
+    weights = {"yes": np.array(True), "zero": np.array(0, np.float32)}
+    expanded = expand_operators(make_model([node], data, ["y", "count", "all"], weights))
+    assert [each.op_type for each in expanded.graph.node] == ["Loop"]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_branch_that_is_taken(taken: bool) -> None:
+    def branch(operator: str, name: str) -> onnx.GraphProto:
+        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
+        return helper.make_graph([helper.make_node(operator, ["x"], [name])], name, [], [value])
+
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch("Relu", "a"), else_branch=branch("Neg", "b"))
+    data = {"x": np.array([-1, 2, 3], np.float32)}
+    expanded = check(make_model([node], data, ["y"], {"c": np.array(taken)}), data)
+    assert ("Relu" in {each.op_type for each in expanded.graph.node}) == taken
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_a_scan_along_another_axis(direction: int) -> None:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("s", "e")]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("t", "o")]
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Relu", ["t"], ["o"])], "body", inputs, outputs
+    )
+    attributes = {"num_scan_inputs": 1, "scan_input_axes": [1], "scan_input_directions": [direction]}
+    attributes |= {"scan_output_axes": [1], "scan_output_directions": [direction]}
+    node = helper.make_node("Scan", ["first", "x"], ["last", "y"], body=body, **attributes)
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (2, 4)).astype(np.float32)}
+    check(make_model([node], data, ["last", "y"], {"first": np.zeros(2, np.float32)}), data)
+
+
+def test_a_model_without_such_operators_is_the_same_object() -> None:
+    data = {"x": np.zeros((1, 3), np.float32)}
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], data, ["y"], {})
+    assert expand_operators(model) is model
+
+
+def test_shapes_and_constants_are_computed() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "i"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    data = {"x": np.zeros((4, 3, 2), np.float32)}
+    weights = {"i": np.array([0]), "rest": np.array([-1])}
+    expanded = check(make_model(nodes, data, ["y"], weights), data)
+    assert [each.op_type for each in expanded.graph.node] == ["Reshape"]
+
+
+def test_functions_of_the_models_own() -> None:
+    twice = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
+    data = {"x": np.ones(3, np.float32)}
+    node = helper.make_node("Twice", ["x"], ["y"], domain="own")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in ("x", "y")]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    graph = helper.make_graph([node], "net", values[:1], values[1:])
+    model = helper.make_model(graph, functions=[twice], opset_imports=imports, ir_version=8)
+    assert [each.op_type for each in check(model, data).graph.node] == ["Add"]

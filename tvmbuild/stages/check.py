@@ -1,0 +1,99 @@
+"""check:M@T — the numbers of a package that cannot run here, computed by this machine's CPU from the same module.
+
+The module is the cell's, lowered for its target in its layout and with its algorithms; only the last part of the way,
+schedules and code, is the CPU's. What this finds is what import, rewrites and lowering do wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.target import codegen
+
+from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.precision import reduce_precision
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.host_cpu import available_cores
+from tvmbuild.layout import Layout
+from tvmbuild.progress import report_progress
+from tvmbuild.records.database import database_from_schedule
+from tvmbuild.stages.compare import Comparison, compare
+from tvmbuild.stages.reference import read_reference
+from tvmbuild.steps import CheckStep, Step
+
+FORMAT = 1
+
+
+def run(step: Step) -> None:
+    """Publish checked.json; TvmbuildError when the numbers are not the reference's. Each lowering is computed once."""
+    options = step.options
+    if not isinstance(options, CheckStep):
+        raise TypeError(f"{step.id} has the options of another stage")
+    with device_lock("local", exclusive=False):
+        lowered = _lower(step, options)
+        known = Layout(step.root).checked(step.subject.split("@")[0], _digest(lowered, step, options))
+        found = _read(known) or _compute(step, options, lowered)
+    write_json(known, found)
+    write_json(step.output("checked"), found)
+
+
+def _lower(step: Step, options: CheckStep) -> Lowered:
+    schedule = json.loads(step.input("schedule").read_text(encoding="utf-8"))
+    target = tvm_target(options.kind, options.attributes, options.host)
+    report_progress("lowering")
+    imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
+    return lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
+
+
+def _digest(lowered: Lowered, step: Step, options: CheckStep) -> str:
+    module = tvm_ffi.structural_hash(lowered.mod, map_free_vars=True) & 0xFFFFFFFFFFFFFFFF
+    told = hashlib.sha256(repr(options.tolerance).encode() + step.input("reference").read_bytes()).hexdigest()
+    return f"{module:016x}{told[:16]}"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) and value.get("format") == FORMAT else None
+
+
+def _compute(step: Step, options: CheckStep, lowered: Lowered) -> dict[str, Any]:
+    comparison = _compare(step, options, lowered)
+    if comparison.problem is not None:
+        raise TvmbuildError(
+            f"{step.id}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
+            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative",
+        )
+    return {
+        "format": FORMAT,
+        "max_abs_error": comparison.max_abs_error,
+        "max_rel_error": comparison.max_rel_error,
+    }
+
+
+def _compare(step: Step, options: CheckStep, lowered: Lowered) -> Comparison:
+    here = tvm_target("llvm", (("mcpu", str(codegen.llvm_get_system_cpu())), ("num-cores", available_cores())), ())
+    report_progress("generating code for this CPU")
+    applied = apply_records(lowered, here, database_from_schedule({"schedule": {}}, (), here))
+    machine = relax.VirtualMachine(build_executable(applied.mod, here).jit(), tvm.cpu())
+    reference = read_reference(step.input("reference"))
+    report_progress("computing")
+    arguments = (tvm.runtime.tensor(np.ascontiguousarray(reference.inputs[each.name])) for each in lowered.inputs)
+    result = machine["main"](*arguments)
+    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
+    got = {info.name: value.numpy() for info, value in zip(lowered.outputs, results, strict=True)}
+    return compare(got, reference.outputs, options.tolerance)
