@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper
 
 from tvmbuild.compiler.expand.scope import Nodes, Scope
@@ -15,6 +16,7 @@ _AXES_AS_INPUT = 13
 
 
 _BOUNDS_AS_INPUTS = 11
+_HAS_WHERE = 9
 
 
 class Composer:
@@ -64,6 +66,14 @@ class Composer:
         if self.scope.opset < _BOUNDS_AS_INPUTS:
             return self.add("Clip", value, min=-float(bound), max=float(bound))
         return self.add("Clip", value, self.constant(-bound), self.constant(bound))
+
+    def where(self, condition: str, chosen: str, other: str) -> str:
+        """Choose between two finite float32 values element by element."""
+        if self.scope.opset >= _HAS_WHERE:
+            return self.add("Where", condition, chosen, other)
+        share = self.add("Cast", condition, to=onnx.TensorProto.FLOAT)
+        rest = self.add("Sub", self.constant(np.array(1, dtype=np.float32)), share)
+        return self.add("Add", self.add("Mul", share, chosen), self.add("Mul", rest, other))
 
     def stack(self, values: Sequence[str], axis: int) -> str:
         """Put equal shapes one after another along a new axis."""

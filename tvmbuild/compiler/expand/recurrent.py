@@ -107,5 +107,5 @@ def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str
     inside = composer.add("Less", composer.constant(np.array(time, dtype=np.float32)), lengths_of_rows)
     dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(layer.input(0)) or 1)
     zero = composer.constant(np.zeros((), dtype=dtype))
-    state = [composer.add("Where", inside, after, before) for after, before in zip(new, old, strict=True)]
-    return composer.add("Where", inside, new[0], zero), state
+    state = [composer.where(inside, after, before) for after, before in zip(new, old, strict=True)]
+    return composer.where(inside, new[0], zero), state
