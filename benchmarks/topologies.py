@@ -17,6 +17,8 @@ import onnxruntime
 from onnx import numpy_helper
 
 SEED = 20261122
+IR_VERSION = 8
+"""The first versions want weights among the inputs."""
 _PRODUCTS = frozenset({"Conv", "Gemm"})
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
@@ -35,6 +37,7 @@ def main() -> None:
 def give_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with each ConstantOfShape, which stands for a weight, replaced by random numbers; in place."""
     random = np.random.RandomState(SEED)
+    model.ir_version = IR_VERSION
     graph = model.graph
     shapes = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     users = {name: (node, index) for node in graph.node for index, name in enumerate(node.input)}
@@ -48,11 +51,13 @@ def give_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), node.output[0]))
     del graph.node[:]
     graph.node.extend(left)
+    weights = {tensor.name for tensor in graph.initializer}
     used = {name for node in left for name in node.input}
-    unused = {tensor.name for tensor in graph.initializer} - used
-    for kept, entries in ((graph.initializer, list(graph.initializer)), (graph.input, list(graph.input))):
-        del kept[:]
-        kept.extend(entry for entry in entries if entry.name not in unused)
+    inputs = [value for value in graph.input if value.name not in weights]
+    initializers = [tensor for tensor in graph.initializer if tensor.name in used]
+    for field, values in ((graph.input, inputs), (graph.initializer, initializers)):
+        del field[:]
+        field.extend(values)
     return model
 
 

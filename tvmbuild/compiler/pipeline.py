@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.fold import fold_constants
+from tvmbuild.compiler.groups import separate_groups
 from tvmbuild.compiler.importer import ImportedModel
 from tvmbuild.compiler.one_hot import take_rows
 from tvmbuild.compiler.pad_channels import pad_channels
@@ -76,7 +77,7 @@ def lower(
             converted, problem = _attempt(_convert_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
-                padded = pad_channels(rewritten.mod, target)
+                padded = pad_channels(separate_groups(rewritten.mod, target), target)
                 convolutions = tuple(
                     replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions
                 )
