@@ -55,9 +55,9 @@ def give_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     used = {name for node in left for name in node.input}
     inputs = [value for value in graph.input if value.name not in weights]
     initializers = [tensor for tensor in graph.initializer if tensor.name in used]
-    for field, values in ((graph.input, inputs), (graph.initializer, initializers)):
+    for field, kept in ((graph.input, inputs), (graph.initializer, initializers)):
         del field[:]
-        field.extend(values)
+        field.extend(kept)
     return model
 
 

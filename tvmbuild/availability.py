@@ -17,7 +17,7 @@ def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabiliti
     """Return why the stage cannot run for the target here, or None: it can."""
     if target.unresolved is not None:
         return target.unresolved
-    if stage in {"tune", "check"}:
+    if stage in {"tune", "validate"}:
         return _explain_codegen(target.kind, capabilities)
     if stage == "compile":
         return (

@@ -42,9 +42,9 @@ class Layout:
         """Return a file of simplify:M (model.onnx, reference.npz, simplify.json)."""
         return self.build / "models" / model / name
 
-    def checked(self, model: str, digest: str) -> Path:
+    def validated(self, model: str, digest: str) -> Path:
         """Return the file that says how right a lowering of the model was, when it was computed."""
-        return self.build / "models" / model / "checked" / f"{digest}.json"
+        return self.build / "models" / model / "validated" / f"{digest}.json"
 
     def cell_file(self, model: str, target: str, name: str) -> Path:
         """Return a file of one cell (tasks.json, schedule.json, tune.json, result.json)."""

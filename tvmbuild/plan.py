@@ -51,13 +51,13 @@ def make_plan(
         return replace(step, needs=list_needs(step, subject.target, capabilities.host_cpu))
 
     steps = [make(stage, subject) for stage in STAGES for subject in subjects[stage.scope]]
-    return Plan(project.root, _spread_unavailability(_validate(_drop_needless_checks(steps))))
+    return Plan(project.root, _spread_unavailability(_validate(_drop_needless_validations(steps))))
 
 
-def _drop_needless_checks(steps: Sequence[Step]) -> list[Step]:
-    """Leave out the checks of cells that are benchmarked: their packages' own numbers are compared."""
+def _drop_needless_validations(steps: Sequence[Step]) -> list[Step]:
+    """Leave out the validation of cells that are benchmarked: their packages' own numbers are compared."""
     run = {step.subject for step in steps if step.stage == "benchmark" and step.unavailable is None}
-    return [step for step in steps if step.stage != "check" or step.subject not in run]
+    return [step for step in steps if step.stage != "validate" or step.subject not in run]
 
 
 def _choose_machine(stage: Stage, subject: Subject, machines: Sequence[Capabilities]) -> Capabilities:

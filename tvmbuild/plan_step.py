@@ -11,7 +11,7 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.layout import Layout
 from tvmbuild.specs import ModelSpec, TargetSpec
 from tvmbuild.stage_table import STAGES, Stage
-from tvmbuild.steps import BenchmarkStep, CheckStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep
+from tvmbuild.steps import BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep, ValidateStep
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def _compile_options(subject: Subject) -> CompileStep:
     )
 
 
-def _check_options(subject: Subject) -> CheckStep:
+def _validate_options(subject: Subject) -> ValidateStep:
     target = _target(subject)
-    return CheckStep(
+    return ValidateStep(
         target=target.name,
         kind=target.kind,
         attributes=target.attributes,
@@ -123,7 +123,7 @@ _OPTIONS: dict[str, Callable[[Subject], StepOptions]] = {
     "simplify": _simplify_options,
     "tune": _tune_options,
     "compile": _compile_options,
-    "check": _check_options,
+    "validate": _validate_options,
     "benchmark": _benchmark_options,
 }
 
@@ -176,7 +176,7 @@ _PYTHON_TOOLS = {
     "simplify": ("onnx", "onnxsim", "onnxruntime"),
     "tune": ("apache-tvm", "apache-tvm-ffi"),
     "compile": ("apache-tvm", "apache-tvm-ffi"),
-    "check": ("apache-tvm", "apache-tvm-ffi"),
+    "validate": ("apache-tvm", "apache-tvm-ffi"),
     "benchmark": ("apache-tvm", "apache-tvm-ffi"),
 }
 
@@ -189,7 +189,7 @@ def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> tuple[tu
         if name in baselines or (stage == "benchmark" and name == "onnxruntime" and subject.model.accuracy):
             tools[name] = capabilities.version(name) or "absent"
     untuned = "tvm-untuned" in baselines  # compiled by the benchmark itself, linked as `auto`
-    if stage in {"tune", "compile", "check"} or untuned:
+    if stage in {"tune", "compile", "validate"} or untuned:
         tools["llvm"] = capabilities.llvm or "absent"
     if untuned:
         tools["ziglang"] = capabilities.version("ziglang") or "absent"

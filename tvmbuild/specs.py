@@ -6,7 +6,7 @@ digest of its fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -88,6 +88,12 @@ class Tolerance:
     atol: float = 1e-3
     of_largest: float = field(default=0.0, metadata=LATER)
 
+    def at_least(self, precision: str) -> Tolerance:
+        """Return what is allowed of numbers that were computed in that precision, no less than this."""
+        default = REDUCED_TOLERANCE.get(precision, self)
+        names = tuple(field.name for field in fields(Tolerance))
+        return Tolerance(**{name: max(getattr(default, name), getattr(self, name)) for name in names})
+
 
 REDUCED_TOLERANCE: dict[str, Tolerance] = {
     "fp16": Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02),
@@ -152,12 +158,7 @@ class ModelSpec:
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
         """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""
-        default = REDUCED_TOLERANCE.get(precision)
-        if default is None:
-            return self.tolerance
-        names = tuple(field.name for field in fields(Tolerance))
-        least = {name: max(getattr(default, name), getattr(self.tolerance, name)) for name in names}
-        return Tolerance(**{**least, **dict(dict(self.reduced_tolerance).get(precision, ()))})
+        return replace(self.tolerance.at_least(precision), **dict(dict(self.reduced_tolerance).get(precision, ())))
 
 
 # --------------------------------------------------------------------------- targets

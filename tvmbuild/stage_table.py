@@ -48,12 +48,12 @@ STAGES: tuple[Stage, ...] = (
         module="tvmbuild.stages.compile",
     ),
     Stage(
-        name="check",
+        name="validate",
         version=1,
         scope="cell",
         inputs=("model", "reference", "schedule"),
-        outputs=(("checked", "checked.json"),),
-        module="tvmbuild.stages.check",
+        outputs=(("validated", "validated.json"),),
+        module="tvmbuild.stages.validate",
     ),
     Stage(
         name="benchmark",

@@ -71,8 +71,8 @@ class CompileStep:
 
 
 @dataclass(frozen=True)
-class CheckStep:
-    """Options of check:M@T."""
+class ValidateStep:
+    """Options of validate:M@T."""
 
     target: str
     kind: str
@@ -95,7 +95,7 @@ class BenchmarkStep:
     accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
-StepOptions = SimplifyStep | TuneStep | CompileStep | CheckStep | BenchmarkStep
+StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 TuneMode = Literal["missing", "never", "full"]
 
 
@@ -138,6 +138,11 @@ class Step:
     def id(self) -> str:
         """``stage:subject``, doit's task name."""
         return f"{self.stage}:{self.subject}"
+
+    @property
+    def model(self) -> str:
+        """The name of the model that the step is about."""
+        return self.subject.split("@")[0]
 
     @property
     def refuses_uncovered(self) -> bool:

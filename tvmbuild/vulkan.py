@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-PLUGIN_REMEDY = "install a TVM built with USE_VULKAN=ON or a `tvm.backends` plugin that brings it (docs/vulkan.md)"
+PLUGIN_REMEDY = (
+    "install a TVM built with USE_VULKAN=ON or a `tvm.backends` plugin that brings it (the repository's docs/vulkan.md)"
+)
 
 Half = Literal["loader", "driver", "device"]
 

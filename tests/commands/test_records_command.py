@@ -124,7 +124,8 @@ def test_show_reads_shapes_of_a_shipped_record(
     (folder(project) / source.name).write_bytes(source.read_bytes())
     said = run(capsys, "show", "0330")[1]
     assert (
-        "  arguments  float32[5, 7, 7, 10], float32[5, 5, 10, 20], float32[5, 5, 5, 20], float32[5, 7, 7, 20]\n" in said
+        "  arguments  float32[1, 7, 7, 576], float32[1, 1, 576, 160], float32[1, 1, 1, 160], float32[1, 7, 7, 160]\n"
+        in said
     )
 
 

@@ -85,7 +85,8 @@ def test_a_cpu_leaves_long_sums_alone(save_model: SaveModel) -> None:
 def test_products_of_integers_stay_what_they_are(save_model: SaveModel) -> None:
     nodes = [
         helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT8),
-        helper.make_node("MatMulInteger", ["i", "w"], ["y"]),
+        helper.make_node("MatMulInteger", ["i", "w"], ["p"]),
+        helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT),
     ]
     path = save_model(nodes, {"w": np.ones((8, 4), np.int8)}, shape=(1, 8))
     found = operators(convert(path))

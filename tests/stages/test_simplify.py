@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import InputSpec, SimplifyOptions
+from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.stages import simplify
 from tvmbuild.stages.reference import read_reference
 from tvmbuild.steps import Step
@@ -305,3 +305,11 @@ def test_infinite_outputs_are_noted(simplify_step: MakeStep) -> None:
     step = simplify_step(model)
     simplify.run(step)
     assert info_of(step)["notes"] == ["the reference output y has values that are not finite"]
+
+
+def test_half_precision_models_are_compared_as_such(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense((1, 4), TensorProto.FLOAT16))
+    simplify.run(step)
+    assert read_reference(step.output("reference")).precision == "fp16"
+    assert Tolerance().at_least("fp16") == Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02)
+    assert Tolerance(rtol=0.5).at_least("fp16").rtol == 0.5

@@ -32,29 +32,31 @@ class ImportedModel:
     outputs: tuple[TensorInfo, ...]
 
 
-def import_onnx(path: Path) -> ImportedModel:
+def import_onnx(path: Path, name: str | None = None) -> ImportedModel:
     """Read the ONNX file (external data too); weights become constants.
 
-    A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it.
+    A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model: by ``name``,
+    or else by its file's.
     """
+    said = name or path.name
     try:
         model = onnx.load(path)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
-        raise TvmbuildError(f"{path.name}: cannot be read as ONNX: {error}") from error
-    model = _expand(model, path)
+        raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
+    model = _expand(model, said)
     initializers = {tensor.name for tensor in model.graph.initializer}
-    inputs = tuple(_info(value, path) for value in model.graph.input if value.name not in initializers)
-    mod = _import_graph(model, inputs, path)
-    outputs = _output_infos([value.name for value in model.graph.output], mod, path)
-    _check_outputs(outputs, model, path)
+    inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)
+    mod = _import_graph(model, inputs, said)
+    outputs = _output_infos([value.name for value in model.graph.output], mod, said)
+    _check_outputs(outputs, model, said)
     return ImportedModel(mod, inputs, outputs)
 
 
-def _expand(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+def _expand(model: onnx.ModelProto, said: str) -> onnx.ModelProto:
     try:
         return expand_operators(model)
     except TvmbuildError as error:
-        raise TvmbuildError(f"{path.name}: {error.message}", error.hint) from error
+        raise TvmbuildError(f"{said}: {error.message}", error.hint) from error
 
 
 class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -87,7 +89,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return result
 
 
-def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], path: Path) -> tvm.ir.IRModule:
+def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: str) -> tvm.ir.IRModule:
     # The shapes are named because TVM takes a dimension of 0 for one that is not known.
     importer = _NamedImporter({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
@@ -99,28 +101,28 @@ def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], path: 
     except TvmbuildError as error:
         what = f"the operator {importer.node} cannot be built: " if importer.node else ""
         hint = error.hint or "rewrite or replace this operator in the model"
-        raise TvmbuildError(f"{path.name}: {what}{error.message}", hint) from error
+        raise TvmbuildError(f"{said}: {what}{error.message}", hint) from error
     except Exception as error:
         what = f"the operator {importer.node}" if importer.node else "the model"
         raise TvmbuildError(
-            f"{path.name}: TVM cannot import {what}: {summarize(error)}",
+            f"{said}: TVM cannot import {what}: {summarize(error)}",
             "rewrite or replace this operator in the model",
         ) from error
 
 
-def _info(value: onnx.ValueInfoProto, path: Path) -> TensorInfo:
+def _info(value: onnx.ValueInfoProto, said: str) -> TensorInfo:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape") or any(not dim.HasField("dim_value") for dim in tensor.shape.dim):
         shape = [dim.dim_param or dim.dim_value or "?" for dim in tensor.shape.dim]
         raise TvmbuildError(
-            f"{path.name}: the input {value.name!r} has the dynamic shape {shape}",
+            f"{said}: the input {value.name!r} has the dynamic shape {shape}",
             f"fix it in models.yaml, under inputs: {value.name}: shape",
         )
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     return TensorInfo(value.name, tuple(dim.dim_value for dim in tensor.shape.dim), str(dtype))
 
 
-def _output_infos(names: list[str], mod: tvm.ir.IRModule, path: Path) -> tuple[TensorInfo, ...]:
+def _output_infos(names: list[str], mod: tvm.ir.IRModule, said: str) -> tuple[TensorInfo, ...]:
     result = mod["main"].ret_ty
     types = list(result.fields) if isinstance(result, tvm.relax.TupleType) else [result]
     infos = []
@@ -129,14 +131,14 @@ def _output_infos(names: list[str], mod: tvm.ir.IRModule, path: Path) -> tuple[T
             shape = tuple(int(dim) for dim in tensor.shape)
         except TypeError as error:
             raise TvmbuildError(
-                f"{path.name}: the output {name!r} has the dynamic shape {tensor.shape}",
+                f"{said}: the output {name!r} has the dynamic shape {tensor.shape}",
                 "fix the model's input shapes in models.yaml; a data-dependent shape cannot be compiled",
             ) from error
         infos.append(TensorInfo(name, shape, str(tensor.dtype)))
     return tuple(infos)
 
 
-def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, path: Path) -> None:
+def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, said: str) -> None:
     """Raise TvmbuildError where TVM took an operator for another, so that an output has another type or shape."""
     made_by = {name: node.op_type for node in model.graph.node for name in node.output}
     for got, value in zip(outputs, model.graph.output, strict=True):
@@ -148,7 +150,7 @@ def _check_outputs(outputs: tuple[TensorInfo, ...], model: onnx.ModelProto, path
         problems += [f"the type {got.dtype} instead of {dtype}"] if got.dtype != dtype else []
         if problems:
             raise TvmbuildError(
-                f"{path.name}: TVM gives the output {got.name!r}, which {made_by.get(got.name, 'the model')} makes, "
+                f"{said}: TVM gives the output {got.name!r}, which {made_by.get(got.name, 'the model')} makes, "
                 f"{' and '.join(problems)}",
                 "rewrite or replace this operator in the model",
             )

@@ -26,7 +26,7 @@ from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.transposed import replace_patches
 from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.winograd_epilogue import attach_epilogues
-from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
 
@@ -35,6 +35,16 @@ _CPU_LAYOUTS = {
     # Without this line it follows its input to NHWC, for which TVM has no code.
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
+FOLLOWING_OPERATORS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "concat", "mean", "sum"),
+        *("exp", "sqrt", "sigmoid", "tanh", "erf", "negative", "abs", "clip", "astype", "rsqrt", "log", "round"),
+        *("nn.conv2d", "nn.conv2d_transpose", "nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d"),
+        *("nn.relu", "nn.silu", "nn.gelu", "nn.softmax", "permute_dims", "reshape", "image.resize2d", "strided_slice"),
+    )
+)
+"""Operators whose layout inference is known to work, where that of some other operator fails."""
 _ANY_NAME = "lv"
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
@@ -62,9 +72,10 @@ def lower(
 ) -> Lowered:
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
 
-    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert the graph to NHWC it stays
-    NCHW and a note says so. ``algorithms`` are by a convolution's signature; without one it is computed directly. The
-    same model, target, layout and algorithms give the same module in any process.
+    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert an operator to NHWC it gets
+    transposes around it, where it cannot convert the graph all of it stays NCHW; a note says so. ``algorithms`` are by
+    a convolution's signature; without one it is computed directly. The same model, target, layout and algorithms give
+    the same module in any process.
     """
     with target:
         mod = make_scalars(take_rows(prepare(imported.mod)))
@@ -75,6 +86,8 @@ def lower(
             chosen = "NCHW"
         if chosen == "NHWC":
             converted, problem = _attempt(_convert_to_nhwc, mod)
+            if problem is not None:
+                converted, notes, problem = _convert_around(mod, problem)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
                 padded = pad_channels(separate_groups(rewritten.mod, target), target)
@@ -83,7 +96,7 @@ def lower(
                 )
                 fused, problem = _fuse_as_nhwc(padded.mod)
             if problem is not None:
-                chosen, notes, convolutions = "NCHW", (f"layout NCHW: {problem}",), ()
+                chosen, notes, convolutions = "NCHW", (f"{SLOW}its convolutions stay in NCHW: {problem}",), ()
         if chosen == "NCHW":
             with name_culprit(mod, _fuse):
                 fused = _fuse(_anonymise(mod))
@@ -107,6 +120,16 @@ def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     converted = relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod)
     return fold_constants(sink_transposes(replace_patches(converted)))
+
+
+def _convert_around(mod: tvm.ir.IRModule, why: str) -> tuple[tvm.ir.IRModule, tuple[str, ...], str | None]:
+    """Convert what surely can be; the other operators keep their layout, between transposes. Or return why not."""
+    names = {call.op.name for call in operator_calls(mod, "relax.")}
+    others = sorted(names - FOLLOWING_OPERATORS)
+    legalize = relax.transform.LegalizeOps(skip_ops=sorted(names & FOLLOWING_OPERATORS))
+    converted, problem = _attempt(lambda each: _convert_to_nhwc(legalize(_anonymise(each))), mod)
+    shown = ", ".join(name.removeprefix("relax.") for name in others)
+    return converted, () if problem else (f"{SLOW}transposes around {shown}: {why}",), problem and why
 
 
 def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import re
-
 import tvm
+import tvm_ffi
 from tvm import tirx
 
 from tvmbuild.compiler.calls import display_name
 from tvmbuild.errors import TvmbuildError
 
-_BESIDE_THE_RUNTIME = re.compile(r'"(tvm\.contrib\.[\w.]+)"')
+_BESIDE_THE_RUNTIME = "tvm.contrib."
+_PACKED = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 
 
 def check_runtime_calls(mod: tvm.ir.IRModule) -> None:
     """Raise TvmbuildError naming the operator of a lowered module whose code calls what no package can find."""
     for variable, function in mod.functions.items():
-        found = _BESIDE_THE_RUNTIME.search(function.script()) if isinstance(function, tirx.PrimFunc) else None
-        if found:
-            raise TvmbuildError(
-                f"TVM's code for the operator {display_name(variable.name_hint)} calls {found[1]}, which lies outside "
-                "the runtime that packages have",
-                "rewrite or replace this operator in the model",
-            )
+        for name in _called(function) if isinstance(function, tirx.PrimFunc) else ():
+            if name.startswith(_BESIDE_THE_RUNTIME):
+                raise TvmbuildError(
+                    f"TVM's code for the operator {display_name(variable.name_hint)} calls {name}, which lies outside "
+                    "the runtime that packages have",
+                    "rewrite or replace this operator in the model",
+                )
+
+
+def _called(function: tirx.PrimFunc) -> list[str]:
+    names: list[str] = []
+
+    def note(call: tvm.ir.Call) -> None:
+        if isinstance(call.op, tvm.ir.Op) and call.op.name in _PACKED:
+            names.append(str(call.args[0].value))
+
+    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, note)])
+    return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
     if not built.exists():
         report_progress(f"linking; zig builds the C library of {target} first, once: about half a minute")
     run_linker([*ZIG, "cc", "-target", target, *arguments], folder)
-    built.touch()
+    with contextlib.suppress(OSError):  # a cache that cannot be written keeps nothing
+        built.touch()
 
 
 def zig_cache() -> Path:
@@ -44,9 +46,21 @@ def zig_cache() -> Path:
     return Path(named) if named else cache_dir() / "zig"
 
 
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 def run_linker(command: list[str], folder: Path) -> None:
     """Run a compiler or linker in ``folder``; TvmbuildError when it fails."""
-    cache = str(zig_cache())
+    kept = zig_cache()
+    if not _is_writable(kept):
+        report_progress(f"{kept} cannot be written: nothing is kept of what zig builds; XDG_CACHE_HOME names another")
+        kept = folder / "zig-cache"
+    cache = str(kept)
     environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -13,7 +13,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.masking import mask_credentials
 
 TIMEOUT_S = 900.0
-_HINT = "run it on Debian or in a container of it, or set `device: none`; docs/devices.md says what is needed"
+_HINT = "run it on Debian or in a container of it, or set `device: none` (the repository's docs/devices.md)"
 
 
 class AptError(TvmbuildError):

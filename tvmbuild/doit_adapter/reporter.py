@@ -139,7 +139,8 @@ class MatrixReporter:
         try:
             write_reports(plan.root, plan.steps)
         except OSError as error:
-            self._print(f"error: the report could not be written: {error.strerror}: {error.filename}")
+            place = f": {error.filename}" if error.filename else ""
+            self._print(f"error: the report could not be written: {error.strerror or error}{place}")
         make_console(self._out).print(render_table(plan.root, plan.steps))
 
     def _report_cache(self, task: Task) -> CacheUse:

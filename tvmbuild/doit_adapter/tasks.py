@@ -16,7 +16,7 @@ GROUP_DOCS = {
     "simplify": "fetch, check and simplify every model",
     "tune": "search schedules for every model on every target",
     "compile": "build the package of every model for every target",
-    "check": "compare the numbers of packages that cannot run here, computed by this CPU",
+    "validate": "compare the numbers of packages that cannot run here, computed by this CPU",
     "benchmark": "check numbers and measure latency of every package",
 }
 
@@ -73,7 +73,7 @@ def _describe(step: Step) -> str:
         return f"search schedules of {model} for {options.target}{_trials(options)}"
     if isinstance(options, CompileStep):
         return f"build the package of {model} for {options.target} ({_hardware(options)})"
-    if step.stage == "check":
+    if step.stage == "validate":
         return f"compute {step.subject} on this CPU and compare its numbers"
     if step.stage == "benchmark":
         return f"check and time {step.subject}"

@@ -13,6 +13,10 @@ from tvmbuild.specs import Attributes, Precision, Preprocess
 FORMAT = 1
 
 
+SLOW = "slow: "
+"""How a note begins that tells of a way that was not taken and would have been faster."""
+
+
 @dataclass(frozen=True)
 class TensorInfo:
     """One input or output of a model: its ONNX name, static shape and NumPy dtype."""
@@ -91,6 +95,7 @@ class PackageInfo:
     tools: tuple[tuple[str, str], ...] = ()
     """(tool, version)."""
     notes: tuple[str, ...] = ()
+    """What its users should know; what begins with ``SLOW`` is said on the terminal, too."""
     operators: tuple[OperatorInfo, ...] | None = None
     """None: a package that was built before this was written."""
     files: tuple[FileEntry, ...] = field(default=())

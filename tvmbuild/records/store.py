@@ -26,12 +26,24 @@ from tvmbuild.specs import Attributes
 FORMAT = 1
 KEY = re.compile(r"[0-9a-f]{16}")
 """What a Task's key looks like; with `.json` it is its file's name, so nothing else may become a path."""
+_CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
 BEST = 5
 """Traces kept for each device class."""
 
 
 class DamagedRecordsError(TvmbuildError):
     """A record file whose contents are none; it counts as absent."""
+
+
+class ConflictedRecordsError(TvmbuildError):
+    """A record file with both sides of a merge in it: neither may be lost, so it counts as nothing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: git has left both sides of a merge in it",
+            "run `tvmbuild records merge-driver --install`, then `git checkout --merge -- "
+            f"{path}`: that unites what both sides have measured",
+        )
 
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -206,7 +218,10 @@ def _read_once(path: Path, identity: tuple[int, ...]) -> TaskFile:  # noqa: ARG0
 
 
 def _read(path: Path) -> TaskFile:
-    data = json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if _CONFLICT.search(text):
+        raise ConflictedRecordsError(path)
+    data = json.loads(text)
     if not isinstance(data["format"], int) or data["format"] < FORMAT:
         raise ValueError("format is no number of a format")
     if data["format"] > FORMAT:

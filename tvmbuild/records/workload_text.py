@@ -21,4 +21,6 @@ def _describe(nodes: list[dict[str, Any]], buffer: dict[str, Any]) -> str:
     extents = [nodes[index]["data"] for index in nodes[buffer["shape"]]["data"]]
     dtype = nodes[buffer["dtype"]]["data"]
     name = dtype["dtype"] if isinstance(dtype, dict) else dtype
-    return f"{name}[{', '.join(str(extent.get('value', '?')) for extent in extents)}]"
+    # An extent holds the number of the node with its value; one that is no number has another form.
+    values = [nodes[extent["value"]]["data"] if "value" in extent else "?" for extent in extents]
+    return f"{name}[{', '.join(map(str, values))}]"

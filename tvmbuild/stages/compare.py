@@ -20,6 +20,8 @@ class Comparison:
     max_rel_error: float
     """Of the elements whose |want| exceeds the absolute tolerance; below it, relative errors say nothing."""
     problem: str | None
+    comparable: bool = True
+    """Whether names, types and shapes are the same, so that numbers were compared."""
 
 
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
@@ -29,6 +31,10 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
+    alike = all(
+        got[name].shape == value.shape and got[name].dtype == value.dtype for name, value in want.items() if name in got
+    )
+    comparable = alike and set(got) == set(want)
     if set(got) != set(want):
         problems.append(f"the outputs are {', '.join(got)} instead of {', '.join(want)}")
     for name in (n for n in want if n in got):
@@ -45,7 +51,7 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
         largest_rel = max(largest_rel, relative)
         if problem is not None:
             problems.append(problem)
-    return Comparison(largest_abs, largest_rel, "; ".join(problems) or None)
+    return Comparison(largest_abs, largest_rel, "; ".join(problems) or None, comparable)
 
 
 def _widen(array: np.ndarray) -> np.ndarray:

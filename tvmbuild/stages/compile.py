@@ -41,7 +41,7 @@ def _compile(step: Step, options: CompileStep) -> None:
     schedule = _read_schedule(step.input("schedule"))
     target = tvm_target(options.kind, options.attributes, options.host)
     report_progress("importing")
-    imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
+    imported = reduce_precision(import_onnx(step.input("model"), options.model), options.precision, options.kind)
     report_progress("lowering")
     lowered = lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
     prepare_intrinsics(lowered.mod, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
     for value in values:
         _check_static(value, model)
     return [_tensor_info(value) for value in values]
+
+
+def find_precision(proto: Any) -> str:
+    """Return what the model computes in: fp16 or bf16 where most of its weights are of that type, else fp32."""
+    sizes: dict[int, int] = {}
+    for tensor in proto.graph.initializer:
+        sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + math.prod(tensor.dims)
+    largest = max(sizes, key=lambda kind: sizes[kind], default=onnx.TensorProto.FLOAT)
+    return {onnx.TensorProto.FLOAT16: "fp16", onnx.TensorProto.BFLOAT16: "bf16"}.get(largest, "fp32")
 
 
 def set_output_shapes(proto: Any, outputs: dict[str, np.ndarray]) -> None:

@@ -26,6 +26,7 @@ from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.specs import InputSpec
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
+_PRECISION = "precision"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -35,6 +36,8 @@ class Reference:
 
     inputs: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
+    precision: str = "fp32"
+    """That the original model computes in: what may be asked of others' numbers."""
 
 
 def make_inputs(tensors: Sequence[TensorInfo], specs: Sequence[InputSpec], seed: int) -> dict[str, np.ndarray]:
@@ -91,9 +94,11 @@ def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray], what: str) -> dict[
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    """Publish the .npz (``input:<name>``, ``output:<name>``): equal arrays are equal bytes."""
+    """Publish the .npz: ``input:<name>``, ``output:<name>``, a reduced ``precision``. Equal arrays are equal bytes."""
     arrays = {f"input:{name}": value for name, value in reference.inputs.items()}
     arrays |= {f"output:{name}": value for name, value in reference.outputs.items()}
+    if reference.precision != "fp32":
+        arrays[_PRECISION] = np.frombuffer(reference.precision.encode(), np.uint8)
     with publish(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as stream:
@@ -105,4 +110,5 @@ def read_reference(path: Path) -> Reference:
     with np.load(path, allow_pickle=False) as arrays:
         inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
         outputs = {n.removeprefix("output:"): arrays[n] for n in arrays.files if n.startswith("output:")}
-    return Reference(inputs, outputs)
+        precision = arrays[_PRECISION].tobytes().decode() if _PRECISION in arrays.files else "fp32"
+    return Reference(inputs, outputs, precision)

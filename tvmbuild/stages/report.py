@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from tvmbuild.files import write_text
 from tvmbuild.layout import Layout
+from tvmbuild.package.metadata import SLOW
 from tvmbuild.stages.report_data import collect_cells
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_latency import list_absent, list_doubts, name_baseline
-from tvmbuild.stages.report_text import cell_values, summarize_cells, unavailable, write_markdown
+from tvmbuild.stages.report_text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
 from tvmbuild.steps import Step
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def render_table(root: Path, steps: Sequence[Step]) -> Table:
     reasons = [f"{c.failure.step} failed: {c.failure.message}" for c in cells if c.failure]
     reasons += [f"{subject}: {reason}" for subject, reason in unavailable(cells)]
     reasons += [*list_doubts(cells), *(f"not measured: {each}" for each in list_absent(cells))]
-    reasons += [f"{c.name}: {len(c.uncovered)} of {c.tasks} Tasks have no record" for c in cells if c.uncovered]
+    reasons += [f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith(SLOW)]
+    reasons += count_uncovered(cells)
     reasons += [f"{c.name}: records in quarantine: {len(c.quarantined)}" for c in cells if c.quarantined]
     table.caption = Text("\n".join([summarize_cells(cells), *dict.fromkeys(reasons)]), style="default not italic")
     return table

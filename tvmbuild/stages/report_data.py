@@ -20,7 +20,7 @@ from tvmbuild.steps import Step
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
 """Benchmarks of a cell that the report shows."""
-_STAGES = ("simplify", "tune", "compile", "check", "benchmark")
+_STAGES = ("simplify", "tune", "compile", "validate", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target:
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # What a failed step left from an earlier run belongs to other inputs.
-    info = _read_info(package) if failure is None or failure.step in {ids["check"], ids["benchmark"]} else None
+    info = _read_info(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
     path = layout.cell_file(model, target, "result.json")
     found = _read_json(path) if info and failure is None else {}
     result, emulated = read_result(found), read_emulated(found)
     status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result or emulated))
-    if status == "built" and _read_json(layout.cell_file(model, target, "checked.json")):
+    if status == "built" and _read_json(layout.cell_file(model, target, "validated.json")):
         reason = f"{reason}; numbers checked on the CPU"
     simplify = _read_json(layout.model_file(model, "simplify.json"))
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))

@@ -104,6 +104,17 @@ def accuracies(cells: Sequence[CellReport]) -> list[str]:
     return lines
 
 
+def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
+    """Return how many Tasks have no record, a line a target: the cells of one are many, and mostly alike."""
+    lines = []
+    for target in dict.fromkeys(cell.target for cell in cells if cell.uncovered):
+        found = [cell for cell in cells if cell.target == target and cell.uncovered]
+        lacking, tasks = sum(len(cell.uncovered) for cell in found), sum(cell.tasks or 0 for cell in found)
+        name = found[0].name if len(found) == 1 else f"{target}, {len(found)} models"
+        lines.append(f"{name}: {lacking} of {tasks} Tasks have no record")
+    return lines
+
+
 def list_uncovered(cell: CellReport) -> str:
     """Return how many Tasks have no record, and which: equal names once, with their number."""
     counts = Counter(cell.uncovered)

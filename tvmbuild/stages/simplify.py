@@ -15,7 +15,14 @@ from tvmbuild.progress import report_progress
 from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import SimplifyOptions, Tolerance
 from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.onnx_graph import MAX_BYTES, fix_inputs, graph_inputs, load_model, set_output_shapes
+from tvmbuild.stages.onnx_graph import (
+    MAX_BYTES,
+    find_precision,
+    fix_inputs,
+    graph_inputs,
+    load_model,
+    set_output_shapes,
+)
 from tvmbuild.stages.onnxsim_process import simplify_in_process
 from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
 from tvmbuild.steps import SimplifyStep, Step
@@ -61,8 +68,8 @@ def run(step: Step) -> None:
 
 
 def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
-    data = _serialize(proto, model)
-    return [Reference(feed, run_onnx(data, feed, f"{model}'s original model")) for feed in inputs]
+    data, precision = _serialize(proto, model), find_precision(proto)
+    return [Reference(feed, run_onnx(data, feed, f"{model}'s original model"), precision) for feed in inputs]
 
 
 def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
@@ -79,7 +86,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
     report_progress("comparing the simplified model with the original")
     data = simplified.SerializeToString(deterministic=True)
-    tolerance = Tolerance(rtol=options.rtol, atol=options.atol)
+    tolerance = Tolerance(rtol=options.rtol, atol=options.atol).at_least(references[0].precision)
     try:
         gates = [compare(run_onnx(data, r.inputs, "the simplified model"), r.outputs, tolerance) for r in references]
     except TvmbuildError as error:

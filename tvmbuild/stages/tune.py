@@ -64,7 +64,7 @@ def run(step: Step) -> None:
     target = tvm_target(options.kind, options.attributes, options.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
+        imported = reduce_precision(import_onnx(step.input("model"), step.model), options.precision, options.kind)
         direct = lower(imported, target)
         prepare_intrinsics(direct.mod, target)
         tasks = extract_tasks(direct)

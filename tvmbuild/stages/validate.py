@@ -1,4 +1,4 @@
-"""check:M@T — the numbers of a package that cannot run here, computed by this machine's CPU from the same module.
+"""validate:M@T — the numbers of a package that cannot run here, computed by this machine's CPU from the same module.
 
 The module is the cell's, lowered for its target in its layout and with its algorithms; only the last part of the way,
 schedules and code, is the CPU's. What this finds is what import, rewrites and lowering do wrong.
@@ -31,33 +31,33 @@ from tvmbuild.progress import report_progress
 from tvmbuild.records.database import database_from_schedule
 from tvmbuild.stages.compare import Comparison, compare
 from tvmbuild.stages.reference import read_reference
-from tvmbuild.steps import CheckStep, Step
+from tvmbuild.steps import Step, ValidateStep
 
 FORMAT = 1
 
 
 def run(step: Step) -> None:
-    """Publish checked.json; TvmbuildError when the numbers are not the reference's. Each lowering is computed once."""
+    """Publish validated.json; TvmbuildError when the numbers are not the reference's. A lowering is computed once."""
     options = step.options
-    if not isinstance(options, CheckStep):
+    if not isinstance(options, ValidateStep):
         raise TypeError(f"{step.id} has the options of another stage")
     with device_lock("local", exclusive=False):
         lowered = _lower(step, options)
-        known = Layout(step.root).checked(step.subject.split("@")[0], _digest(lowered, step, options))
+        known = Layout(step.root).validated(step.model, _digest(lowered, step, options))
         found = _read(known) or _compute(step, options, lowered)
     write_json(known, found)
-    write_json(step.output("checked"), found)
+    write_json(step.output("validated"), found)
 
 
-def _lower(step: Step, options: CheckStep) -> Lowered:
+def _lower(step: Step, options: ValidateStep) -> Lowered:
     schedule = json.loads(step.input("schedule").read_text(encoding="utf-8"))
     target = tvm_target(options.kind, options.attributes, options.host)
     report_progress("lowering")
-    imported = reduce_precision(import_onnx(step.input("model")), options.precision, options.kind)
+    imported = reduce_precision(import_onnx(step.input("model"), step.model), options.precision, options.kind)
     return lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
 
 
-def _digest(lowered: Lowered, step: Step, options: CheckStep) -> str:
+def _digest(lowered: Lowered, step: Step, options: ValidateStep) -> str:
     module = tvm_ffi.structural_hash(lowered.mod, map_free_vars=True) & 0xFFFFFFFFFFFFFFFF
     told = hashlib.sha256(repr(options.tolerance).encode() + step.input("reference").read_bytes()).hexdigest()
     return f"{module:016x}{told[:16]}"
@@ -71,7 +71,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value.get("format") == FORMAT else None
 
 
-def _compute(step: Step, options: CheckStep, lowered: Lowered) -> dict[str, Any]:
+def _compute(step: Step, options: ValidateStep, lowered: Lowered) -> dict[str, Any]:
     comparison = _compare(step, options, lowered)
     if comparison.problem is not None:
         raise TvmbuildError(
@@ -85,7 +85,7 @@ def _compute(step: Step, options: CheckStep, lowered: Lowered) -> dict[str, Any]
     }
 
 
-def _compare(step: Step, options: CheckStep, lowered: Lowered) -> Comparison:
+def _compare(step: Step, options: ValidateStep, lowered: Lowered) -> Comparison:
     here = tvm_target("llvm", (("mcpu", str(codegen.llvm_get_system_cpu())), ("num-cores", available_cores())), ())
     report_progress("generating code for this CPU")
     applied = apply_records(lowered, here, database_from_schedule({"schedule": {}}, (), here))
@@ -96,4 +96,4 @@ def _compare(step: Step, options: CheckStep, lowered: Lowered) -> Comparison:
     result = machine["main"](*arguments)
     results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     got = {info.name: value.numpy() for info, value in zip(lowered.outputs, results, strict=True)}
-    return compare(got, reference.outputs, options.tolerance)
+    return compare(got, reference.outputs, options.tolerance.at_least(reference.precision))

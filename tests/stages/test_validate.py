@@ -1,0 +1,78 @@
+"""The numbers of cells without a device, computed by this machine's CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.specs import Attributes, InputSpec, Tolerance
+from tvmbuild.stages import simplify, validate
+from tvmbuild.stages.reference import read_reference, write_reference
+from tvmbuild.steps import Step, ValidateStep
+
+MakeStep = Callable[..., Step]
+PI: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
+CARD: Attributes = (("arch", "sm_80"), ("max_num_threads", 1024), ("max_shared_memory_per_block", 49152))
+X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"))
+
+pytestmark = pytest.mark.compiler
+
+
+@pytest.fixture
+def step(simplify_step: MakeStep, dense: Callable[..., onnx.ModelProto], tmp_path: Path) -> Step:
+    simplified = simplify_step(dense(), InputSpec("x", (2, 4)))
+    simplify.run(simplified)
+    write_json(tmp_path / "schedule.json", {"format": 1, "layout": None, "schedule": {}})
+    inputs = ("model", simplified.output("model")), ("reference", simplified.output("reference"))
+    return Step(
+        "validate",
+        "net@pi",
+        ValidateStep("pi", "llvm", PI, (), Tolerance()),
+        inputs=(*inputs, ("schedule", tmp_path / "schedule.json")),
+        outputs=(("validated", tmp_path / "cell" / "validated.json"),),
+        root=tmp_path,
+    )
+
+
+def read(step: Step) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(step.output("validated").read_text())
+    return value
+
+
+def test_another_machines_code(step: Step) -> None:
+    validate.run(step)
+    assert read(step)["max_abs_error"] < 1e-5
+
+
+def test_a_gpus_code(step: Step) -> None:
+    validate.run(replace(step, options=ValidateStep("card", "cuda", CARD, X86, Tolerance())))
+    assert read(step)["max_abs_error"] < 1e-5
+
+
+def test_wrong_numbers(step: Step) -> None:
+    reference = read_reference(step.input("reference"))
+    outputs = {name: value + 1 for name, value in reference.outputs.items()}
+    write_reference(step.input("reference"), replace(reference, outputs=outputs))
+    with pytest.raises(
+        TvmbuildError, match=r"validate:net@pi: computed on this CPU.* wrong numbers: output y is wrong"
+    ):
+        validate.run(step)
+    assert not step.output("validated").exists()
+
+
+def test_the_same_lowering_is_computed_once(step: Step, tmp_path: Path) -> None:
+    validate.run(step)
+    (known,) = (tmp_path / "build" / "models" / "net" / "validated").iterdir()
+    known.write_text(json.dumps(read(step) | {"max_abs_error": 0.25}))
+    validate.run(step)
+    assert read(step)["max_abs_error"] == 0.25
+    validate.run(replace(step, options=ValidateStep("pi", "llvm", PI, (), Tolerance(1e-2, 1e-2))))
+    assert read(step)["max_abs_error"] < 1e-5
