@@ -13,6 +13,7 @@ from tvmbuild.errors import TvmbuildError
 COMMANDS: dict[str, str] = {
     "build": "tvmbuild.commands.build",
     "worker": "tvmbuild.commands.worker",
+    "check": "tvmbuild.commands.check",
     "plan": "tvmbuild.commands.plan",
     "explain": "tvmbuild.commands.explain",
     "run": "tvmbuild.commands.run",

@@ -62,7 +62,23 @@ def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
     return sch
 
 
+def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
+    """Say whether some sum of the function, were it scheduled by rule, would be left to a plain loop."""
+    if is_scheduled(function) or _take_as_given(function) is not None:
+        return False
+    applied = _apply_rules(function, machine, Variant())
+    return applied is None or any(rule in {None, _schedule_outer_loops} for rule in applied[1])
+
+
 def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_tir.Schedule | None:
+    applied = _apply_rules(function, machine, variant)
+    return None if applied is None else applied[0]
+
+
+def _apply_rules(
+    function: tirx.PrimFunc, machine: Machine, variant: Variant
+) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
+    """Return the schedule, and which rule took each sum; None where the function's form is no rule's."""
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
         sch = _try_to_inline(sch)
@@ -71,23 +87,27 @@ def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_
         return None
     if infos is None:
         return None
+    of_sums: list[Rule | None] = []
     # Reductions first: they take what comes before and after them into their loops.
     for info in sorted(infos, key=lambda info: not info.is_reduction()):
-        sch = _schedule_block(sch, str(info.name), machine, variant)
-    return sch
+        name = str(info.name)
+        if not _is_placed(sch, name):
+            sch, rule = _schedule_block(sch, name, machine, variant)
+            of_sums += [rule] if info.is_reduction() else []
+    return sch, of_sums
 
 
-def _schedule_block(sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant) -> s_tir.Schedule:
-    if _is_placed(sch, name):
-        return sch
+def _schedule_block(
+    sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant
+) -> tuple[s_tir.Schedule, Rule | None]:
     for rule in _list_rules(variant):
         attempt = sch.copy()
         try:
             if rule(attempt, attempt.get_sblock(name), machine):
-                return attempt
+                return attempt, rule
         except REFUSALS:  # a form that the rule did not foresee: the next one is simpler
             continue
-    return sch
+    return sch, None
 
 
 def _try_to_inline(sch: s_tir.Schedule) -> s_tir.Schedule:

@@ -1,0 +1,107 @@
+"""What would become of an ONNX file: ``python -m tvmbuild.stages.examine REQUEST`` prints what it finds as JSON.
+
+A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import InputSpec
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What there is to say of a model; of one that cannot be built, why."""
+
+    opset: int = 0
+    nodes: int = 0
+    inputs: tuple[str, ...] = ()
+    """``data float32[1, 3, 224, 224]``."""
+    tasks: int = 0
+    constants: int = 0
+    """Bytes."""
+    flops: int = 0
+    slow: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    hint: str | None = None
+
+
+def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Examined:
+    """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's."""
+    from tvmbuild.compiler.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.stages.onnx_graph import fix_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.stages.onnxsim_process import simplify_in_process  # noqa: PLC0415
+    from tvmbuild.stages.reference import make_inputs, run_onnx  # noqa: PLC0415
+
+    proto = load_model(path, path.name)
+    nodes = len(proto.graph.node)
+    tensors = fix_inputs(proto, inputs, path.name)
+    set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, inputs, 0), path.name))
+    simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+    notes = (f"not simplified: {trouble}",) if trouble else ()
+    found = _lower((simplified or proto).SerializeToString(), path.name, cpu)
+    shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
+    return Examined(find_opset(proto), nodes, shown, **{**found, "notes": notes + found["notes"]})
+
+
+def _lower(model: bytes, name: str, cpu: str | None) -> dict[str, Any]:
+    from tvm.target import codegen  # noqa: PLC0415
+
+    from tvmbuild.compiler.fallback import sums_without_tiles  # noqa: PLC0415
+    from tvmbuild.compiler.fallback_nest import describe_machine  # noqa: PLC0415
+    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.lift import lift_constants  # noqa: PLC0415
+    from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
+    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+
+    target = tvm_target("llvm", (("mcpu", cpu or str(codegen.llvm_get_system_cpu())), ("num-cores", 1)), ())
+    with TemporaryDirectory(prefix="tvmbuild-check-") as folder:
+        path = Path(folder, "model.onnx")
+        path.write_bytes(model)
+        lowered = lower(import_onnx(path, name), target)
+    tasks, machine = extract_tasks(lowered), describe_machine(target)
+    flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
+    plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
+    slow: Counter[str] = Counter()
+    for task in plain:
+        slow[task.name] += flops[task.key]
+    total = sum(flops.values())
+    params = lift_constants(lowered.mod, len(lowered.inputs)).params
+    return {
+        "tasks": len(tasks),
+        "constants": sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
+        "flops": total,
+        "slow": tuple(f"{task} ({_share(part, total)})" for task, part in slow.most_common()),
+        "notes": lowered.notes,
+    }
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} of the operations" if whole else "no known operations"
+
+
+def main(request: str) -> None:
+    """Print what is found; a TvmbuildError is a finding."""
+    asked = json.loads(request)
+    inputs = tuple(InputSpec(name, tuple(shape)) for name, shape in asked["shapes"].items())
+    try:
+        found = examine(Path(asked["path"]), asked["cpu"], inputs)
+    except TvmbuildError as error:
+        found = Examined(problem=error.message, hint=error.hint)
+    print(json.dumps(asdict(found)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
