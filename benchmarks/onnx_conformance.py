@@ -24,6 +24,7 @@ from node_cases import NodeCase, Verdict, list_cases, load_for_children, run_apa
 from tvmbuild.files import write_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+MOST_REASONS = 4
 Verdicts = Mapping[str, tuple[NodeCase, Verdict]]
 _WHERE = re.compile(r"^\S+\.onnx: | \(node '[^']*'\)| \(\S*_\d+\)")
 
@@ -82,7 +83,12 @@ def _row(operator: str, verdicts: Sequence[Verdict]) -> str:
     counts = Counter(each.kind for each in verdicts)
     reasons = dict.fromkeys(_shorten(each.reason) for each in verdicts if each.reason)
     refused = counts["refused"] + counts["folded"]
-    return f"| {operator} | {counts['right'] or ''} | {refused or ''} | {'; '.join(reasons)} |"
+    return f"| {operator} | {counts['right'] or ''} | {refused or ''} | {_join(list(reasons))} |"
+
+
+def _join(reasons: list[str]) -> str:
+    more = f"; {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return "; ".join(reasons[:MOST_REASONS]) + more
 
 
 def _shorten(reason: str) -> str:

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 import tvm
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -112,3 +113,53 @@ def test_leaky_relu_between_convolutions_costs_no_transpose(save_model: SaveMode
 def test_upstream_still_needs_the_clip_workaround(save_convnet: SaveModel) -> None:
     imported = onnx_frontend.from_onnx(onnx.load(str(save_convnet())))
     assert count(imported, "R.call_tir(") == 2  # when this is 0, clipping.py can go
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    "operator", ["Elu", "Selu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid", "Clip", "Sinh", "Cosh"]
+)
+def test_other_floats(tmp_path: Path, cpu: tvm.target.Target, operator: str, dtype: type) -> None:
+    data: np.ndarray = np.linspace(-3, 3, 64).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    values = [helper.make_tensor_value_info(name, kind, [64]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "net", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    onnx.save(model, str(tmp_path / "net.onnx"))
+    lowered = lower(import_onnx(tmp_path / "net.onnx"), cpu)
+    applied = apply_records(lowered, cpu, tvm.s_tir.meta_schedule.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    (want,) = ReferenceEvaluator(model).run(None, {"x": data})
+    got = machine["main"](tvm.runtime.tensor(data)).numpy()
+    np.testing.assert_allclose(got, want, rtol=8 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("channels", [8, 24, 20])
+def test_grouped_convolutions(save_model: SaveModel, cpu: tvm.target.Target, groups: int, channels: int) -> None:
+    weights = {
+        "w": np.random.default_rng(0).uniform(-1, 1, (8, 3, 1, 1)).astype(np.float32),
+        "g": np.random.default_rng(1).uniform(-1, 1, (channels, 8 // groups, 3, 3)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Conv", ["a", "g"], ["b"], group=groups, strides=[2, 1], pads=[1, 2, 0, 1], dilations=[1, 2]),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    got, want = run_both(save_model(nodes, weights), cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
+
+
+def test_sums_and_unused_masks_between_convolutions_cost_no_transpose(
+    save_model: SaveModel, cpu: tvm.target.Target
+) -> None:
+    weights = {"w": np.ones((16, 3, 1, 1), "float32"), "v": np.ones((16, 16, 1, 1), "float32")}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Dropout", ["a"], ["b", "mask"]),
+        helper.make_node("Sum", ["a", "b", "a"], ["c"]),
+        helper.make_node("Conv", ["c", "v"], ["y"]),
+    ]
+    lowered = lower(import_onnx(save_model(nodes, weights, opset=9)), cpu)
+    assert (lowered.layout, lowered.notes) == ("NHWC", ())
+    assert sum("transpose" in task.name for task in extract_tasks(lowered)) == 1  # out

@@ -28,6 +28,8 @@ class NodeCall:
     builder: relax.BlockBuilder
     by_tvm: Callable[[], relax.Expr]
     """TVM's own conversion of the node."""
+    meets_infinities: bool = False
+    """Whether the model computes with infinities: some of its constants are, or it takes logarithms."""
 
     @property
     def data(self) -> relax.Expr:
@@ -54,6 +56,10 @@ class NodeCall:
     def number(self, value: float, dtype: str | None = None) -> relax.Expr:
         """Return a scalar of the first input's element type."""
         return relax.const(np.array(value), dtype or self.dtype)
+
+    def float(self, name: str, default: float) -> float:
+        """Return an attribute that is a number, to the 32 bits that ONNX has for it, the default's too."""
+        return float(np.float32(self.attributes.get(name, default)))
 
     def text(self, name: str, default: str) -> str:
         """Return an attribute that is a text."""

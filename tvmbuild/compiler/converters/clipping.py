@@ -29,7 +29,7 @@ def convert_clip(call: NodeCall) -> relax.Expr:
 
 def convert_hard_sigmoid(call: NodeCall) -> relax.Expr:
     """max(0, min(1, alpha * x + beta))."""
-    alpha, beta = (float(call.attributes.get(name, default)) for name, default in (("alpha", 0.2), ("beta", 0.5)))
+    alpha, beta = call.float("alpha", 0.2), call.float("beta", 0.5)
     line = call.emit(relax.op.add, call.emit(relax.op.multiply, call.data, call.number(alpha)), call.number(beta))
     return _clip(call, line, 0.0, 1.0)
 
@@ -42,7 +42,7 @@ def convert_hard_swish(call: NodeCall) -> relax.Expr:
 
 def convert_leaky_relu(call: NodeCall) -> relax.Expr:
     """maximum(x, alpha * x) where that is the same."""
-    alpha = float(call.attributes.get("alpha", 0.01))
+    alpha = call.float("alpha", 0.01)
     if not 0 < alpha <= 1:
         return call.by_tvm()
     return relax.op.maximum(call.data, call.emit(relax.op.multiply, call.data, call.number(alpha)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from tvmbuild.compiler.converters.call import Converter, NodeCall
 from tvmbuild.errors import TvmbuildError
 
 _LOG_2 = 0.6931471805599453
-_TAYLOR = (1 / 5040, 1 / 120, 1 / 6)
-"""sinh(x) / x less one, over x², highest power first: right to the last bits of a float below one."""
+_SELU_GAMMA = 1.05070102214813232421875
+_TERMS = {"float64": 9}
+_FEWEST_TERMS = 5
+"""Of Taylor's series of sinh, which below one leave less than the type's last bit."""
 
 
 def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
@@ -61,8 +64,10 @@ def convert_sinh(call: NodeCall) -> relax.Expr:
         relax.op.multiply, call.emit(relax.op.sign, call.data), call.emit(relax.op.subtract, rising, falling)
     )
     square = call.emit(relax.op.multiply, call.data, call.data)
-    series = call.number(_TAYLOR[0])
-    for coefficient in _TAYLOR[1:]:
+    powers = range(_TERMS.get(call.dtype, _FEWEST_TERMS), 0, -1)
+    first, *others = (1 / math.factorial(2 * power + 1) for power in powers)
+    series = call.number(first)
+    for coefficient in others:
         series = call.emit(relax.op.add, call.emit(relax.op.multiply, series, square), call.number(coefficient))
     product = call.emit(relax.op.multiply, call.emit(relax.op.multiply, series, square), call.data)
     small = call.emit(relax.op.add, call.data, product)
@@ -79,6 +84,25 @@ def convert_power(call: NodeCall) -> relax.Expr:
     wide = "float32" if call.dtype in {"float16", "float32"} else "float64"
     raised = call.emit(relax.op.power, *(_cast(call, each, wide) for each in (base, exponent)))
     return _cast(call, raised, call.dtype)
+
+
+def convert_elu(call: NodeCall) -> relax.Expr:
+    """Alpha * (e^x - 1) below zero; TVM's is for float32 alone, as those of Selu and ThresholdedRelu."""
+    return call.by_tvm() if call.dtype == "float32" else _elu(call, call.float("alpha", 1.0), 1.0)
+
+
+def convert_selu(call: NodeCall) -> relax.Expr:
+    """Gamma * x, and gamma * alpha * (e^x - 1) below zero."""
+    alpha, gamma = call.float("alpha", 1.67326319217681884765625), call.float("gamma", _SELU_GAMMA)
+    return call.by_tvm() if call.dtype == "float32" else _elu(call, alpha, gamma)
+
+
+def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
+    """X above alpha, else 0."""
+    if call.dtype == "float32":
+        return call.by_tvm()
+    above = call.emit(relax.op.greater, call.data, call.number(call.float("alpha", 1.0)))
+    return relax.op.where(above, call.data, call.number(0.0))
 
 
 def convert_bit_shift(call: NodeCall) -> relax.Expr:
@@ -130,6 +154,13 @@ def convert_dropout(call: NodeCall) -> relax.Expr:
 
 
 _BOOL_MASKS = 10
+
+
+def _elu(call: NodeCall, alpha: float, gamma: float) -> relax.Expr:
+    less_one = call.emit(relax.op.subtract, call.emit(relax.op.exp, call.data), call.number(1.0))
+    below = call.emit(relax.op.multiply, less_one, call.number(alpha * gamma))
+    above = call.data if gamma == 1 else call.emit(relax.op.multiply, call.data, call.number(gamma))
+    return relax.op.where(call.emit(relax.op.less, call.data, call.number(0.0)), below, above)
 
 
 def _halves_of_exponentials(call: NodeCall) -> tuple[relax.Expr, relax.Expr]:

@@ -47,14 +47,17 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
         numbers = call.emit(relax.op.astype, call.data, "int8")
         reduced = call.emit(reduce, numbers, list(axes), bool(call.attributes.get("keepdims", 1)))
         return relax.op.astype(reduced, "bool")
-    if call.operator in _EXTREMES and "float" in call.dtype and axes:
-        keep = bool(call.attributes.get("keepdims", 1))
-        return call.builder.emit_te(_reduce_floats, call.data, call.operator, axes, keep, primfunc_name_hint="extreme")
+    if call.operator in _EXTREMES and "float" in call.dtype and axes and call.meets_infinities:
+        keep, name = bool(call.attributes.get("keepdims", 1)), call.operator.removeprefix("Reduce").lower()
+        return call.builder.emit_te(_reduce_floats, call.data, call.operator, axes, keep, primfunc_name_hint=name)
     return call.by_tvm()
 
 
 def _reduce_floats(data: te.Tensor, operator: str, axes: tuple[int, ...], keep: bool) -> te.Tensor:
-    """Start from an infinity: TVM starts from the largest finite number, which is not what all infinities give."""
+    """Start from an infinity: TVM starts from the largest finite number, and a row of infinities alone gives that.
+
+    Only where they may be met, for what TVM has schedules and records for is its own.
+    """
     combine, first = _EXTREMES[operator]
     reduce = te.comm_reducer(combine, lambda dtype: tirx.const(first, dtype), name="extreme")
     loops = [te.reduce_axis((0, data.shape[axis]), name=f"k{axis}") for axis in axes]

@@ -18,11 +18,14 @@ from tvmbuild.compiler.converters.elementwise import (
     convert_bit_shift,
     convert_cosh,
     convert_dropout,
+    convert_elu,
     convert_is_inf,
     convert_mean,
     convert_mod,
     convert_power,
+    convert_selu,
     convert_sinh,
+    convert_thresholded_relu,
     fold_pairwise,
 )
 from tvmbuild.compiler.converters.indexing import convert_gather, convert_max_unpool, convert_roi_align, refuse_nms
@@ -38,6 +41,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "ConvTranspose": convert_transposed,
     "Cosh": convert_cosh,
     "Dropout": convert_dropout,
+    "Elu": convert_elu,
     "Gather": convert_gather,
     "HardSigmoid": convert_hard_sigmoid,
     "HardSwish": convert_hard_swish,
@@ -52,7 +56,9 @@ CONVERTERS: Mapping[str, Converter] = {
     "Pow": convert_power,
     "Resize": convert_resize,
     "RoiAlign": convert_roi_align,
+    "Selu": convert_selu,
     "Sinh": convert_sinh,
     "Sum": fold_pairwise(relax.op.add),
+    "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,
 }

@@ -1,0 +1,59 @@
+"""`tvmbuild check`: ONNX files alone, no project."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.cli import main
+
+
+def save(path: Path, node: onnx.NodeProto, shape: tuple[int | str, ...] = (1, 8)) -> Path:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    weights = [numpy_helper.from_array(np.ones((8, 1000), np.float32), "w")] if "w" in node.input else []
+    graph = helper.make_graph([node], "net", values[:1], [helper.make_empty_tensor_value_info("y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(onnx.shape_inference.infer_shapes(model), str(path))
+    return path
+
+
+@pytest.mark.compiler
+def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(tmp_path / "net.onnx", helper.make_node("MatMul", ["x", "w"], ["y"]), ("N", 8))
+    assert main(["check", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert f"{path}: cannot be built\n  net.onnx: the input x has dynamic dimensions: 0 (N)\n" in said
+    assert main(["check", str(path), "--shape", "x=1,8", "--cpu", "x86-64-v3"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: can be built",
+        "  opset 17, 1 nodes; inputs x float32[1, 8]",
+        "  1 Tasks, 0.0 MB of constants, 1.6e-05 GFLOP a run",
+    ]
+
+
+@pytest.mark.compiler
+def test_what_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = save(tmp_path / "good.onnx", helper.make_node("Relu", ["x"], ["y"]))
+    bad = save(tmp_path / "bad.onnx", helper.make_node("Det", ["x"], ["y"]), (8, 8))
+    text = tmp_path / "text.onnx"
+    text.write_text("no model")
+    assert main(["check", str(good), str(bad), str(text), "--json"]) == 1
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["problem"] is None for each in found] == [True, False, False]
+    assert found[1]["problem"] == "bad.onnx: there is no code for the operator Det"
+    assert found[2]["problem"].endswith("text.onnx is not an ONNX file, or is truncated")
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tvmbuild", "check", "missing.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "error: there is no file missing.onnx\n  hint: name ONNX files\n")
+    wrong = subprocess.run([*command, "--shape", "x=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "'x=a' is no NAME=1,3,224,224" in wrong.stderr
