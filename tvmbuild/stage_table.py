@@ -25,7 +25,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=1,
+        version=2,
         scope="model",
         inputs=("source", "export"),
         outputs=(("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json")),
@@ -33,7 +33,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=4,
+        version=5,
         scope="cell",
         inputs=("model",),
         outputs=(("tasks", "tasks.json"), ("schedule", "schedule.json"), ("info", "tune.json")),
@@ -41,7 +41,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=8,
+        version=9,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=(("package", "*.tar"),),
