@@ -10,17 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import numpy_helper
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.converters.call import NodeCall
 from tvmbuild.compiler.converters.table import CONVERTERS
 from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.expand.expand import expand_operators
+from tvmbuild.compiler.expand.infinities import mark_infinities
 from tvmbuild.compiler.expand.scope import find_opset
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
@@ -66,7 +65,6 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     """Remembers the node that it was converting, so that a failure can name it."""
 
     node: str | None = None
-    meets_infinities = False
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | {"If"}  # noqa: SLF001 - no other way to ask
@@ -88,26 +86,15 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             result = by_tvm()
         else:
             outputs = attrs["tvm_custom"]["num_outputs"]
-            call = NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm, self.meets_infinities)
-            result = self.bb.normalize(convert(call))
+            result = self.bb.normalize(convert(NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm)))
         self.node = None
         return result
-
-
-def _meets_infinities(model: onnx.ModelProto) -> bool:
-    """Say whether a row of infinities alone may come to a maximum or minimum: that of a masked attention, say."""
-    operators = {node.op_type for node in model.graph.node}
-    if not operators & {"ReduceMax", "ReduceMin"}:
-        return False
-    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
-    constants = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.data_type in floats)
-    return "Log" in operators or any(np.isinf(values).any() for values in constants)
 
 
 def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: str) -> tvm.ir.IRModule:
     # The shapes are named because TVM takes a dimension of 0 for one that is not known.
     importer = _NamedImporter({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
-    importer.meets_infinities = _meets_infinities(model)
+    mark_infinities(model.graph)
     try:
         # The importer prints the inputs of an operator that fails: megabytes of weights.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

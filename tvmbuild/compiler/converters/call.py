@@ -28,8 +28,6 @@ class NodeCall:
     builder: relax.BlockBuilder
     by_tvm: Callable[[], relax.Expr]
     """TVM's own conversion of the node."""
-    meets_infinities: bool = False
-    """Whether the model computes with infinities: some of its constants are, or it takes logarithms."""
 
     @property
     def data(self) -> relax.Expr:

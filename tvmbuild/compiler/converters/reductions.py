@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvmbuild.compiler.converters.call import NodeCall, constant
+from tvmbuild.compiler.expand.infinities import MEETS_INFINITIES
 
 _OF_NOTHING = {
     "ReduceL1": 0.0,
@@ -47,7 +48,7 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
         numbers = call.emit(relax.op.astype, call.data, "int8")
         reduced = call.emit(reduce, numbers, list(axes), bool(call.attributes.get("keepdims", 1)))
         return relax.op.astype(reduced, "bool")
-    if call.operator in _EXTREMES and "float" in call.dtype and axes and call.meets_infinities:
+    if call.operator in _EXTREMES and "float" in call.dtype and axes and call.attributes.get(MEETS_INFINITIES):
         keep, name = bool(call.attributes.get("keepdims", 1)), call.operator.removeprefix("Reduce").lower()
         return call.builder.emit_te(_reduce_floats, call.data, call.operator, axes, keep, primfunc_name_hint=name)
     return call.by_tvm()
