@@ -313,3 +313,30 @@ def test_half_precision_models_are_compared_as_such(simplify_step: MakeStep, den
     assert read_reference(step.output("reference")).precision == "fp16"
     assert Tolerance().at_least("fp16") == Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02)
     assert Tolerance(rtol=0.5).at_least("fp16").rtol == 0.5
+
+
+def test_special_numbers_where_an_operator_could_tell(simplify_step: MakeStep) -> None:
+    def model(operator: str, **attributes: int) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Reciprocal", ["x"], ["r"]),
+            helper.make_node(operator, ["r"], ["s"], **attributes),
+            helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
+        ]
+        values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (4, 8)) for name in ("x", "y")]
+        graph = helper.make_graph(nodes, "net", values[:1], values[1:])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    step = simplify_step(model("IsInf", detect_negative=0))
+    simplify.run(step)
+    specials = read_reference(step.output("reference")).specials
+    assert specials is not None
+    drawn = specials.inputs["x"]
+    assert {bool(np.isnan(drawn).any()), bool((drawn == np.inf).any()), bool((drawn == -np.inf).any())} == {True}
+    assert {bool(sign) for sign in np.signbit(drawn[drawn == 0])} == {True, False}
+    with np.errstate(all="ignore"):
+        want = np.isposinf(1 / drawn).astype(np.float32)  # of denormals, too
+    np.testing.assert_array_equal(specials.outputs["y"], want)
+    assert 0 < want.sum() < want.size
+    step = simplify_step(model("Neg"))
+    simplify.run(step)
+    assert read_reference(step.output("reference")).specials is None

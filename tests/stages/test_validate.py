@@ -76,3 +76,13 @@ def test_the_same_lowering_is_computed_once(step: Step, tmp_path: Path) -> None:
     assert read(step)["max_abs_error"] == 0.25
     validate.run(replace(step, options=ValidateStep("pi", "llvm", PI, (), Tolerance(1e-2, 1e-2))))
     assert read(step)["max_abs_error"] < 1e-5
+
+
+def test_wrong_numbers_for_special_inputs_alone(step: Step) -> None:
+    reference = read_reference(step.input("reference"))
+    outputs = {name: value + 1 for name, value in reference.outputs.items()}
+    write_reference(step.input("reference"), replace(reference, specials=replace(reference, outputs=outputs)))
+    with pytest.raises(TvmbuildError, match="output y is wrong"):
+        validate.run(step)
+    write_reference(step.input("reference"), replace(reference, specials=reference))
+    validate.run(step)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import numpy as np
 
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
@@ -102,7 +100,7 @@ def _run_once(trial: Trial) -> Result:
         field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
         with device.hold(exclusive=False):
             ours = stack.enter_context(device.start(contest.load))
-            comparison = check_numbers(trial, ours.outputs())
+            comparison = check_numbers(trial, ours)
             agreement = trial.judge(ours.run) if trial.judge else None
             ours.pause()  # it may wait long, and must not disturb what is being timed
             _start_others(trial, field, stack)
@@ -144,11 +142,20 @@ def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
         field.absent.append(Absent(name, _reason(error)))
 
 
-def check_numbers(trial: Trial, got: Mapping[str, np.ndarray]) -> Comparison:
-    """Compare the outputs with the reference's; TvmbuildError when they are wrong."""
+def check_numbers(trial: Trial, worker: Worker) -> Comparison:
+    """Compare the outputs with the reference's, of special inputs too; TvmbuildError when they are wrong."""
     report_progress("comparing the outputs with the reference")
     reference = read_reference(trial.reference)
-    comparison = compare(got, reference.outputs, trial.tolerance.at_least(reference.precision))
+    allowed = trial.tolerance.at_least(reference.precision)
+    comparison = compare(worker.outputs(), reference.outputs, allowed)
+    if comparison.problem is None and reference.specials is not None:
+        special = compare(worker.run(reference.specials.inputs), reference.specials.outputs, allowed)
+        if special.problem is not None:
+            raise TvmbuildError(
+                f"benchmark:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
+                f"wrong numbers: {special.problem}",
+                "the model has an operator that tells them: rewrite or replace it",
+            )
     if comparison.problem is not None:
         raise TvmbuildError(
             f"benchmark:{trial.subject}: the package computes wrong numbers: {comparison.problem}",

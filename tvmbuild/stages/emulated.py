@@ -15,7 +15,7 @@ def run_emulated(trial: Trial) -> EmulatedResult:
     load = Load("tvm", trial.package, trial.reference, trial.threads)
     report_progress("loading the package, emulated")
     with device.hold(exclusive=False), device.start(load) as worker:
-        comparison = check_numbers(trial, worker.outputs())
+        comparison = check_numbers(trial, worker)
         agreement = trial.judge(worker.run) if trial.judge else None
         machine = device.watch((worker,)).read()
     return EmulatedResult(

@@ -38,6 +38,8 @@ class Reference:
     outputs: Mapping[str, np.ndarray]
     precision: str = "fp32"
     """That the original model computes in: what may be asked of others' numbers."""
+    specials: Reference | None = None
+    """The same with infinities and their like among the inputs, where an operator could tell."""
 
 
 def make_inputs(tensors: Sequence[TensorInfo], specs: Sequence[InputSpec], seed: int) -> dict[str, np.ndarray]:
@@ -97,6 +99,9 @@ def write_reference(path: Path, reference: Reference) -> None:
     """Publish the .npz: ``input:<name>``, ``output:<name>``, a reduced ``precision``. Equal arrays are equal bytes."""
     arrays = {f"input:{name}": value for name, value in reference.inputs.items()}
     arrays |= {f"output:{name}": value for name, value in reference.outputs.items()}
+    if reference.specials:
+        arrays |= {f"special input:{name}": value for name, value in reference.specials.inputs.items()}
+        arrays |= {f"special output:{name}": value for name, value in reference.specials.outputs.items()}
     if reference.precision != "fp32":
         arrays[_PRECISION] = np.frombuffer(reference.precision.encode(), np.uint8)
     with publish(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
@@ -108,7 +113,9 @@ def write_reference(path: Path, reference: Reference) -> None:
 def read_reference(path: Path) -> Reference:
     """Read what :func:`write_reference` wrote."""
     with np.load(path, allow_pickle=False) as arrays:
-        inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
-        outputs = {n.removeprefix("output:"): arrays[n] for n in arrays.files if n.startswith("output:")}
+        inputs, outputs, given, found = (
+            {name.removeprefix(role): arrays[name] for name in arrays.files if name.startswith(role)}
+            for role in ("input:", "output:", "special input:", "special output:")
+        )
         precision = arrays[_PRECISION].tobytes().decode() if _PRECISION in arrays.files else "fp32"
-    return Reference(inputs, outputs, precision)
+    return Reference(inputs, outputs, precision, Reference(given, found, precision) if found else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from tvmbuild.stages.onnx_graph import (
 )
 from tvmbuild.stages.onnxsim_process import simplify_in_process
 from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
+from tvmbuild.stages.specials import asks_for_specials, insert_specials
 from tvmbuild.steps import SimplifyStep, Step
 
 GATE_SETS = 2
@@ -56,6 +57,10 @@ def run(step: Step) -> None:
         seeds = [options.simplify.seed + i for i in range(GATE_SETS)]
         inputs = [make_inputs(tensors, options.inputs, seed) for seed in seeds]
         references = _run_original(proto, inputs, options.model)
+        if asks_for_specials(proto):
+            special = insert_specials(inputs[0], options.simplify.seed)
+            references += _run_original(proto, [special], options.model)
+            references[0] = replace(references[0], specials=references[-1])
         set_output_shapes(proto, dict(references[0].outputs))
         outcome = _simplify(proto, references, options.simplify)
     write_bytes(step.output("model"), outcome.model)

@@ -1,0 +1,36 @@
+"""Infinities, NaN, zeros of both signs, denormals and extremes among the inputs, where an operator could tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_TELLING = frozenset({"IsInf", "IsNaN"})
+"""Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""
+_ONE_IN = 8
+"""Elements."""
+
+
+def asks_for_specials(proto: Any) -> bool:
+    """Say whether the model tells special numbers from others."""
+    return any(node.op_type in _TELLING for node in proto.graph.node)
+
+
+def insert_specials(inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Return the inputs with some elements of each replaced by special numbers of its type, all kinds in turn."""
+    random = np.random.RandomState(seed)
+    return {name: _insert(random, array) for name, array in inputs.items()}
+
+
+def _insert(random: np.random.RandomState, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f" or array.size == 0:
+        return array  # an integer may be an index, and extremes of those lie outside
+    limits = np.finfo(array.dtype)
+    tiny = limits.smallest_subnormal
+    values = [0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, limits.max, limits.min]
+    count = min(array.size, max(len(values), array.size // _ONE_IN))
+    result = array.flatten()
+    result[random.permutation(array.size)[:count]] = np.resize(np.array(values, dtype=array.dtype), count)
+    return result.reshape(array.shape)
