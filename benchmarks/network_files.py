@@ -24,22 +24,25 @@ from tvmbuild.specs import InputSpec, ModelSpec, Source
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "networks"
+UNSEEN = FOLDER / "unseen"
+"""Networks that this project was not made with."""
 KEPT = ROOT / "build" / "networks"
 
 
 @cache
-def _networks() -> dict[str, ModelSpec]:
-    return {model.name: model for model in load_project(FOLDER).models}
+def _networks() -> dict[str, tuple[ModelSpec, Path]]:
+    """Return each network by its name, with the folder of the file that says so."""
+    return {model.name: (model, folder) for folder in (UNSEEN, FOLDER) for model in load_project(folder).models}
 
 
-def list_networks() -> list[str]:
+def list_networks(folder: Path = FOLDER) -> list[str]:
     """Return the names of those that benchmarks time unless told: the ones of floating-point numbers."""
-    return [name for name, model in _networks().items() if model.enabled]
+    return [name for name, (model, where) in _networks().items() if model.enabled and where == folder]
 
 
 def find_inputs(name: str) -> tuple[InputSpec, ...]:
     """Return what models.yaml says of the network's inputs; nothing of a network that it does not name."""
-    return _networks()[name].inputs if name in _networks() else ()
+    return _networks()[name][0].inputs if name in _networks() else ()
 
 
 def find_network(word: str) -> Path:
@@ -51,19 +54,19 @@ def find_network(word: str) -> Path:
     if word not in _networks():
         near = suggest(find_nearest(word, _networks()))
         raise TvmbuildError(f"there is no network {word}", f"{near}Known are {', '.join(_networks())}.")
-    kept = KEPT / f"{word}.onnx"
-    if not kept.is_file() or kept.stat().st_mtime < _changed(_networks()[word].source):
-        with obtain_model(_networks()[word].source, FOLDER) as found, publish(kept) as temporary:
+    kept, (model, folder) = KEPT / f"{word}.onnx", _networks()[word]
+    if not kept.is_file() or kept.stat().st_mtime < _changed(model.source, folder):
+        with obtain_model(model.source, folder) as found, publish(kept) as temporary:
             shutil.copyfile(found, temporary)
     return kept
 
 
-def _changed(source: Source) -> float:
+def _changed(source: Source, folder: Path) -> float:
     """Return when what the network is made from was changed last."""
     files = [] if source.export is None else [each.source for each in source.export.files]
     local = [each for each in (source, *files) if each.kind == "path" or each.export is not None]
-    paths = [FOLDER / "models.yaml", *(FOLDER / each.location for each in local)]
-    paths += [] if source.export is None else list_local_imports(FOLDER / source.location)
+    paths = [folder / "models.yaml", *(folder / each.location for each in local)]
+    paths += [] if source.export is None else list_local_imports(folder / source.location)
     return max(path.stat().st_mtime for path in paths)
 
 
