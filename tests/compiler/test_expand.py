@@ -205,3 +205,15 @@ def test_functions_of_the_models_own() -> None:
     graph = helper.make_graph([node], "net", values[:1], values[1:])
     model = helper.make_model(graph, functions=[twice], opset_imports=imports, ir_version=8)
     assert [each.op_type for each in check(model, data).graph.node] == ["Add"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("lengths", [(4, 4, 4), (1, 4, 3)])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_reversed_sequences(known: bool, lengths: tuple[int, ...], axes: tuple[int, int]) -> None:
+    time, batch = axes
+    given = {"lengths": np.array(lengths)}
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (4, 3, 2) if time == 0 else (3, 4, 2)).astype(np.float32)}
+    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=time, batch_axis=batch)
+    weights, data = (given, data) if known else ({}, data | given)
+    check(make_model([node], data, ["y"], weights), data)

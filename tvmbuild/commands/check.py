@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=1,3,224,224",
-        help="fix a dynamic input's shape; repeatable",
+        help="fix a dynamic input's shape, in all models that have the input; repeatable",
     )
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")
@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
 def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
-    request = json.dumps({"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes)})
+    request = json.dumps(
+        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "alone": len(args.models) == 1}
+    )
     try:
         done = run_module("tvmbuild.stages.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -36,14 +36,19 @@ class Examined:
     hint: str | None = None
 
 
-def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Examined:
-    """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's."""
+def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...], *, alone: bool = True) -> Examined:
+    """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's.
+
+    Of one that is not ``alone``, inputs that it does not have are other models'.
+    """
     from tvmbuild.compiler.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
-    from tvmbuild.stages.onnx_graph import fix_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.stages.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
     from tvmbuild.stages.onnxsim_process import simplify_in_process  # noqa: PLC0415
     from tvmbuild.stages.reference import make_inputs, run_onnx  # noqa: PLC0415
 
     proto = load_model(path, path.name)
+    if not alone:
+        inputs = tuple(each for each in inputs if each.name in {value.name for value in graph_inputs(proto)})
     nodes = len(proto.graph.node)
     tensors = fix_inputs(proto, inputs, path.name)
     set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, inputs, 0), path.name))
@@ -97,7 +102,7 @@ def main(request: str) -> None:
     asked = json.loads(request)
     inputs = tuple(InputSpec(name, tuple(shape)) for name, shape in asked["shapes"].items())
     try:
-        found = examine(Path(asked["path"]), asked["cpu"], inputs)
+        found = examine(Path(asked["path"]), asked["cpu"], inputs, alone=asked["alone"])
     except TvmbuildError as error:
         found = Examined(problem=error.message, hint=error.hint)
     print(json.dumps(asdict(found)))

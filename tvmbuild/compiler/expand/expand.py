@@ -12,6 +12,7 @@ from tvmbuild.compiler.expand.control_flow import unroll_if, unroll_loop, unroll
 from tvmbuild.compiler.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
 from tvmbuild.compiler.expand.scope import Nodes, Scope, walk_nodes
+from tvmbuild.compiler.expand.sequences import reverse_sequence
 from tvmbuild.errors import TvmbuildError
 
 Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
@@ -42,6 +43,7 @@ RULES: Mapping[str, Rule] = {
     "LayerNormalization": normalization,
     "Loop": unroll_loop,
     "RNN": unroll_rnn,
+    "ReverseSequence": reverse_sequence,
     "Scan": unroll_scan,
     "SpaceToDepth": space_to_depth,
 }
