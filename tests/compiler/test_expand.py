@@ -217,3 +217,16 @@ def test_reversed_sequences(known: bool, lengths: tuple[int, ...], axes: tuple[i
     node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=time, batch_axis=batch)
     weights, data = (given, data) if known else ({}, data | given)
     check(make_model([node], data, ["y"], weights), data)
+
+
+def test_an_exporters_names_of_dimensions_do_not_hide_shapes() -> None:
+    data = {"x": np.zeros((4, 3, 2), np.float32)}
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Shape", ["r"], ["y"])]
+    model = make_model(nodes, data, ["y"], {})
+    del model.graph.value_info[:]
+    model.graph.value_info.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, ["unk__42", 3, 2]))
+    nodes.append(helper.make_node("Cast", ["y"], ["z"], to=TensorProto.FLOAT))
+    graph = helper.make_graph(nodes, "net", list(model.graph.input), [helper.make_empty_tensor_value_info("z")])
+    graph.value_info.extend(model.graph.value_info)
+    named = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert "Shape" not in {node.op_type for node in expand_operators(named).graph.node}

@@ -62,6 +62,7 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
+    del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
     for _ in range(MOST_ROUNDS):
         if not _expand_once(result):
             return result
