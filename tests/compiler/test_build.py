@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler import build
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
@@ -78,3 +79,20 @@ def test_gpu_functions_without_records_get_threads(save_convnet: SaveModel, gpu:
     functions = [f for f in applied.mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert functions
     assert all("threadIdx.x" in function.script() for function in functions)
+
+
+def test_a_main_of_very_many_calls_stays_bytecode(
+    save_convnet: SaveModel, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_convnet()
+    lowered = lower(import_onnx(path), cpu)
+    applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
+    data = np.random.default_rng(0).uniform(-1, 1, lowered.inputs[0].shape).astype("float32")
+    outputs = []
+    for most in (build.MOST_COMPILED, 0):
+        monkeypatch.setattr(build, "MOST_COMPILED", most)
+        machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+        outputs += [machine[name](tvm.runtime.tensor(data)).numpy() for name in ("main", build.PROFILED)]
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    for got in outputs:
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -22,6 +22,8 @@ from tvmbuild.errors import TvmbuildError
 
 _REPACKS = "meta_schedule.layout_rewrite_preproc"
 PROFILED = "main_bytecode"
+MOST_COMPILED = 4000
+"""Bindings of a ``main`` that is made machine code."""
 _CONFIG = {"relax.backend.use_cuda_graph": True}
 """Without it RewriteCUDAGraph does nothing."""
 
@@ -101,13 +103,19 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls profiles can see.
 
-    The steps are those of relax.build, which makes either.
+    The steps are those of relax.build, which makes either. One of very many calls, a loop unrolled, stays bytecode:
+    LLVM takes minutes for it, and half a microsecond a call matters little beside that.
     """
     builder = relax.ExecBuilder()
     functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
     profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
     _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
-    return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, "compiled")))
+    form = "compiled" if _count_bindings(mod["main"]) <= MOST_COMPILED else "bytecode"
+    return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, form)))
+
+
+def _count_bindings(function: relax.Function) -> int:
+    return sum(len(block.bindings) for block in function.body.blocks)
 
 
 def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
