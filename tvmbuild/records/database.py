@@ -10,8 +10,9 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
+from tvmbuild.records.block_names import list_blocks, rename_blocks
 from tvmbuild.records.store import Record
-from tvmbuild.records.traces import load_record
+from tvmbuild.records.traces import dump_workload, load_record
 
 
 def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
@@ -23,9 +24,10 @@ def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], targe
     traces = schedule["schedule"]
     for task in tasks:
         if task.key in traces:
-            workload = database.commit_workload(task.mod)
+            workload, winner = database.commit_workload(task.mod), traces[task.key]
+            trace = rename_blocks(winner["trace"], winner.get("blocks", ()), list_blocks(dump_workload(task.mod)))
             try:
-                database.commit_tuning_record(load_record(canonical_json(traces[task.key]["trace"]), workload, target))
+                database.commit_tuning_record(load_record(canonical_json(trace), workload, target))
             except TvmbuildError as error:
                 raise TvmbuildError(
                     f"Task {task.key} ({task.name}): {error.message}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.layout import Layout
+from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
@@ -40,6 +41,8 @@ class Schedule:
     """The graph's measured layout; None: the default."""
     algorithms: tuple[tuple[str, str], ...] = ()
     """The measured algorithms: (convolution's signature, algorithm), sorted; only those that are not the default."""
+    blocks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(Task key, names of the blocks of the workload that its winner was recorded for), sorted."""
 
     @property
     def traces(self) -> dict[str, str]:
@@ -48,7 +51,8 @@ class Schedule:
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
-        traces = {key: {"trace": json.loads(trace)} for key, trace in self.winners}
+        blocks = dict(self.blocks)
+        traces = {key: json.loads(_pretty_winner(trace, blocks.get(key, ()))) for key, trace in self.winners}
         return {**self._frame(), "schedule": traces}
 
     def to_text(self) -> str:
@@ -56,7 +60,9 @@ class Schedule:
         frame = pretty_json({**self._frame(), "schedule": {}})
         if not self.winners:
             return frame
-        rows = ",\n".join(f"  {json.dumps(key)}: {_pretty_winner(trace)}" for key, trace in self.winners)
+        blocks = dict(self.blocks)
+        winners = ((json.dumps(key), _pretty_winner(trace, blocks.get(key, ()))) for key, trace in self.winners)
+        rows = ",\n".join(f"  {key}: {winner}" for key, winner in winners)
         return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
 
     def _frame(self) -> dict[str, object]:
@@ -65,8 +71,9 @@ class Schedule:
 
 
 @functools.lru_cache(maxsize=1024)
-def _pretty_winner(trace: str) -> str:
-    return pretty_json({"trace": json.loads(trace)}).rstrip().replace("\n", "\n  ")
+def _pretty_winner(trace: str, blocks: tuple[str, ...]) -> str:
+    named = {"blocks": list(blocks)} if blocks else {}
+    return pretty_json({**named, "trace": json.loads(trace)}).rstrip().replace("\n", "\n  ")
 
 
 def resolved_target(options: TuneStep) -> ResolvedTarget:
@@ -159,7 +166,9 @@ def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Sch
 
 def _elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
     winners = {key: elect(task, device_class) for key, task in files.items()}
-    return Schedule(tuple((key, winner.trace) for key, winner in winners.items() if winner is not None))
+    elected = {key: winner.trace for key, winner in winners.items() if winner is not None}
+    blocks = tuple((key, list_blocks(files[key].workload)) for key in elected)
+    return Schedule(tuple(elected.items()), blocks=blocks)
 
 
 def is_current(step: Step) -> str | None:

@@ -1,0 +1,47 @@
+"""The names of a workload's blocks, by which a trace finds them. No tvm here.
+
+Equal Tasks may name them differently: where a graph has both a Relu and a maximum with zero of one shape, TVM keeps one
+function for both, and which depends on the rest of the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+_BLOCK, _FIND = "s_tir.SBlock", "GetSBlock"
+
+
+@functools.lru_cache(maxsize=1024)
+def list_blocks(workload: str) -> tuple[str, ...]:
+    """Return the names in the order of the workload's text, the same for equal workloads; none where it has no such."""
+    try:
+        nodes: list[dict[str, Any]] = json.loads(workload)["nodes"]
+        blocks = [node["data"]["name_hint"] for node in nodes if node["type"] == _BLOCK]
+        return tuple(str(nodes[index]["data"]) for index in blocks)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return ()
+
+
+def rename_blocks(trace: dict[str, Any], recorded: Sequence[str], own: Sequence[str]) -> dict[str, Any]:
+    """Return the trace with the blocks of the workload that it was ``recorded`` for called by their ``own`` names."""
+    if tuple(recorded) == tuple(own) or len(recorded) != len(own):
+        return trace
+    names = dict(zip(recorded, own, strict=True))
+    instructions = [_rename(instruction, names) for instruction in trace["instructions"]]
+    return {**trace, "instructions": instructions}
+
+
+def _rename(instruction: list[Any], names: dict[str, str]) -> list[Any]:
+    kind, inputs, attributes, outputs = instruction
+    if kind != _FIND or not attributes:
+        return instruction
+    return [kind, inputs, [_find_name(attributes[0], names), *attributes[1:]], outputs]
+
+
+def _find_name(name: str, names: dict[str, str]) -> str:
+    """Return the block's own name; a schedule names those that it makes after others: ``matmul_update``."""
+    base = max((each for each in names if name == each or name.startswith(f"{each}_")), key=len, default=None)
+    return name if base is None else names[base] + name.removeprefix(base)
