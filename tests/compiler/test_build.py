@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import tvm
+from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
@@ -15,6 +17,9 @@ from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.records.block_names import list_blocks
+from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.traces import dump_trace, dump_workload
 
 SaveModel = Callable[..., Path]
 Sample = Callable[[Sequence[Task]], ms.database.MemoryDatabase]
@@ -96,3 +101,29 @@ def test_a_main_of_very_many_calls_stays_bytecode(
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
     for got in outputs:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.compiler
+def test_a_record_serves_an_equal_task_whose_blocks_have_other_names(
+    save_model: SaveModel, cpu: tvm.target.Target, sample_schedules: Sample
+) -> None:
+    weights = {
+        "w": np.random.default_rng(0).uniform(-1, 1, (16, 3, 3, 3)).astype("float32"),
+        "zero": np.array(0, "float32"),
+    }
+    first, second = (
+        save_model([helper.make_node("Conv", ["x", "w"], ["a"]), node], weights, name=f"{node.op_type}.onnx")
+        for node in (helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Max", ["a", "zero"], ["y"]))
+    )
+    recorded = extract_tasks(lower(import_onnx(first), cpu))[0]
+    lowered = lower(import_onnx(second), cpu)
+    tasks = extract_tasks(lowered)
+    assert (recorded.key, recorded.name) == (tasks[0].key, "conv2d_relu")
+    assert tasks[0].name == "conv2d_maximum"
+    (record,) = sample_schedules([recorded]).get_all_tuning_records()
+    winner = {"trace": json.loads(dump_trace(record)), "blocks": list_blocks(dump_workload(recorded.mod))}
+    schedule = {"schedule": {recorded.key: winner}}
+    applied = apply_records(lowered, cpu, database_from_schedule(schedule, tasks, cpu))
+    assert [key for key, _ in applied.coverage.covered] == [recorded.key]
+    got, want = run_net(applied.mod, second, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
