@@ -163,3 +163,16 @@ def test_sums_and_unused_masks_between_convolutions_cost_no_transpose(
     lowered = lower(import_onnx(save_model(nodes, weights, opset=9)), cpu)
     assert (lowered.layout, lowered.notes) == ("NHWC", ())
     assert sum("transpose" in task.name for task in extract_tasks(lowered)) == 1  # out
+
+
+def test_a_scale_that_is_a_little_less_than_it_says(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    node = helper.make_node("Resize", ["x", "", "s"], ["r"], mode="linear")
+    scales = {"s": np.array([1, 1, 0.7, 0.7], "float32")}
+    pool = helper.make_node("GlobalAveragePool", ["r"], ["y"])
+    path = save_model([node, pool], scales, shape=(1, 3, 10, 10))
+    data = np.random.default_rng(0).uniform(-1, 1, (1, 3, 10, 10)).astype("float32")
+    lowered = lower(import_onnx(path), cpu)
+    applied = apply_records(lowered, cpu, tvm.s_tir.meta_schedule.database.MemoryDatabase())
+    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
+    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(data)).numpy(), want, rtol=1e-4, atol=1e-5)

@@ -230,3 +230,62 @@ def test_an_exporters_names_of_dimensions_do_not_hide_shapes() -> None:
     graph.value_info.extend(model.graph.value_info)
     named = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     assert "Shape" not in {node.op_type for node in expand_operators(named).graph.node}
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_constants_are_computed_in_the_sense_of_their_opset(operator: str) -> None:
+    data = {"x": np.zeros((2, 3, 4), np.float32)}
+    nodes = [helper.make_node(operator, ["w"], ["s"], axis=1), helper.make_node("Add", ["x", "s"], ["y"])]
+    weights = {"w": np.random.default_rng(0).uniform(-1, 1, (2, 3, 4)).astype(np.float32)}
+    model = make_model(nodes, data, ["y"], weights, opset=11)
+    np.testing.assert_allclose(run(expand_operators(model), data)[0], run(model, data)[0], rtol=1e-6)
+
+
+def test_constants_keep_their_type() -> None:
+    data = {"x": np.zeros((1, 3), np.int32)}
+    nodes = [helper.make_node("ReduceSumSquare", ["w"], ["s"]), helper.make_node("Add", ["x", "s"], ["y"])]
+    model = make_model(nodes, data, ["y"], {"w": np.array([[1, 2, 3]], np.int32)})
+    (got,) = run(expand_operators(model), data)
+    assert got.dtype == np.int32
+    assert got.tolist() == [[14, 14, 14]]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_number_of_an_iteration_has_the_shape_that_the_body_declares(rank: int) -> None:
+    inputs = [helper.make_tensor_value_info("i", TensorProto.INT64, [1] * rank)]
+    inputs.append(helper.make_tensor_value_info("go", TensorProto.BOOL, []))
+    outputs = [helper.make_tensor_value_info("on", TensorProto.BOOL, [])]
+    outputs.append(helper.make_tensor_value_info("row", TensorProto.FLOAT, [1] * rank + [3]))
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Gather", ["x", "i"], ["row"])]
+    loop = helper.make_node("Loop", ["most", "yes"], ["y"], body=helper.make_graph(nodes, "body", inputs, outputs))
+    data = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    model = make_model([loop], data, ["y"], {"most": np.array(2), "yes": np.array(True)})
+    assert run(check(model, data), data)[0].shape == (2, *[1] * rank, 3)
+
+
+def test_many_shapes_one_after_another_are_no_nesting() -> None:
+    nodes, last = [], "x"
+    for i in range(40):
+        nodes += [
+            helper.make_node("Shape", [last], [f"s{i}"]),
+            helper.make_node("Gather", [f"s{i}", "last"], [f"n{i}"]),
+            helper.make_node("Div", [f"n{i}", "two"], [f"h{i}"]),
+            helper.make_node("Concat", ["one", "two", f"h{i}"], [f"apart{i}"], axis=0),
+            helper.make_node("Reshape", [last, f"apart{i}"], [f"a{i}"]),
+            helper.make_node("Concat", ["one", f"n{i}"], [f"together{i}"], axis=0),
+            helper.make_node("Reshape", [f"a{i}", f"together{i}"], [f"r{i}"]),
+        ]
+        last = f"r{i}"
+    data = {"x": np.arange(8, dtype=np.float32).reshape(1, 8)}
+    weights = {name: np.array([value]) for name, value in (("one", 1), ("two", 2), ("last", 1))}
+    expanded = check(make_model(nodes, data, [last], weights), data)
+    assert {node.op_type for node in expanded.graph.node} == {"Reshape"}
+
+
+def test_copies_of_a_body_share_its_constants() -> None:
+    data = {"x": np.array([1, 2, 3], np.float32)}
+    weights = {"yes": np.array(True), "zero": np.array(0, np.float32), "most": np.array(8)}
+    loop = helper.make_node("Loop", ["most", "yes", "x", "zero"], ["y", "count", "all"], body=loop_body(99.0))
+    expanded = check(make_model([loop], data, ["y", "count", "all"], weights), data)
+    factors = {node.input[1] for node in expanded.graph.node if node.op_type == "Mul"}
+    assert len(factors) == 1

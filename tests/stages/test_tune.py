@@ -135,7 +135,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
         assert quarantine(step) == []
 
     never = replace(step, settings=Settings(tune="never"))
-    for damaged in (good.replace("float32", "float64"), good[:-20], "", "<<<<<<< ours\n" + good):
+    for damaged in (good.replace("float32", "float64"), good[:-20], ""):
         path.write_text(damaged)
         capfd.readouterr()
         (fault,) = quarantine(step)
@@ -145,6 +145,11 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
         assert path.read_text() == damaged
         assert damaged in [kept.read_text() for kept in Layout(step.root).quarantine("pc").glob("*.kept")]
         assert is_current(never) is None
+    path.write_text(conflicted := f"<<<<<<< ours\n{good}=======\n{good}>>>>>>> theirs\n")
+    with pytest.raises(TvmbuildError, match="git has left both sides of a merge in it"):
+        tune.run(step)  # and neither is lost
+    assert path.read_text() == conflicted
+    path.write_text("")
     tune.run(step)  # a damaged file is measured anew
     assert read(step, "info")["measured_now"] == 4
     assert read(step, "info")["quarantined"] == []

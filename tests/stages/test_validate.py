@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
@@ -86,3 +88,20 @@ def test_wrong_numbers_for_special_inputs_alone(step: Step) -> None:
         validate.run(step)
     write_reference(step.input("reference"), replace(reference, specials=reference))
     validate.run(step)
+
+
+def test_scalars_and_code_that_tvm_has_for_gpus_alone(simplify_step: MakeStep, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Mul", ["x", "s"], ["m"]), helper.make_node("CumSum", ["m", "axis"], ["y"])]
+    shapes: dict[str, list[int]] = {"x": [2, 300], "s": [], "y": [2, 300]}
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    axis = numpy_helper.from_array(np.array(1), "axis")
+    graph = helper.make_graph(nodes, "net", [values["x"], values["s"]], [values["y"]], [axis])
+    simplified = simplify_step(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    simplify.run(simplified)
+    write_json(tmp_path / "schedule.json", {"format": 1, "layout": None, "schedule": {}})
+    inputs = tuple((role, simplified.output(role)) for role in ("model", "reference"))
+    options = ValidateStep("card", "cuda", CARD, X86, Tolerance())
+    outputs = (("validated", tmp_path / "validated.json"),)
+    schedule = ("schedule", tmp_path / "schedule.json")
+    validate.run(Step("validate", "net@card", options, (*inputs, schedule), outputs, root=tmp_path))
+    assert json.loads((tmp_path / "validated.json").read_text())["max_abs_error"] < 1e-3

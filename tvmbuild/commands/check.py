@@ -45,6 +45,9 @@ def _named_shape(text: str) -> tuple[str, list[int]]:
 def run(args: argparse.Namespace) -> int:
     """Print what is found; 1 when a model cannot be built."""
     found = {path: _examine(path, args) for path in args.models}
+    unknown = {name for name, _ in args.shapes}.difference(*(facts["names"] for facts in found.values()))
+    if unknown:
+        raise TvmbuildError(f"no model has an input {', '.join(sorted(unknown))}", "correct --shape")
     for path, facts in found.items():
         if args.json:
             print(json.dumps({"model": str(path), **facts}))
@@ -56,17 +59,16 @@ def run(args: argparse.Namespace) -> int:
 def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
-    request = json.dumps(
-        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "alone": len(args.models) == 1}
-    )
+    request = json.dumps({"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes)})
     try:
         done = run_module("tvmbuild.stages.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None}
+        return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None, "names": []}
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         why = f"signal {-done.returncode}" if done.returncode < 0 else (lines or ["no message"])[-1]
-        return {"problem": f"a bug in tvmbuild, or in a library that it uses: {why}", "hint": "please report it"}
+        problem = f"a bug in tvmbuild, or in a library that it uses: {why}"
+        return {"problem": problem, "hint": "please report it", "names": []}
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return facts
 
@@ -78,7 +80,7 @@ def describe(path: Path, facts: dict[str, Any]) -> list[str]:
         return [f"{path}: cannot be built", f"  {facts['problem']}", *hint]
     size, work = facts["constants"] / 1e6, facts["flops"] / 1e9
     return [
-        f"{path}: can be built",
+        f"{path}: nothing stands in the way",
         f"  opset {facts['opset']}, {facts['nodes']} nodes; inputs {', '.join(facts['inputs']) or 'none'}",
         f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run",
         *(f"  slow without records: {each}" for each in facts["slow"]),

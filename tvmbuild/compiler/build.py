@@ -81,16 +81,21 @@ def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return tvm.ir.IRModule(dict(split.functions.items()) | aside, attrs=mod.attrs)
 
 
-def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """Compile the module to a VM executable, not linked yet.
-
-    An operator that TVM can import but not lower is a TvmbuildError that names it.
-    """
+def check_lowered(mod: tvm.ir.IRModule) -> None:
+    """Raise TvmbuildError naming the operators that TVM can import but not lower."""
     left = sorted({call.op.name for prefix in ("relax.nn.", "relax.image.") for call in operator_calls(mod, prefix)})
     if left:
         raise TvmbuildError(
             f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
         )
+
+
+def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    """Compile the module to a VM executable, not linked yet.
+
+    An operator that TVM can import but not lower is a TvmbuildError that names it.
+    """
+    check_lowered(mod)
     alone = partial(tvm.compile, target=target)
     context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
     with target, compile_with_tvm(target), context, name_culprit(mod, alone):

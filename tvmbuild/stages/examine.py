@@ -26,6 +26,8 @@ class Examined:
     nodes: int = 0
     inputs: tuple[str, ...] = ()
     """``data float32[1, 3, 224, 224]``."""
+    names: tuple[str, ...] = ()
+    """Of all inputs, those of a model that cannot be built too."""
     tasks: int = 0
     constants: int = 0
     """Bytes."""
@@ -36,32 +38,44 @@ class Examined:
     hint: str | None = None
 
 
-def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...], *, alone: bool = True) -> Examined:
+def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Examined:
     """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's.
 
-    Of one that is not ``alone``, inputs that it does not have are other models'.
+    Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
     from tvmbuild.compiler.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.stages.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
     from tvmbuild.stages.onnxsim_process import simplify_in_process  # noqa: PLC0415
     from tvmbuild.stages.reference import make_inputs, run_onnx  # noqa: PLC0415
 
-    proto = load_model(path, path.name)
-    if not alone:
-        inputs = tuple(each for each in inputs if each.name in {value.name for value in graph_inputs(proto)})
-    nodes = len(proto.graph.node)
-    tensors = fix_inputs(proto, inputs, path.name)
-    set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, inputs, 0), path.name))
-    simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+    names: tuple[str, ...] = ()
+    try:
+        proto = load_model(path, path.name)
+        names = tuple(value.name for value in graph_inputs(proto))
+        given = tuple(each for each in inputs if each.name in names)
+        nodes, tensors = len(proto.graph.node), fix_inputs(proto, given, path.name)
+        set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), path.name))
+        simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+        found = _lower((simplified or proto).SerializeToString(), path.name, cpu)
+    except TvmbuildError as error:
+        return _say_without_project(error, names)
     notes = (f"not simplified: {trouble}",) if trouble else ()
-    found = _lower((simplified or proto).SerializeToString(), path.name, cpu)
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
-    return Examined(find_opset(proto), nodes, shown, **{**found, "notes": notes + found["notes"]})
+    return Examined(find_opset(proto), nodes, shown, names, **{**found, "notes": notes + found["notes"]})
+
+
+def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
+    """Return what is wrong in words for somebody who has no models.yaml."""
+    hint = error.hint
+    if hint and ("models.yaml" in hint or "`source:`" in hint):
+        hint = "fix its shape with --shape NAME=1,3,224,224" if "shape" in hint else "give an ONNX file, whole"
+    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint)
 
 
 def _lower(model: bytes, name: str, cpu: str | None) -> dict[str, Any]:
     from tvm.target import codegen  # noqa: PLC0415
 
+    from tvmbuild.compiler.build import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.fallback import sums_without_tiles  # noqa: PLC0415
     from tvmbuild.compiler.fallback_nest import describe_machine  # noqa: PLC0415
     from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
@@ -76,6 +90,7 @@ def _lower(model: bytes, name: str, cpu: str | None) -> dict[str, Any]:
         path = Path(folder, "model.onnx")
         path.write_bytes(model)
         lowered = lower(import_onnx(path, name), target)
+    check_lowered(lowered.mod)
     tasks, machine = extract_tasks(lowered), describe_machine(target)
     flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
     plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
@@ -98,13 +113,10 @@ def _share(part: int, whole: int) -> str:
 
 
 def main(request: str) -> None:
-    """Print what is found; a TvmbuildError is a finding."""
+    """Print what is found."""
     asked = json.loads(request)
     inputs = tuple(InputSpec(name, tuple(shape)) for name, shape in asked["shapes"].items())
-    try:
-        found = examine(Path(asked["path"]), asked["cpu"], inputs, alone=asked["alone"])
-    except TvmbuildError as error:
-        found = Examined(problem=error.message, hint=error.hint)
+    found = examine(Path(asked["path"]), asked["cpu"], inputs)
     print(json.dumps(asdict(found)))
 
 

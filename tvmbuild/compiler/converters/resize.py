@@ -47,7 +47,11 @@ def convert_resize(call: NodeCall) -> relax.Expr:
     """Resize by TVM's operator where it computes what ONNX defines, else by the weights of ONNX's own reference."""
     _leave_out_empty_inputs(call)
     axes = _find_axes(call)
-    if axes is None or _suits_tvm(call, axes):
+    if axes is None:
+        return call.by_tvm()
+    if _suits_tvm(call, axes):
+        # By sizes, for TVM rounds the product of a size and a scale otherwise than ONNX Runtime.
+        call.inputs[2:] = [None, constant(np.array([axis.wanted for axis in axes], dtype=np.int64))]
         return call.by_tvm()
     if call.text("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise TvmbuildError("`tf_crop_and_resize` is supported for pictures with equal scales and sizes alone")
@@ -78,7 +82,7 @@ def _find_axes(call: NodeCall) -> list[_Axis] | None:
     numbers = [int(axis) % len(shape) for axis in call.attributes.get("axes", range(len(shape)))]
     policy = call.text("keep_aspect_ratio_policy", "stretch")
     if scales is not None:
-        found = {n: (int(np.floor(shape[n] * float(s))), float(s)) for n, s in zip(numbers, scales, strict=True)}
+        found = {n: (int(np.float32(shape[n]) * np.float32(s)), float(s)) for n, s in zip(numbers, scales, strict=True)}
     elif sizes is None:
         return None
     elif policy == "stretch":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from tvmbuild.compiler.expand.compose import Composer
 from tvmbuild.compiler.expand.constants import fold_nodes
@@ -14,6 +15,7 @@ from tvmbuild.compiler.expand.scope import Nodes, Scope, attributes_of
 
 MOST_NODES = 20_000
 """That a loop may be unrolled to."""
+MOST_COPIES = 5_000
 _SCAN_WITHOUT_BATCH = 9
 """From this opset on Scan has no dimension of batches of its own."""
 
@@ -46,7 +48,8 @@ def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
             return None
         if not _item(scope, going):
             break
-        results = body.repeat((scope.add_constant(np.array(len(collected), dtype=np.int64)), going, *carried))
+        number = np.full(body.shape_of_number, len(collected), dtype=np.int64)
+        results = body.repeat((scope.add_constant(number), going, *carried))
         going, carried = results[0], list(results[1 : 1 + len(carried)])
         collected.append(results[1 + len(carried) :])
     outputs = node.output[len(carried) :]
@@ -95,17 +98,28 @@ class _Body:
     scope: Scope
     hint: str
     composer: Composer = field(init=False)
+    copies: int = 0
+    _constants: dict[str, str] = field(init=False)
+    """What the body's own constants are called now: all copies share them."""
 
     def __post_init__(self) -> None:
         self.composer = Composer(self.scope, self.hint)
+        own = ((tensor.name, numpy_helper.to_array(tensor)) for tensor in self.graph.initializer)
+        self._constants = {name: self.scope.add_constant(values, self.hint) for name, values in own}
 
     @property
     def is_long(self) -> bool:
-        return len(self.composer.nodes) > MOST_NODES
+        return len(self.composer.nodes) > MOST_NODES or self.copies > MOST_COPIES
+
+    @property
+    def shape_of_number(self) -> list[int]:
+        """The shape that a Loop's body declares for the number of its iteration: a scalar, or one element."""
+        return [1] * len(self.graph.input[0].type.tensor_type.shape.dim)
 
     def repeat(self, arguments: Sequence[str]) -> list[str]:
         """Add a copy whose inputs are ``arguments``; return what its outputs are called."""
-        names = {value.name: name for value, name in zip(self.graph.input, arguments, strict=True)}
+        self.copies += 1
+        names = {value.name: name for value, name in zip(self.graph.input, arguments, strict=True)} | self._constants
         nodes = self.scope.rename_into(self.graph, names, self.hint)
         self.composer.nodes += fold_nodes(nodes, self.scope)
         return [names.get(value.name, value.name) for value in self.graph.output]

@@ -63,27 +63,30 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
-    for _ in range(MOST_ROUNDS):
-        if not _expand_once(result):
+    rounds = 0
+    while rounds < MOST_ROUNDS:
+        expanded, folded = _expand_once(result)
+        if not expanded and not folded:
             return result
+        rounds += expanded
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
 
 
-def _expand_once(model: onnx.ModelProto) -> bool:
-    """Expand each operator that a rule knows, in place; return whether there was any."""
+def _expand_once(model: onnx.ModelProto) -> tuple[bool, bool]:
+    """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded."""
     for node, count in _find_unused_outputs(model.graph):
         del node.output[count:]
-    scope, nodes, changed = Scope(model), Nodes(), False
+    scope, nodes, expanded = Scope(model), Nodes(), False
     for node in model.graph.node:
         rule = _find_rule(node)
-        expanded = rule(node, scope) if rule else None
-        changed = changed or expanded is not None
-        nodes += [node] if expanded is None else expanded
+        made = rule(node, scope) if rule else None
+        expanded = expanded or made is not None
+        nodes += [node] if made is None else made
     left = fold_nodes(nodes, scope)
     folded = len(left) < len(nodes)
     del model.graph.node[:]
     model.graph.node.extend(left)
-    return changed or folded
+    return expanded, folded
 
 
 def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:

@@ -9,18 +9,29 @@ from onnx import helper, numpy_helper
 MEETS_INFINITIES = "tvmbuild.meets_infinities"
 """An attribute that no operator of ONNX has."""
 _CONCERNED = frozenset({"ReduceMax", "ReduceMin"})
+_PASSING = frozenset(
+    {"Add", "Cast", "Concat", "Div", "Expand", "Flatten", "Gather", "Identity", "Max", "Min", "Mul", "Neg", "Reshape"}
+    | {"Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where"}
+)
+"""What hands on infinities that a caller may feed, a mask of attention; a sum over them makes no use of such."""
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16})
 
 
 def mark_infinities(graph: onnx.GraphProto) -> None:
-    """Give each of these nodes the attribute, in place, where a constant infinity or a logarithm comes before it."""
+    """Give each of these nodes the attribute, in place, where infinities may come to it.
+
+    Those are constants, what a logarithm gives, and the caller's own, these as far as nothing is summed.
+    """
     if not any(node.op_type in _CONCERNED for node in graph.node):
         return
     reached = {tensor.name for tensor in graph.initializer if _has_infinity(tensor)}
+    fed = {value.name for value in graph.input if value.type.tensor_type.elem_type in _FLOATS} - reached
     for node in graph.node:
+        if node.op_type in _PASSING and fed.intersection(node.input):
+            fed.update(node.output)
         if node.op_type == "Log" or reached.intersection(node.input):
             reached.update(node.output)
-        if node.op_type in _CONCERNED and node.input[0] in reached:
+        if node.op_type in _CONCERNED and node.input[0] in reached | fed:
             node.attribute.append(helper.make_attribute(MEETS_INFINITIES, 1))
 
 

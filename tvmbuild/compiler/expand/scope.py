@@ -76,7 +76,8 @@ class Scope:
         Its initializers become the model's. ``names`` is filled with what the values are called now.
         """
         for tensor in graph.initializer:
-            names.setdefault(tensor.name, self.add_constant(numpy_helper.to_array(tensor), hint))
+            if tensor.name not in names:
+                names[tensor.name] = self.add_constant(numpy_helper.to_array(tensor), hint)
         nodes = []
         for node in graph.node:
             for output in filter(None, node.output):
