@@ -13,12 +13,10 @@ import pickle
 import select
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -38,9 +36,8 @@ _FORMS: tuple[Form, ...] = ("inputs", "parameters", "constants")
 _FOR_ALL_CHILDREN = (
     "onnx.reference",
     "onnxsim",
-    "tvmbuild.compiler.build",
+    "tvmbuild.compiler.evaluate",
     "tvmbuild.compiler.importer",
-    "tvmbuild.records.database",
     "tvmbuild.stages.onnx_graph",
 )
 _KINDS_OF_NUMBERS = "fiub"
@@ -160,27 +157,15 @@ def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
 
 
 def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
-    import tvm  # noqa: PLC0415 - children are forked from a process that has imported it or not
-    from tvm import relax  # noqa: PLC0415
-
-    from tvmbuild.compiler.build import apply_records, build_executable  # noqa: PLC0415
-    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
+    from tvmbuild.compiler.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
-    from tvmbuild.records.database import database_from_schedule  # noqa: PLC0415
 
     target = tvm_target("llvm", TARGET, ())
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"{case.name}.onnx")
-        path.write_bytes(_prepare(case, form).SerializeToString())
-        imported = import_onnx(path)
-    lowered = lower(imported, target)
-    applied = apply_records(lowered, target, database_from_schedule({"schedule": {}}, (), target))
-    machine = relax.VirtualMachine(build_executable(applied.mod, target).jit(), tvm.cpu())
-    fed = dict(zip((value.name for value in case.model.graph.input), case.inputs, strict=False))
-    result = machine["main"](*(tvm.runtime.tensor(np.asarray(fed[each.name])) for each in lowered.inputs))
-    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    return [each.numpy() for each in results]
+    lowered = lower(import_model(_prepare(case, form), case.name), target)
+    fed = dict(zip((value.name for value in case.model.graph.input), map(np.asarray, case.inputs), strict=False))
+    return list(build_here(lowered, target)(fed).values())
 
 
 def _prepare(case: NodeCase, form: Form) -> onnx.ModelProto:

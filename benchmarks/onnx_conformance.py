@@ -26,7 +26,7 @@ from tvmbuild.files import write_text
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 MOST_REASONS = 4
 Verdicts = Mapping[str, tuple[NodeCase, Verdict]]
-_WHERE = re.compile(r"^\S+\.onnx: | \(node '[^']*'\)| \(\S*_\d+\)")
+_WHERE = re.compile(r"^test_\S+: | \(node '[^']*'\)| \(\S*_\d+\)")
 
 
 def main() -> int:

@@ -10,11 +10,12 @@ import pytest
 import tvm
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
-from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler import pipeline
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importer import import_model, import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -25,11 +26,8 @@ INF, NAN = float("inf"), float("nan")
 
 def run_both(path: Path, target: tvm.target.Target) -> tuple[np.ndarray, np.ndarray]:
     data = np.linspace(-9, 9, 192, dtype="float32").reshape(1, 3, 8, 8)
-    lowered = lower(import_onnx(path), target)
-    applied = apply_records(lowered, target, tvm.s_tir.meta_schedule.database.MemoryDatabase())
-    machine = relax.VirtualMachine(build_executable(applied.mod, target), tvm.cpu())
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
-    return machine["main"](tvm.runtime.tensor(data)).numpy(), want
+    return build_here(lower(import_onnx(path), target), target)({"x": data})["y"], want
 
 
 def count(mod: tvm.ir.IRModule, operator: str) -> int:
@@ -119,18 +117,14 @@ def test_upstream_still_needs_the_clip_workaround(save_convnet: SaveModel) -> No
 @pytest.mark.parametrize(
     "operator", ["Elu", "Selu", "ThresholdedRelu", "LeakyRelu", "HardSigmoid", "Clip", "Sinh", "Cosh"]
 )
-def test_other_floats(tmp_path: Path, cpu: tvm.target.Target, operator: str, dtype: type) -> None:
+def test_other_floats(cpu: tvm.target.Target, operator: str, dtype: type) -> None:
     data: np.ndarray = np.linspace(-3, 3, 64).astype(dtype)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     values = [helper.make_tensor_value_info(name, kind, [64]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "net", values[:1], values[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
-    onnx.save(model, str(tmp_path / "net.onnx"))
-    lowered = lower(import_onnx(tmp_path / "net.onnx"), cpu)
-    applied = apply_records(lowered, cpu, tvm.s_tir.meta_schedule.database.MemoryDatabase())
-    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
     (want,) = ReferenceEvaluator(model).run(None, {"x": data})
-    got = machine["main"](tvm.runtime.tensor(data)).numpy()
+    got = build_here(lower(import_model(model, "net"), cpu), cpu)({"x": data})["y"]
     np.testing.assert_allclose(got, want, rtol=8 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
 
 
@@ -171,8 +165,35 @@ def test_a_scale_that_is_a_little_less_than_it_says(save_model: SaveModel, cpu: 
     pool = helper.make_node("GlobalAveragePool", ["r"], ["y"])
     path = save_model([node, pool], scales, shape=(1, 3, 10, 10))
     data = np.random.default_rng(0).uniform(-1, 1, (1, 3, 10, 10)).astype("float32")
-    lowered = lower(import_onnx(path), cpu)
-    applied = apply_records(lowered, cpu, tvm.s_tir.meta_schedule.database.MemoryDatabase())
-    machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
+    got = build_here(lower(import_onnx(path), cpu), cpu)({"x": data})["y"]
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
-    np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(data)).numpy(), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_an_operator_that_tvm_cannot_lay_out_gets_transposes_around_it(
+    save_model: SaveModel, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert = pipeline._convert_to_nhwc
+
+    def fail_on_cumsum(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+        if operator_calls(mod, "relax.cumsum"):
+            raise ValueError("can't find S in source layout")
+        return convert(mod)
+
+    monkeypatch.setattr(pipeline, "_convert_to_nhwc", fail_on_cumsum)
+    random = np.random.default_rng(0)
+    weights = {
+        name: random.uniform(-1, 1, (8, inputs, 3, 3)).astype("float32") for name, inputs in (("w", 3), ("v", 8))
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("CumSum", ["a", "axis"], ["b"]),
+        helper.make_node("Conv", ["b", "v"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    path = save_model(nodes, weights | {"axis": np.array(1)})
+    lowered = lower(import_onnx(path), cpu)
+    assert lowered.layout == "NHWC"
+    assert len(lowered.notes) == 1
+    assert lowered.notes[0].startswith("slow: transposes around cumsum: ")
+    got, want = run_both(path, cpu)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import tvm
 from drawn_graphs import draw_graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tvm import relax
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importer import import_model
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.winograd import TILES
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.specs import Tolerance
 from tvmbuild.stages.compare import compare
 
@@ -30,23 +24,15 @@ ATTRIBUTES = (("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
 
 def check(model: onnx.ModelProto, cpu: str, algorithm: str) -> None:
     target = tvm_target("llvm", (("mcpu", cpu), *ATTRIBUTES), ())
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "net.onnx")
-        onnx.save(model, str(path))
-        imported = import_onnx(path)
+    imported = import_model(model, "drawn")
     direct = lower(imported, target)
     assert direct.notes == ()
     algorithms = {each.convolution.signature: algorithm for each in direct.convolutions} if algorithm in TILES else {}
     lowered = lower(imported, target, direct.layout, algorithms)
-    applied = apply_records(lowered, target, database_from_schedule({"schedule": {}}, (), target))
-    machine = relax.VirtualMachine(build_executable(applied.mod, target).jit(), tvm.cpu())
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    shape = session.get_inputs()[0].shape
+    shape, names = session.get_inputs()[0].shape, [each.name for each in model.graph.output]
     data = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
-    result = machine["main"](tvm.runtime.tensor(data))
-    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    names = [each.name for each in model.graph.output]
-    got = {name: value.numpy() for name, value in zip(names, results, strict=True)}
+    got = build_here(lowered, target)({"x": data})
     want = dict(zip(names, session.run(names, {"x": data}), strict=True))
     assert compare(got, want, Tolerance(1e-3, 1e-4, 1e-3)).problem is None
 

@@ -126,13 +126,16 @@ def test_a_board_that_hangs_is_given_up(spec: DeviceSpec, load: Load, supervisor
     wait_until(lambda: count_boards(str(spec.tracker), "pc") == 1)
 
 
-def test_a_crash_of_the_package_ends_no_session(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
-    with open_rpc(spec).start(load) as worker:
-        (session,) = find_sessions(supervisor)
+def test_a_crash_of_the_package_ends_no_server(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
+    device, (server,) = open_rpc(spec), supervisor.children()
+    with device.start(load) as worker:
         find_workers(supervisor)[0].kill()
         with pytest.raises(TvmbuildError, match=r"on the board pc: the process that ran 1-net.tar died of signal 9"):
             worker.outputs()
-        assert session.is_running()
+    with device.start(load) as worker:
+        assert worker.outputs()
+    # A session that crashes ends it, and another is started.
+    assert supervisor.children() == [server]
 
 
 def test_two_at_once_take_turns(spec: DeviceSpec, load: Load) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import tvm
-from tvm import relax, tirx
+import tvm_ffi
+from tvm import relax, s_tir, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
@@ -74,11 +75,22 @@ def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     aside = {
         variable: function
         for variable, function in mod.functions.items()
-        if isinstance(function, tirx.PrimFunc) and _REPACKS not in function.script()
+        if isinstance(function, tirx.PrimFunc) and not _repacks(function)
     }
     kept = {variable: each for variable, each in mod.functions.items() if variable not in aside}
     split = relax.transform.SplitLayoutRewritePreproc()(tvm.ir.IRModule(kept, attrs=mod.attrs))
     return tvm.ir.IRModule(dict(split.functions.items()) | aside, attrs=mod.attrs)
+
+
+def _repacks(function: tirx.PrimFunc) -> bool:
+    found: list[s_tir.SBlock] = []
+
+    def note(block: s_tir.SBlock) -> None:
+        if _REPACKS in block.annotations:
+            found.append(block)
+
+    tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, note)])
+    return bool(found)
 
 
 def check_lowered(mod: tvm.ir.IRModule) -> None:

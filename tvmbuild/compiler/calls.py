@@ -7,6 +7,9 @@ import re
 import tvm
 from tvm import relax
 
+PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
+"""TensorIR's calls of functions by their names."""
+
 
 def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
     """Return ``main``'s calls of Relax operators whose name starts with ``prefix``, in program order."""

@@ -14,7 +14,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.fallback_nest import describe_machine
-from tvmbuild.compiler.pad_channels import padded_channels
+from tvmbuild.compiler.pad_channels import is_known_convolution, padded_channels
 from tvmbuild.compiler.rewrite import FUSABLE_WITH_ELEMENTWISE, constant, rewrite_main
 
 _NAME = "conv2d_groups"
@@ -41,17 +41,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
 
 def _is_grouped(call: relax.Call) -> bool:
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
-        return False
-    attributes, (data, weights) = call.attrs, call.args
-    return (
-        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
-        and int(attributes.groups) > 1
-        and isinstance(weights, tvm.ir.GenericConst)
-        and int(weights.value.shape[2]) > 1
-        and {str(data.ty.dtype), str(call.ty.dtype)} == {"float32"}
-        and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)
-    )
+    return is_known_convolution(call) and int(call.attrs.groups) > 1 and int(call.args[1].value.shape[2]) > 1
 
 
 def _separate(values: np.ndarray[Any, Any], groups: int, lanes: int) -> np.ndarray[Any, Any]:

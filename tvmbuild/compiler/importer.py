@@ -35,16 +35,20 @@ class ImportedModel:
 
 
 def import_onnx(path: Path, name: str | None = None) -> ImportedModel:
-    """Read the ONNX file (external data too); weights become constants.
-
-    A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model: by ``name``,
-    or else by its file's.
-    """
+    """Read the ONNX file (external data too) and do what `import_model` does; ``name`` is the file's by default."""
     said = name or path.name
     try:
         model = onnx.load(path)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
+    return import_model(model, said)
+
+
+def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
+    """Import the model, whose nodes may get attributes by it; weights become constants.
+
+    A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model as ``said``.
+    """
     model = _expand(model, said)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)

@@ -10,18 +10,16 @@ import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.build import Coverage
-from tvmbuild.compiler.calls import called_functions, display_name
+from tvmbuild.compiler.calls import PACKED_CALLS, called_functions, display_name
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 
 _REPACKED = re.compile(r"(.+)_prepacked\d*")
 """SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
 
-_FOREIGN = {
+_FOREIGN = PACKED_CALLS | {
     "tirx.call_extern",
     "tirx.call_pure_extern",
-    "tirx.tvm_call_packed",
-    "tirx.tvm_call_cpacked",
     "tirx.tvm_call_packed_lowered",
     "tirx.tvm_call_cpacked_lowered",
 }

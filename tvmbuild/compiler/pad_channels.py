@@ -68,7 +68,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if not _is_plain(call):
+        if not is_known_convolution(call) or int(call.attrs.groups) > 1:
             return super().visit_call_(call)
         data, weights = self.visit_expr(call.args[0]), call.args[1]
         picture = self._find_picture(data)
@@ -92,14 +92,13 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MOST_COLOURS else None
 
 
-def _is_plain(call: relax.Call) -> bool:
-    """Tell whether the call is an NHWC convolution in float32 with constant weights and without groups."""
+def is_known_convolution(call: relax.Call) -> bool:
+    """Tell whether the call is an NHWC convolution in float32 of known shape and with constant weights."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
         return False
     attributes, (data, weights) = call.attrs, call.args
     return (
         (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
-        and int(attributes.groups) == 1
         and isinstance(weights, tvm.ir.GenericConst)
         and {str(data.ty.dtype), str(call.ty.dtype)} == {"float32"}
         and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)

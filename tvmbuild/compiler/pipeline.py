@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -126,7 +126,7 @@ def _convert_around(mod: tvm.ir.IRModule, why: str) -> tuple[tvm.ir.IRModule, tu
     """Convert what surely can be; the other operators keep their layout, between transposes. Or return why not."""
     names = {call.op.name for call in operator_calls(mod, "relax.")}
     others = sorted(names - FOLLOWING_OPERATORS)
-    legalize = relax.transform.LegalizeOps(skip_ops=sorted(names & FOLLOWING_OPERATORS))
+    legalize = _legalize(skipping=sorted(names & FOLLOWING_OPERATORS))
     converted, problem = _attempt(lambda each: _convert_to_nhwc(legalize(_anonymise(each))), mod)
     shown = ", ".join(name.removeprefix("relax.") for name in others)
     return converted, () if problem else (f"{SLOW}transposes around {shown}: {why}",), problem and why
@@ -156,12 +156,15 @@ def _last_line(message: str) -> str:
     return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""
 
 
+def _legalize(skipping: Sequence[str] = ()) -> tvm.ir.transform.Pass:
+    sorting = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
+    return tvm.transform.Sequential([*sorting, relax.transform.LegalizeOps(skip_ops=list(skipping))])
+
+
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return tvm.transform.Sequential(
         [
-            relax.backend.DispatchSampling(),
-            relax.backend.DispatchSortScan(),
-            relax.transform.LegalizeOps(),
+            _legalize(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
             relax.transform.FuseOps(),

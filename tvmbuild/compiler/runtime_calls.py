@@ -6,11 +6,10 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.calls import display_name
+from tvmbuild.compiler.calls import PACKED_CALLS, display_name
 from tvmbuild.errors import TvmbuildError
 
 _BESIDE_THE_RUNTIME = "tvm.contrib."
-_PACKED = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 
 
 def check_runtime_calls(mod: tvm.ir.IRModule) -> None:
@@ -29,7 +28,7 @@ def _called(function: tirx.PrimFunc) -> list[str]:
     names: list[str] = []
 
     def note(call: tvm.ir.Call) -> None:
-        if isinstance(call.op, tvm.ir.Op) and call.op.name in _PACKED:
+        if isinstance(call.op, tvm.ir.Op) and call.op.name in PACKED_CALLS:
             names.append(str(call.args[0].value))
 
     tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, note)])

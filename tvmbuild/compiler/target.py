@@ -34,6 +34,11 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
     return target
 
 
+def host_target(cpu: str | None = None, threads: int = 1) -> tvm.target.Target:
+    """Return the target of this machine's CPU, or of the one that LLVM calls ``cpu``."""
+    return tvm_target("llvm", (("mcpu", cpu or str(codegen.llvm_get_system_cpu())), ("num-cores", threads)), ())
+
+
 def _check_cpu(target: tvm.target.Target) -> None:
     """Refuse a CPU or a feature that LLVM does not know: it would warn and build for the generic CPU."""
     attributes = dict(target.attrs)

@@ -25,6 +25,7 @@ from tvmbuild.progress import PREFIX
 from tvmbuild.steps import Step
 
 TAIL_LINES = 12
+_SAYS_MORE = "The log says more."
 CHECK_S = 1.0
 KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
 """Says which TVM to load, as the planner's probe did; every other TVM_* comes from the Step."""
@@ -68,7 +69,7 @@ def run_process(step: Step, attendant: Attendant | None = None) -> None:
         missing = [path for _, path in step.outputs if not path.exists()]
         if missing:
             log = Layout(step.root).log(step.id)
-            raise TvmbuildError(f"{step.id} finished without writing {missing[0]}", f"The log says more. Log: {log}")
+            raise TvmbuildError(f"{step.id} finished without writing {missing[0]}", f"{_SAYS_MORE} Log: {log}")
         complete = True
     finally:
         remove_temporaries(step)
@@ -218,7 +219,7 @@ def _explain(step: Step, ending: _Ending) -> TvmbuildError:
     if ending.report:
         report = json.loads(ending.report)
         hint = report["hint"]
-        return TvmbuildError(report["message"], f"{hint} {log}" if hint else f"The log says more. {log}")
+        return TvmbuildError(report["message"], f"{hint} {log}" if hint else f"{_SAYS_MORE} {log}")
     if ending.status == -signal.SIGKILL:
         return TvmbuildError(
             "its process was killed (SIGKILL), most likely because memory ran out",
@@ -227,8 +228,8 @@ def _explain(step: Step, ending: _Ending) -> TvmbuildError:
     last = "\n".join(f"  | {line}" for line in ending.tail)
     if ending.status < 0:
         return TvmbuildError(
-            f"its process crashed ({signal.Signals(-ending.status).name})\n{last}", f"The log says more. {log}"
+            f"its process crashed ({signal.Signals(-ending.status).name})\n{last}", f"{_SAYS_MORE} {log}"
         )
     return TvmbuildError(
-        f"a bug in tvmbuild, or in a library that it uses; the last lines:\n{last}", f"The log says more. {log}"
+        f"a bug in tvmbuild, or in a library that it uses; the last lines:\n{last}", f"{_SAYS_MORE} {log}"
     )

@@ -68,7 +68,7 @@ def _unavailable_task(step: Step, settings: Settings) -> TaskDict:
 
 def _describe(step: Step) -> str:
     options = step.options
-    model = step.subject.split("@")[0]
+    model = step.model
     if isinstance(options, TuneStep):
         return f"search schedules of {model} for {options.target}{_trials(options)}"
     if isinstance(options, CompileStep):

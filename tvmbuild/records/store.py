@@ -219,9 +219,12 @@ def _read_once(path: Path, identity: tuple[int, ...]) -> TaskFile:  # noqa: ARG0
 
 def _read(path: Path) -> TaskFile:
     text = path.read_text(encoding="utf-8")
-    if _CONFLICT.search(text):
-        raise ConflictedRecordsError(path)
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except ValueError:
+        if _CONFLICT.search(text):
+            raise ConflictedRecordsError(path) from None
+        raise
     if not isinstance(data["format"], int) or data["format"] < FORMAT:
         raise ValueError("format is no number of a format")
     if data["format"] > FORMAT:

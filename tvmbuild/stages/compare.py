@@ -31,18 +31,17 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
-    alike = all(
-        got[name].shape == value.shape and got[name].dtype == value.dtype for name, value in want.items() if name in got
-    )
-    comparable = alike and set(got) == set(want)
-    if set(got) != set(want):
+    comparable = set(got) == set(want)
+    if not comparable:
         problems.append(f"the outputs are {', '.join(got)} instead of {', '.join(want)}")
     for name in (n for n in want if n in got):
         if got[name].shape != want[name].shape:
             problems.append(f"output {name} has the shape {list(got[name].shape)} instead of {list(want[name].shape)}")
+            comparable = False
             continue
         if got[name].dtype != want[name].dtype:
             problems.append(f"output {name} has the dtype {got[name].dtype} instead of {want[name].dtype}")
+            comparable = False
             continue
         if want[name].size == 0:
             continue

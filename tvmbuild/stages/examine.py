@@ -9,9 +9,8 @@ import json
 import math
 import sys
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmbuild.errors import TvmbuildError
@@ -56,12 +55,12 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
         nodes, tensors = len(proto.graph.node), fix_inputs(proto, given, path.name)
         set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), path.name))
         simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
-        found = _lower((simplified or proto).SerializeToString(), path.name, cpu)
+        found = _lower(simplified or proto, path.name, cpu)
     except TvmbuildError as error:
         return _say_without_project(error, names)
-    notes = (f"not simplified: {trouble}",) if trouble else ()
+    notes = [f"not simplified: {trouble}"] if trouble else []
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
-    return Examined(find_opset(proto), nodes, shown, names, **{**found, "notes": notes + found["notes"]})
+    return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, names=names, notes=(*notes, *found.notes))
 
 
 def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
@@ -72,24 +71,19 @@ def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examin
     return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint)
 
 
-def _lower(model: bytes, name: str, cpu: str | None) -> dict[str, Any]:
-    from tvm.target import codegen  # noqa: PLC0415
-
+def _lower(model: Any, name: str, cpu: str | None) -> Examined:
     from tvmbuild.compiler.build import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.fallback import sums_without_tiles  # noqa: PLC0415
     from tvmbuild.compiler.fallback_nest import describe_machine  # noqa: PLC0415
-    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
+    from tvmbuild.compiler.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
-    target = tvm_target("llvm", (("mcpu", cpu or str(codegen.llvm_get_system_cpu())), ("num-cores", 1)), ())
-    with TemporaryDirectory(prefix="tvmbuild-check-") as folder:
-        path = Path(folder, "model.onnx")
-        path.write_bytes(model)
-        lowered = lower(import_onnx(path, name), target)
+    target = host_target(cpu)
+    lowered = lower(import_model(model, name), target)
     check_lowered(lowered.mod)
     tasks, machine = extract_tasks(lowered), describe_machine(target)
     flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
@@ -99,13 +93,13 @@ def _lower(model: bytes, name: str, cpu: str | None) -> dict[str, Any]:
         slow[task.name] += flops[task.key]
     total = sum(flops.values())
     params = lift_constants(lowered.mod, len(lowered.inputs)).params
-    return {
-        "tasks": len(tasks),
-        "constants": sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
-        "flops": total,
-        "slow": tuple(f"{task} ({_share(part, total)})" for task, part in slow.most_common()),
-        "notes": lowered.notes,
-    }
+    return Examined(
+        tasks=len(tasks),
+        constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
+        flops=total,
+        slow=tuple(f"{task} ({_share(part, total)})" for task, part in slow.most_common()),
+        notes=lowered.notes,
+    )
 
 
 def _share(part: int, whole: int) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tvmbuild.specs import Tolerance
+from tvmbuild.stages.compare import Arrays, compare
+from tvmbuild.stages.reference import Reference
 
 _TELLING = frozenset({"IsInf", "IsNaN"})
 """Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""
@@ -22,10 +26,16 @@ def asks_for_specials(proto: Any) -> bool:
     return bool(operators & _TELLING) and not sums
 
 
-def insert_specials(inputs: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+def insert_specials(inputs: Arrays, seed: int) -> dict[str, np.ndarray]:
     """Return the inputs with some elements of each replaced by special numbers of its type, all kinds in turn."""
     random = np.random.RandomState(seed)
     return {name: _insert(random, array) for name, array in inputs.items()}
+
+
+def find_special_problem(reference: Reference, compute: Callable[[Arrays], Arrays], allowed: Tolerance) -> str | None:
+    """Return what is wrong first with the outputs for the reference's special inputs; None where it has none."""
+    specials = reference.specials
+    return None if specials is None else compare(compute(specials.inputs), specials.outputs, allowed).problem
 
 
 def _insert(random: np.random.RandomState, array: np.ndarray) -> np.ndarray:

@@ -12,27 +12,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
-import tvm_ffi
-from tvm import relax
-from tvm.target import codegen
 
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.fallback import is_scheduled
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.precision import reduce_precision
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.target import host_target, tvm_target
+from tvmbuild.compiler.tasks import task_key
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.reference import Reference, read_reference
+from tvmbuild.stages.reference import read_reference
+from tvmbuild.stages.specials import find_special_problem
 from tvmbuild.steps import Step, ValidateStep
 
 FORMAT = 1
@@ -44,25 +41,31 @@ def run(step: Step) -> None:
     if not isinstance(options, ValidateStep):
         raise TypeError(f"{step.id} has the options of another stage")
     with device_lock("local", exclusive=False):
-        lowered = _lower(step, options, tvm_target(options.kind, options.attributes, options.host))
+        report_progress("lowering")
+        imported = reduce_precision(import_onnx(step.input("model"), step.model), options.precision, options.kind)
+        lowered = _lower(imported, step, tvm_target(options.kind, options.attributes, options.host))
         known = Layout(step.root).validated(step.model, _digest(lowered, step, options))
-        found = _read(known) or _compute(step, options, lowered)
+        found = _read(known) or _compute(step, options, _without_gpu_code(lowered, imported, step))
     write_json(known, found)
     write_json(step.output("validated"), found)
 
 
-def _lower(step: Step, options: ValidateStep, target: tvm.target.Target) -> Lowered:
-    """Lower the model as the cell's, for ``target``: its own, or where that has no code for CPUs, this machine's."""
+def _lower(imported: ImportedModel, step: Step, target: tvm.target.Target) -> Lowered:
     schedule = json.loads(step.input("schedule").read_text(encoding="utf-8"))
-    report_progress("lowering")
-    imported = reduce_precision(import_onnx(step.input("model"), step.model), options.precision, options.kind)
     return lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
 
 
+def _without_gpu_code(lowered: Lowered, imported: ImportedModel, step: Step) -> Lowered:
+    """Return the module, lowered for this CPU where TVM has code for GPUs alone in it, which comes scheduled."""
+    functions = lowered.mod.functions.values()
+    if any(isinstance(each, tvm.tirx.PrimFunc) and is_scheduled(each) for each in functions):
+        return _lower(imported, step, host_target())
+    return lowered
+
+
 def _digest(lowered: Lowered, step: Step, options: ValidateStep) -> str:
-    module = tvm_ffi.structural_hash(lowered.mod, map_free_vars=True) & 0xFFFFFFFFFFFFFFFF
     told = hashlib.sha256(repr(options.tolerance).encode() + step.input("reference").read_bytes()).hexdigest()
-    return f"{module:016x}{told[:16]}"
+    return task_key(lowered.mod) + told[:16]
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -88,24 +91,10 @@ def _compute(step: Step, options: ValidateStep, lowered: Lowered) -> dict[str, A
 
 
 def _compare(step: Step, options: ValidateStep, lowered: Lowered) -> Comparison:
-    here = tvm_target("llvm", (("mcpu", str(codegen.llvm_get_system_cpu())), ("num-cores", available_cores())), ())
     report_progress("generating code for this CPU")
-    if any(isinstance(each, tvm.tirx.PrimFunc) and is_scheduled(each) for each in lowered.mod.functions.values()):
-        lowered = _lower(step, options, here)  # TVM has code of its own for some operators on GPUs
-    applied = apply_records(lowered, here, database_from_schedule({"schedule": {}}, (), here))
-    machine = relax.VirtualMachine(build_executable(applied.mod, here).jit(), tvm.cpu())
+    compute = build_here(lowered, host_target(threads=available_cores()))
     reference = read_reference(step.input("reference"))
     allowed = options.tolerance.at_least(reference.precision)
     report_progress("computing")
-    comparison = compare(_run(machine, lowered, reference), reference.outputs, allowed)
-    if comparison.problem is None and reference.specials is not None:
-        special = compare(_run(machine, lowered, reference.specials), reference.specials.outputs, allowed)
-        comparison = replace(comparison, problem=special.problem)
-    return comparison
-
-
-def _run(machine: relax.VirtualMachine, lowered: Lowered, reference: Reference) -> dict[str, np.ndarray]:
-    arguments = (tvm.runtime.tensor(np.asarray(reference.inputs[each.name], order="C")) for each in lowered.inputs)
-    result = machine["main"](*arguments)
-    results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
-    return {info.name: value.numpy() for info, value in zip(lowered.outputs, results, strict=True)}
+    comparison = compare(compute(reference.inputs), reference.outputs, allowed)
+    return replace(comparison, problem=comparison.problem or find_special_problem(reference, compute, allowed))

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.rewrite import constant, static_shape
+from tvmbuild.compiler.rewrite import static_shape
 from tvmbuild.errors import TvmbuildError
 
 
@@ -59,6 +59,11 @@ class NodeCall:
         """Return an attribute that is a number, to the 32 bits that ONNX has for it, the default's too."""
         return float(np.float32(self.attributes.get(name, default)))
 
+    @property
+    def keeps_dimensions(self) -> bool:
+        """Whether a reduction leaves dimensions of one."""
+        return bool(self.attributes.get("keepdims", 1))
+
     def text(self, name: str, default: str) -> str:
         """Return an attribute that is a text."""
         value = self.attributes.get(name, default)
@@ -76,4 +81,3 @@ class NodeCall:
 
 
 Converter: TypeAlias = Callable[[NodeCall], relax.Expr]
-__all__ = ["Converter", "NodeCall", "constant"]

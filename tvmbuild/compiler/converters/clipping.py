@@ -35,7 +35,7 @@ def convert_hard_sigmoid(call: NodeCall) -> relax.Expr:
 
 
 def convert_hard_swish(call: NodeCall) -> relax.Expr:
-    """X * max(0, min(6, x + 3)) / 6."""
+    """Return x * max(0, min(6, x + 3)) / 6."""
     clipped = _clip(call, call.emit(relax.op.add, call.data, call.number(3.0)), 0.0, 6.0)
     return relax.op.multiply(call.data, call.emit(relax.op.divide, clipped, call.number(6.0)))
 

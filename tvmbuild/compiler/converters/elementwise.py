@@ -87,18 +87,18 @@ def convert_power(call: NodeCall) -> relax.Expr:
 
 
 def convert_elu(call: NodeCall) -> relax.Expr:
-    """Alpha * (e^x - 1) below zero; TVM's is for float32 alone, as those of Selu and ThresholdedRelu."""
+    """Return alpha * (e^x - 1) below zero; TVM's is for float32 alone, as those of Selu and ThresholdedRelu."""
     return call.by_tvm() if call.dtype == "float32" else _elu(call, call.float("alpha", 1.0), 1.0)
 
 
 def convert_selu(call: NodeCall) -> relax.Expr:
-    """Gamma * x, and gamma * alpha * (e^x - 1) below zero."""
+    """Return gamma * x, and gamma * alpha * (e^x - 1) below zero."""
     alpha, gamma = call.float("alpha", 1.67326319217681884765625), call.float("gamma", _SELU_GAMMA)
     return call.by_tvm() if call.dtype == "float32" else _elu(call, alpha, gamma)
 
 
 def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
-    """X above alpha, else 0."""
+    """Return x above alpha, else 0."""
     if call.dtype == "float32":
         return call.by_tvm()
     above = call.emit(relax.op.greater, call.data, call.number(call.float("alpha", 1.0)))
@@ -108,21 +108,17 @@ def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
 def convert_bit_shift(call: NodeCall) -> relax.Expr:
     """Shift; negative numbers of bits, and more than there are, shift everything out, where a machine does anything."""
     by = call.inputs[1]
-    bits = int("".join(filter(str.isdigit, call.dtype)))
-    limit = call.number(bits, str(by.ty.dtype))
-    safe = call.emit(relax.op.less, by, limit)
-    if not str(by.ty.dtype).startswith("u"):
-        safe = call.emit(
-            relax.op.logical_and, safe, call.emit(relax.op.greater_equal, by, call.number(0, str(by.ty.dtype)))
-        )
-    operator = relax.op.left_shift if call.text("direction", "LEFT") == "LEFT" else relax.op.right_shift
+    kind, bits = str(by.ty.dtype), int("".join(filter(str.isdigit, call.dtype)))
+    none, most = call.number(0, kind), call.number(bits - 1, kind)
+    safe = call.emit(relax.op.less_equal, by, most)
+    if not kind.startswith("u"):
+        safe = call.emit(relax.op.logical_and, safe, call.emit(relax.op.greater_equal, by, none))
     if call.text("direction", "LEFT") == "RIGHT" and not call.dtype.startswith("u"):
         # The sign fills what is shifted out.
-        return relax.op.right_shift(
-            call.data, call.emit(relax.op.where, safe, by, call.number(bits - 1, str(by.ty.dtype)))
-        )
-    few = call.emit(relax.op.where, safe, by, call.number(0, str(by.ty.dtype)))
-    return relax.op.where(safe, call.emit(operator, call.data, few), call.number(0))
+        return relax.op.right_shift(call.data, call.emit(relax.op.where, safe, by, most))
+    operator = relax.op.left_shift if call.text("direction", "LEFT") == "LEFT" else relax.op.right_shift
+    shifted = call.emit(operator, call.data, call.emit(relax.op.where, safe, by, none))
+    return relax.op.where(safe, shifted, call.number(0))
 
 
 def convert_mod(call: NodeCall) -> relax.Expr:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.converters.call import NodeCall, constant
+from tvmbuild.compiler.converters.call import NodeCall
 from tvmbuild.compiler.expand.infinities import MEETS_INFINITIES
+from tvmbuild.compiler.rewrite import constant
 
 _OF_NOTHING = {
     "ReduceL1": 0.0,
@@ -46,10 +47,10 @@ def convert_reduction(call: NodeCall) -> relax.Expr:
     if call.dtype == "bool":
         reduce = relax.op.max if call.operator == "ReduceMax" else relax.op.min
         numbers = call.emit(relax.op.astype, call.data, "int8")
-        reduced = call.emit(reduce, numbers, list(axes), bool(call.attributes.get("keepdims", 1)))
+        reduced = call.emit(reduce, numbers, list(axes), call.keeps_dimensions)
         return relax.op.astype(reduced, "bool")
     if call.operator in _EXTREMES and "float" in call.dtype and axes and call.attributes.get(MEETS_INFINITIES):
-        keep, name = bool(call.attributes.get("keepdims", 1)), call.operator.removeprefix("Reduce").lower()
+        keep, name = call.keeps_dimensions, call.operator.removeprefix("Reduce").lower()
         return call.builder.emit_te(_reduce_floats, call.data, call.operator, axes, keep, primfunc_name_hint=name)
     return call.by_tvm()
 
@@ -86,8 +87,8 @@ def _find_axes(call: NodeCall) -> tuple[int, ...] | None:
 
 
 def _of_nothing(call: NodeCall, axes: tuple[int, ...]) -> relax.Expr:
-    keep = bool(call.attributes.get("keepdims", 1))
-    shape = [1 if axis in axes else size for axis, size in enumerate(call.shape) if keep or axis not in axes]
+    sizes = enumerate(call.shape)
+    shape = [1 if axis in axes else size for axis, size in sizes if call.keeps_dimensions or axis not in axes]
     value, dtype = _OF_NOTHING[call.operator], np.dtype(call.dtype)
     if dtype.kind in "iu" and not np.isfinite(value):
         limits = np.iinfo(dtype)

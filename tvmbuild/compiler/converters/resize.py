@@ -11,7 +11,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.converters.call import NodeCall, constant
+from tvmbuild.compiler.converters.call import NodeCall
+from tvmbuild.compiler.rewrite import constant
 from tvmbuild.errors import TvmbuildError
 
 _RANKS_OF_TVM = (3, 4, 5)

@@ -13,8 +13,6 @@ from tvmbuild.compiler.expand.scope import Nodes, Scope
 
 _AXES_AS_INPUT = 13
 """From this opset on Squeeze, Unsqueeze and Split take an input where they had an attribute."""
-
-
 _BOUNDS_AS_INPUTS = 11
 _HAS_WHERE = 9
 

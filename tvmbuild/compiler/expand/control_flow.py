@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from tvmbuild.compiler.expand.compose import Composer
 from tvmbuild.compiler.expand.constants import fold_nodes
@@ -104,8 +103,7 @@ class _Body:
 
     def __post_init__(self) -> None:
         self.composer = Composer(self.scope, self.hint)
-        own = ((tensor.name, numpy_helper.to_array(tensor)) for tensor in self.graph.initializer)
-        self._constants = {name: self.scope.add_constant(values, self.hint) for name, values in own}
+        self._constants = self.scope.adopt_constants(self.graph.initializer, self.hint)
 
     @property
     def is_long(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import helper
 
 from tvmbuild.compiler.expand.compose import Composer
 from tvmbuild.compiler.expand.recurrent_steps import Direction, Kind, Layer, State, gru_step, lstm_step, rnn_step
@@ -92,8 +91,7 @@ def _initial(layer: Layer, index: int, number: int, batch_first: bool) -> str:
         axis = 1 if batch_first else 0
         part = composer.split(name, axis, [1] * layer.directions)[number]
         return composer.squeeze(part, [axis])
-    dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(layer.input(0)) or 1)
-    return composer.constant(np.zeros((layer.batch, layer.hidden), dtype=dtype))
+    return composer.constant(np.zeros((layer.batch, layer.hidden), dtype=layer.dtype))
 
 
 def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str, State]:
@@ -105,7 +103,6 @@ def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str
     # As floats, for up to opset 8 Less knows nothing else.
     lengths_of_rows = composer.unsqueeze(composer.add("Cast", name, to=onnx.TensorProto.FLOAT), [1])
     inside = composer.add("Less", composer.constant(np.array(time, dtype=np.float32)), lengths_of_rows)
-    dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(layer.input(0)) or 1)
-    zero = composer.constant(np.zeros((), dtype=dtype))
+    zero = composer.constant(np.zeros((), dtype=layer.dtype))
     state = [composer.where(inside, after, before) for after, before in zip(new, old, strict=True)]
     return composer.where(inside, new[0], zero), state

@@ -43,6 +43,13 @@ class Layer:
     hidden: int
     directions: int
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The data's type."""
+        kind = self.composer.scope.element_type(self.input(0)) or onnx.TensorProto.FLOAT
+        dtype: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(kind)
+        return dtype
+
     def input(self, index: int) -> str:
         """Return the name of an input, empty where it is left out."""
         return str(self.node.input[index]) if index < len(self.node.input) else ""
@@ -87,7 +94,7 @@ class Direction:
         name = _find_activation(str(given[at]))
         clip = self.layer.attributes.get("clip")
         if clip and clips:
-            value = self.composer.clip(value, np.array(clip, dtype=self._dtype))
+            value = self.composer.clip(value, np.array(clip, dtype=self.layer.dtype))
         alpha, beta = (self._parameter(each, given, at) for each in ("alpha", "beta"))
         return self._apply(name, value, alpha, beta)
 
@@ -112,14 +119,7 @@ class Direction:
 
     def number(self, value: float) -> str:
         """Add a scalar of the data's type."""
-        return self.composer.constant(np.array(value, dtype=self._dtype))
-
-    @property
-    def _dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(
-            self.composer.scope.element_type(self.layer.input(0)) or onnx.TensorProto.FLOAT
-        )
-        return dtype
+        return self.composer.constant(np.array(value, dtype=self.layer.dtype))
 
     def multiply(self, state: str) -> str:
         """Return the state times the recurrence's weights, its bias added."""

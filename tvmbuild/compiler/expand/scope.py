@@ -70,14 +70,17 @@ class Scope:
         self.model.graph.initializer.append(tensor)
         self._tensors[name] = tensor
 
+    def adopt_constants(self, tensors: Iterable[onnx.TensorProto], hint: str) -> dict[str, str]:
+        """Make a subgraph's initializers the model's; return what they are called now."""
+        return {tensor.name: self.add_constant(numpy_helper.to_array(tensor), hint) for tensor in tensors}
+
     def rename_into(self, graph: onnx.GraphProto, names: dict[str, str], hint: str) -> Nodes:
         """Return the nodes of ``graph`` with ``names`` replaced and all other values that it makes named afresh.
 
         Its initializers become the model's. ``names`` is filled with what the values are called now.
         """
-        for tensor in graph.initializer:
-            if tensor.name not in names:
-                names[tensor.name] = self.add_constant(numpy_helper.to_array(tensor), hint)
+        missing = [tensor for tensor in graph.initializer if tensor.name not in names]
+        names |= self.adopt_constants(missing, hint)
         nodes = []
         for node in graph.node:
             for output in filter(None, node.output):
