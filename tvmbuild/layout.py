@@ -85,6 +85,11 @@ class Layout:
         """Return the file with the measurements of a search of that Task that is not over; else it is absent."""
         return self.build / "journal" / target / f"{key}.jsonl"
 
+    @property
+    def tuning_rates(self) -> Path:
+        """Return the file that says how long searches took on this machine."""
+        return self.build / "tuning-rates.json"
+
     def target_lock(self, target: str) -> Path:
         """Return the file with what `native` and `from_device` resolved to."""
         return self.records(target) / "target.lock.json"

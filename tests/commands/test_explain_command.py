@@ -26,6 +26,7 @@ from finished_project import (
 from tvmbuild.cli import main
 from tvmbuild.doit_adapter.actions import RECORD
 from tvmbuild.layout import Layout
+from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import Record, record_path
 from tvmbuild.stage_table import STAGES
 
@@ -242,19 +243,20 @@ def test_a_damaged_record(project: DoitProject, capsys: pytest.CaptureFixture[st
 
 def test_tasks_to_tune(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     options = tune_options(project)
-    put(project, replace(task_file(SHARED_TASK, options, [2e-6], searched=60), spent=((here(), 30.0),)))
+    add_rates(Layout(project.root), options, {"conv2d": Spent(1000, 500.0)})
+    put(project, task_file(SHARED_TASK, options, [2e-6], searched=60))
     put(project, task_file(CONV_TASK, options, [], searched=0))
     assert _explain(capsys, "tune:first@v3") == [
         "tune:first@v3: would run",
         f"  - other records win now: conv2d_add_relu ({CONV}): a record that no longer applies -> no record",
-        "Tasks to tune: 2 of 3, 68 trials, about 34 s",
-        f"  conv2d_add_relu ({CONV}): 64 trials, about 32 s, no record yet",
-        f"  conv2d_add ({SHARED}): 4 trials, about 2 s",
+        "Tasks to tune: 2 of 3, 68 trials, 23 to 51 s",
+        f"  conv2d_add_relu ({CONV}): 64 trials, 21 to 48 s, no record yet",
+        f"  conv2d_add ({SHARED}): 4 trials, 1 to 3 s",
         "inputs:",
         "  model: build/models/first/model.onnx",
     ]
     # What another cell would tune before it is its own here: only this cell was asked about.
-    assert f"  conv2d_add ({SHARED}): 4 trials, about 2 s" in _explain(capsys, "tune:second@v3")
+    assert f"  conv2d_add ({SHARED}): 4 trials, 1 to 3 s" in _explain(capsys, "tune:second@v3")
     assert _explain(capsys, "tune:first@v3", NEVER)[2] == "Tasks to tune: none of 3, 2 have a record"
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doit_project import DoitProject
-from finished_project import CONV, POOL, SHARED, TASKS, here, put, task_file, tune_options, write_finished_project
+from finished_project import CONV, POOL, SHARED, TASKS, put, task_file, tune_options, write_finished_project
 
 from tvmbuild.cli import main
 from tvmbuild.layout import Layout
+from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import record_path
 
+TWO_MINUTES = {"seconds": 128.0, "seconds_range": [85.3, 192.0]}
+NO_MINUTES = {"seconds": 0.0, "seconds_range": [0.0, 0.0]}
+NOT_KNOWN = {"seconds": None, "seconds_range": None}
 CONV_TASK, SHARED_TASK, POOL_TASK = TASKS["first"]
 
 
@@ -23,6 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DoitProject:
     made = write_finished_project(tmp_path)
     monkeypatch.chdir(made.root)
     monkeypatch.setenv("COLUMNS", "200")
+    add_rates(Layout(made.root), tune_options(made), {"conv2d": Spent(1000, 2000.0), "max": Spent(1000, 2000.0)})
     return made
 
 
@@ -55,8 +59,8 @@ def test_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_price_of_two_tasks(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     options = tune_options(project)
-    put(project, replace(task_file(CONV_TASK, options, [2e-6], searched=16), spent=((here(), 32.0),)))
-    put(project, replace(task_file(SHARED_TASK, options, [2e-6], searched=60), spent=((here(), 30.0),)))
+    put(project, task_file(CONV_TASK, options, [2e-6], searched=16))
+    put(project, task_file(SHARED_TASK, options, [2e-6], searched=60))
     lines = _show(capsys, "*@v3")
     lacks = "2 of 3 Tasks lack records: conv2d_add_relu, conv2d_add"
     assert lines == [
@@ -70,14 +74,14 @@ def test_the_price_of_two_tasks(project: DoitProject, capsys: pytest.CaptureFixt
         "may run      benchmark:second@v3  if compile:second@v3 changes what it reads",
         "",
         "tuning",
-        "┏━━━━━━━━━━━┳━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━┳━━━━━━━━━┓",
-        "┃ cell      ┃ tasks ┃ covered ┃ to tune ┃ trials ┃ minutes ┃",
-        "┡━━━━━━━━━━━╇━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━╇━━━━━━━━━┩",
-        "│ first@v3  │     3 │       3 │       2 │     52 │     1.6 │",
-        "│ second@v3 │     1 │       1 │       0 │      0 │       0 │",
-        "└───────────┴───────┴─────────┴─────────┴────────┴─────────┘",
+        "┏━━━━━━━━━━━┳━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━┳━━━━━━━━━━━━┓",
+        "┃ cell      ┃ tasks ┃ covered ┃ to tune ┃ trials ┃    minutes ┃",
+        "┡━━━━━━━━━━━╇━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━╇━━━━━━━━━━━━┩",
+        "│ first@v3  │     3 │       3 │       2 │     52 │ 1.2 to 2.6 │",
+        "│ second@v3 │     1 │       1 │       0 │      0 │          0 │",
+        "└───────────┴───────┴─────────┴─────────┴────────┴────────────┘",
         "",
-        "Plan: 2 steps to run and 4 that may follow, 2 cells, 2 of 3 Tasks to tune, 52 trials, about 2 min",
+        "Plan: 2 steps to run and 4 that may follow, 2 cells, 2 of 3 Tasks to tune, 52 trials, 1 to 3 min",
     ]
 
 
@@ -104,19 +108,33 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     first = {"cell": "first@v3", "model": "first", "target": "v3"}
     second = {"cell": "second@v3", "model": "second", "target": "v3"}
     assert value["cells"] == [
-        first | {"tasks": 3, "covered": 2, "to_tune": 1, "trials": 64, "seconds": 128.0},
-        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, "seconds": 0.0},
+        first | {"tasks": 3, "covered": 2, "to_tune": 1, "trials": 64, **TWO_MINUTES},
+        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, **NO_MINUTES},
     ]
-    assert value["total"] == {"tasks": 3, "covered": 2, "to_tune": 1, "trials": 64, "seconds": 128.0}
+    assert value["total"] == {
+        "tasks": 3,
+        "covered": 2,
+        "to_tune": 1,
+        "trials": 64,
+        "seconds": 128.0,
+        "seconds_range": [85.3, 192.0],
+    }
     assert value["matrix"] == {"include": [first, second]}
 
 
 def test_json_says_null_for_what_is_not_known(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     project.edit("targets.yaml", "x86-64-v3", "haswell")
-    unknown = {"tasks": None, "covered": None, "to_tune": None, "trials": None, "seconds": None}
+    unknown = {"tasks": None, "covered": None, "to_tune": None, "trials": None, **NOT_KNOWN}
     value = _read(capsys, "tune:*")
     assert [{name: cell[name] for name in unknown} for cell in value["cells"][1:]] == [unknown, unknown]
-    assert value["total"] == {"tasks": None, "covered": 0, "to_tune": 0, "trials": 0, "seconds": None}
+    assert value["total"] == {
+        "tasks": None,
+        "covered": 0,
+        "to_tune": 0,
+        "trials": 0,
+        "seconds": None,
+        "seconds_range": None,
+    }
     lines = _show(capsys, "tune:*")
     assert "│ first@v2  │     3 │       0 │       0 │      0 │       0 │" in lines
     assert "│ first@v3  │     ? │       ? │       ? │      ? │       ? │" in lines
@@ -135,12 +153,14 @@ def test_a_changed_model_hides_its_tasks(project: DoitProject, capsys: pytest.Ca
     assert _show(capsys, "simplify:*")[-1] == "Plan: 2 steps to run"
 
 
-def test_without_any_history_the_time_is_not_known(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_search_the_time_is_a_usual_machines(
+    project: DoitProject, capsys: pytest.CaptureFixture[str]
+) -> None:
     _forget_records(project)
-    lines = _show(capsys)
-    assert "│ first@v3  │     3 │       0 │       3 │    192 │       ? │" in lines
-    assert lines[-1].endswith("3 cells, 3 of 6 Tasks to tune, 192 trials, ? min")
-    assert _read(capsys)["total"]["seconds"] is None
+    Layout(project.root).tuning_rates.unlink()
+    assert _show(capsys)[-1].endswith(" min")
+    low, high = _read(capsys)["total"]["seconds_range"]
+    assert 0 < low < high
 
 
 def test_the_matrix_leaves_out_what_cannot_run(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +187,7 @@ def test_the_matrix_leaves_out_what_cannot_be_compiled(
 
 
 def test_full_searches_all_and_never_none(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _show(capsys, "tune=full", "tune:first@v3")[-1].endswith("3 of 3 Tasks to tune, 192 trials, about 6 min")
+    assert _show(capsys, "tune=full", "tune:first@v3")[-1].endswith("3 of 3 Tasks to tune, 192 trials, 4 to 10 min")
     _forget_records(project)
     assert _show(capsys, "tune=never", "tune:first@v3")[-1].endswith("1 step to run, 1 cell, 0 of 3 Tasks to tune")
 
@@ -175,7 +195,14 @@ def test_full_searches_all_and_never_none(project: DoitProject, capsys: pytest.C
 def test_a_damaged_record_counts_as_none(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     record_path(Layout(project.root).records("v3"), POOL).write_text("{")
     value = _read(capsys, "tune:first@v3")
-    assert value["total"] == {"tasks": 3, "covered": 2, "to_tune": 1, "trials": 64, "seconds": 128.0}
+    assert value["total"] == {
+        "tasks": 3,
+        "covered": 2,
+        "to_tune": 1,
+        "trials": 64,
+        "seconds": 128.0,
+        "seconds_range": [85.3, 192.0],
+    }
     assert value["steps"][-1]["state"] == "would run"
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.records.store import ConflictedRecordsError, DamagedRecordsError, read_task_file
+from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
+from tvmbuild.records.conflicts import ConflictedRecordsError
+from tvmbuild.records.store import DamagedRecordsError, ResolvedTarget, read_task_file
 
 
 def find_record(project_root: Path) -> Path:
@@ -23,3 +25,15 @@ def test_both_sides_of_a_merge(project_root: Path, tmp_path: Path) -> None:
     assert caught.value.message == f"{record}: git has left both sides of a merge in it"
     assert f"`git checkout --merge -- {record}`" in (caught.value.hint or "")
     assert not isinstance(caught.value, DamagedRecordsError)  # which would count as absent
+
+
+def test_both_sides_of_a_merge_of_choices(tmp_path: Path) -> None:
+    graph, target = describe_graph([("a" * 16, 1)], ["1x8x8x8 to 8"]), ResolvedTarget("llvm", (("mcpu", "znver4"),))
+    write_choices(tmp_path, graph, target, Choices({"1x8x8x8 to 8": Choice("direct", "znver4")}))
+    path = choices_path(tmp_path, graph)
+    ours = path.read_text()
+    path.write_text(f"<<<<<<< HEAD\n{ours}=======\n{ours}>>>>>>> branch\n")
+    with pytest.raises(ConflictedRecordsError) as caught:
+        read_choices(tmp_path, graph, target)
+    assert caught.value.message == f"{path}: git has left both sides of a merge in it"
+    assert f"`git checkout --ours -- {path}`" in (caught.value.hint or "")

@@ -20,6 +20,7 @@ from tvmbuild.files import pretty_json
 from tvmbuild.nearest import find_nearest_pattern, suggest
 from tvmbuild.price import CellPrice, TotalPrice
 from tvmbuild.project import find_root, load_plan
+from tvmbuild.rates import NO_TIME, Seconds
 from tvmbuild.wording import count
 
 HELP = "show what would run and why, and what tuning would cost, before anything runs"
@@ -76,7 +77,9 @@ def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
     if any(price.tasks is None for price in prices):
         notes.append(f"{UNKNOWN}: Tasks are not known before simplify and tune have run")
     if any(price.trials and price.seconds is None for price in prices):
-        notes.append(f"{UNKNOWN} minutes: no record of this kind of target says how long a search took")
+        notes.append(
+            f"{UNKNOWN} minutes: this project has searched nothing for this kind of target on this machine yet"
+        )
     return notes
 
 
@@ -100,10 +103,10 @@ def _make_table(prices: Sequence[CellPrice]) -> Table:
     return table
 
 
-def _show_minutes(seconds: float | None) -> str:
+def _show_minutes(seconds: Seconds | None) -> str:
     if seconds is None:
         return UNKNOWN
-    return f"{seconds / 60:.1f}" if seconds else "0"
+    return f"{seconds.low / 60:.1f} to {seconds.high / 60:.1f}" if seconds.high else "0"
 
 
 def summarise(planned: Planned) -> str:
@@ -133,14 +136,17 @@ def _describe_total(total: TotalPrice, prices: Sequence[CellPrice]) -> list[str]
     return parts
 
 
-def describe_seconds(seconds: float | None, at_least: float = 0.0) -> str:
-    """Return a duration for people: `about 9 min`; when it is not known, what it takes at least."""
+def describe_seconds(seconds: Seconds | None, at_least: Seconds = NO_TIME) -> str:
+    """Return a duration for people: `6 to 14 min`; when it is not known, what it takes at least."""
     if seconds is None:
-        return f"at least {_round(at_least)}" if at_least else f"{UNKNOWN} min"
-    return f"about {_round(seconds)}"
+        return f"at least {' '.join(_round(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
+    (low, unit), (high, of) = _round(seconds.low), _round(seconds.high)
+    if unit != of:
+        return f"{low} {unit} to {high} {of}"
+    return f"about {high} {of}" if low == high else f"{low} to {high} {of}"
 
 
-def _round(seconds: float) -> str:
+def _round(seconds: float) -> tuple[str, str]:
     if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.0f}", "s"
+    return (f"{seconds / 60:.0f}", "min") if seconds < 2 * 3600 else (f"{seconds / 3600:.1f}", "h")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvmbuild.commands.planned import Planned
 from tvmbuild.doit_adapter.status import Status
 from tvmbuild.price import CellPrice
+from tvmbuild.rates import Seconds
 
 FORMAT = 1
 
@@ -21,7 +22,7 @@ def make_json(planned: Planned) -> dict[str, object]:
             "covered": total.covered,
             "to_tune": total.to_tune,
             "trials": total.trials,
-            "seconds": _round(total.seconds),
+            **_time(total.seconds),
         },
         "matrix": {"include": _list_cells(planned)},
     }
@@ -45,7 +46,7 @@ def _cell(price: CellPrice) -> dict[str, object]:
         "covered": price.covered,
         "to_tune": price.to_tune,
         "trials": price.trials,
-        "seconds": _round(price.seconds),
+        **_time(price.seconds),
     }
 
 
@@ -65,5 +66,7 @@ def _name(cell: str) -> dict[str, str]:
     return {"cell": cell, "model": model, "target": target}
 
 
-def _round(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
+def _time(seconds: Seconds | None) -> dict[str, object]:
+    if seconds is None:
+        return {"seconds": None, "seconds_range": None}
+    return {"seconds": round(seconds.middle, 1), "seconds_range": [round(seconds.low, 1), round(seconds.high, 1)]}

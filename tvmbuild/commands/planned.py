@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.doit_adapter.status import Status, list_statuses
 from tvmbuild.plan import Plan
-from tvmbuild.price import CellPrice, TotalPrice, price_cells, total_price
-from tvmbuild.records.selection import TaskId, read_tasks
+from tvmbuild.price import CellPrice, Known, TotalPrice, price_cells, total_price
+from tvmbuild.records.choices import read_graph
+from tvmbuild.records.selection import read_tasks
 from tvmbuild.steps import Step
 
 
@@ -37,9 +37,7 @@ def plan_work(plan: Plan, chosen: Sequence[Step]) -> Planned:
 
 def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
     """Return the price of each tune step among them."""
-    cells = [(status.step, _list_tasks(status)) for status in statuses if status.step.stage == "tune"]
-    # What searches times its candidates on this machine, and calls it so in the records.
-    return price_cells(cells, detect_capabilities().host_cpu) if cells else ()
+    return price_cells((status.step, _read_tasks(status)) for status in statuses if status.step.stage == "tune")
 
 
 def list_ancestors(plan: Plan, steps: Sequence[Step]) -> list[Step]:
@@ -53,10 +51,11 @@ def list_ancestors(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     return found[::-1]
 
 
-def _list_tasks(status: Status) -> tuple[TaskId, ...] | None:
+def _read_tasks(status: Status) -> Known | None:
     if not status.knows_tasks:
         return None
+    path = status.step.output("tasks")
     try:
-        return read_tasks(status.step.output("tasks"))
+        return Known(read_tasks(path), read_graph(path))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.layout import choices_folder
+from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.quarantine import installed_tvm
 from tvmbuild.records.store import ResolvedTarget
 
@@ -82,13 +83,16 @@ def choices_path(folder: Path, graph: Graph) -> Path:
 def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> Choices:
     """Return what was chosen for the graph; ``folder`` is `records/<target>`.
 
-    A file that is damaged, or of another TVM version or other target attributes, counts as absent.
+    A file that is damaged, or of another TVM version or other target attributes, counts as absent. TvmbuildError where
+    git has left both sides of a merge in it.
     """
     if graph is None:
         return Choices({})
     path = choices_path(folder, graph)
+    text = ""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text)
         choices = {str(signature): _choice(row) for signature, row in data["convolutions"].items()}
         reasons = [
             f"its format is {data['format']}, this tvmbuild reads {FORMAT}" if data["format"] != FORMAT else "",
@@ -98,6 +102,11 @@ def read_choices(folder: Path, graph: Graph | None, target: ResolvedTarget) -> C
     except FileNotFoundError:
         return Choices({})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        check_conflict(
+            text,
+            path,
+            f"take one side, `git checkout --ours -- {path}`, or delete the file: the next doit measures again",
+        )
         choices, reasons = {}, [f"damaged ({type(error).__name__}: {error})"]
     reason = next((each for each in reasons if each), None)
     return Choices(choices) if reason is None else Choices({}, f"{path} counts as absent: {reason}")

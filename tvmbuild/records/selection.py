@@ -186,9 +186,9 @@ def is_current(step: Step) -> str | None:
     folder = Layout(step.root).records(options.target)
     try:
         files = read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
+        choices = read_choices(folder, graph, resolved_target(options))
     except TvmbuildError as error:
         return error.message
-    choices = read_choices(folder, graph, resolved_target(options))
     algorithms = choices.algorithms(options.tune.algorithms)
     reason = None
     if algorithms != _read_algorithms(schedule):

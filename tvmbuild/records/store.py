@@ -18,6 +18,7 @@ from typing import Any
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_text
+from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.field_form import check_count, check_spent, check_target, check_text
 from tvmbuild.records.file_text import format_task_file
 from tvmbuild.records.trace_form import check_trace
@@ -26,24 +27,12 @@ from tvmbuild.specs import Attributes
 FORMAT = 1
 KEY = re.compile(r"[0-9a-f]{16}")
 """What a Task's key looks like; with `.json` it is its file's name, so nothing else may become a path."""
-_CONFLICT = re.compile(r"^(?:<{7} |={7}$|>{7} )", re.MULTILINE)
 BEST = 5
 """Traces kept for each device class."""
 
 
 class DamagedRecordsError(TvmbuildError):
     """A record file whose contents are none; it counts as absent."""
-
-
-class ConflictedRecordsError(TvmbuildError):
-    """A record file with both sides of a merge in it: neither may be lost, so it counts as nothing."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path}: git has left both sides of a merge in it",
-            "run `tvmbuild records merge-driver --install`, then `git checkout --merge -- "
-            f"{path}`: that unites what both sides have measured",
-        )
 
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -222,8 +211,12 @@ def _read(path: Path) -> TaskFile:
     try:
         data = json.loads(text)
     except ValueError:
-        if _CONFLICT.search(text):
-            raise ConflictedRecordsError(path) from None
+        check_conflict(
+            text,
+            path,
+            "run `tvmbuild records merge-driver --install`, then `git checkout --merge -- "
+            f"{path}`: that unites what both sides have measured",
+        )
         raise
     if not isinstance(data["format"], int) or data["format"] < FORMAT:
         raise ValueError("format is no number of a format")

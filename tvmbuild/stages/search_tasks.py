@@ -6,7 +6,8 @@ import math
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import tvm
@@ -18,10 +19,12 @@ from tvmbuild.devices.gpu_timer import GpuTimer
 from tvmbuild.devices.rpc_boards import BoardTimer
 from tvmbuild.devices.vulkan_timer import time_shader
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
+from tvmbuild.rates import Spent, add_rates, find_word
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
-from tvmbuild.stages.task_records import TaskRecords, device_class
+from tvmbuild.stages.task_records import TaskRecords
 from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuner.cores import Cores, all_cores, share_cores
 from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
@@ -38,6 +41,8 @@ class Cell:
     tasks: tuple[Task, ...]
     chosen: tuple[Task, ...]
     target: tvm.target.Target
+    later: tuple[Task, ...] | None = None
+    """What is searched after it; None: ``tasks`` are a whole model's."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +73,18 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         TaskSearch(task, setup, _allow(step, options, cell, records.open(task)), records.find_start(task))
         for task in cell.chosen
     ]
-    progress = _Progress(cell, records, searches, device_class(options))
+    later = sum(_allow(step, options, cell, records.open(task)).share for task in cell.later or ())
+    progress = _Progress(cell, records, searches, later)
     phases: defaultdict[str, float] = defaultdict(float)
+    start = time.monotonic()
     if options.tune.cost_model == "xgb" and not all(search.over for search in searches):
-        start = time.monotonic()
         teach(model, records.find_examples(cell.chosen), cell.target, setup.threads)
         phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
-    with candidate_pool(cell.target, cores, _make_timer(options, threads, cores)) as pool:
+    with (
+        _taken_down(step, searches, start),
+        candidate_pool(cell.target, cores, _make_timer(options, threads, cores)) as pool,
+    ):
         for batch in run_searches(searches, pool, cores, options.tune, records):
             _report_errors(batch, options.kind)
             records.add(batch)
@@ -89,6 +98,22 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         for search in open_ones:
             phases["elect"] += _elect(pool, records, search)
     return Searched(progress.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
+
+
+@contextmanager
+def _taken_down(step: Step, searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
+    """Write down for the next plan how long the searches took since ``start``, also where they are interrupted."""
+    try:
+        yield
+    finally:
+        spent: defaultdict[str, Spent] = defaultdict(Spent)
+        share = (time.monotonic() - start) / max(1e-9, sum(search.curve.spent for search in searches))
+        for search in searches:
+            if search.proposed:
+                trials = search.allowance.share if search.over else search.proposed
+                spent[find_word(search.task.name)] += Spent(trials, search.curve.spent * share)
+        if spent and isinstance(step.options, TuneStep):
+            add_rates(Layout(step.root), step.options, spent)
 
 
 def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer | None:
@@ -150,10 +175,12 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
 class _Progress:
     """The step's live line."""
 
-    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch], where: str) -> None:
+    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch], later: int) -> None:
         self._searches = searches
+        self._first_of_two = cell.later is not None
+        self._later = later
         others = [task for task in cell.tasks if task not in cell.chosen]
-        bests = [(task.weight, records.open(task).best_on(where)) for task in others]
+        bests = [(task.weight, records.best_here(task)) for task in others]
         self._others = sum(weight * best[0].seconds for weight, best in bests if best)
         self._start = time.monotonic()
 
@@ -166,11 +193,14 @@ class _Progress:
         """Report it."""
         curves = [search.curve for search in self._searches]
         left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
+        left += self._later
         seconds = time.monotonic() - self._start
         rate = self.measured / seconds
         over = sum(search.over for search in self._searches)
         parts = [f"{over}/{len(curves)} Tasks", f"{self.measured} candidates, {rate:.1f}/s"]
-        if all(math.isfinite(curve.best) for curve in curves):
+        if self._first_of_two:
+            parts.insert(0, "the ways to compute its convolutions, then the rest")
+        elif all(math.isfinite(curve.best) for curve in curves):
             now = self._others + predict_latency(curves, 0)
             expected = self._others + predict_latency(curves, math.ceil(left / BATCH))
             parts.append(f"{now * 1e3:.3g} ms, {expected * 1e3:.3g} expected")

@@ -67,13 +67,17 @@ class TaskRecords:
             self._trusted |= {record.trace for record in self._files[task.key].records}
         return self._files[task.key]
 
+    def best_here(self, task: Task) -> tuple[Record, ...]:
+        """Return this machine's records of the Task, the fastest first."""
+        return self.open(task).best_on(self._class)
+
     def find_start(self, task: Task) -> Start:
         """Return the schedules that the search starts from: this machine's, else what other targets found.
 
         What others found is used only where the tune step has seen it replay here.
         """
         searched = self.open(task).searched_on(self._class)
-        own = self.open(task).best_on(self._class)
+        own = self.best_here(task)
         if own:
             return Start(known=self._load(own, task), searched=searched)
         foreign = read_foreign(self._layout, self.open(task), Machine(self._options.target, self._class))
@@ -122,7 +126,7 @@ class TaskRecords:
 
         Not those that came from elsewhere meanwhile: nobody has seen them replay.
         """
-        known = [record for record in self.open(task).best_on(self._class) if record.trace in self._trusted]
+        known = [record for record in self.best_here(task) if record.trace in self._trusted]
         return tuple(load_known(known, task.mod, self._target))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:

@@ -52,6 +52,17 @@ class Tuned:
     searched: tuple[Task, ...] = ()
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What to search, as far as the mode asks for it."""
+
+    tasks: tuple[Task, ...]
+    done: frozenset[str] = frozenset()
+    """Keys of those that this run has searched before."""
+    later: tuple[Task, ...] | None = None
+    """What another search of this run is about; None: this is the last."""
+
+
 Lowering = tuple[Lowered, tuple[Task, ...], Graph | None]
 """What is compiled, its Tasks, and what there was to choose."""
 
@@ -78,9 +89,13 @@ def run(step: Step) -> None:
     known = Choices({}) if step.settings.tune == "full" else choices
     if graph is not None and _may_search(step, options) and must_choose(options, graph, known):
         runs: list[Tuned] = []
-        choices = choose_algorithms(
-            step, (imported, direct, graph), target, lambda found: runs.append(_search(step, found, target))
-        )
+
+        def search(found: tuple[Task, ...]) -> None:
+            keys = {task.key for task in found}
+            rest = tuple(task for task in tasks if task.key not in keys)
+            runs.append(_search(step, Wanted(found, later=rest), target))
+
+        choices = choose_algorithms(step, (imported, direct, graph), target, search)
         tuned = _add(*runs)
     algorithms = choices.algorithms(options.tune.algorithms)
     lowered = direct
@@ -88,7 +103,8 @@ def run(step: Step) -> None:
         with device_lock("local", exclusive=False):
             lowered = lower(imported, target, None, dict(algorithms))
             tasks = extract_tasks(lowered)
-    tuned = _add(tuned, _search(step, tasks, target, frozenset(task.key for task in tuned.searched)))
+    done = frozenset(task.key for task in tuned.searched)
+    tuned = _add(tuned, _search(step, Wanted(tasks, done), target))
     records = checked_records(step, options, tasks)
     with device_lock("local", exclusive=False):
         schedule = replace(records.elect(), algorithms=algorithms)
@@ -97,21 +113,19 @@ def run(step: Step) -> None:
     _publish(step, (lowered, tasks, graph), tuned, (schedule, records.list_quarantined()))
 
 
-def _search(
-    step: Step, tasks: tuple[Task, ...], target: tvm.target.Target, done: frozenset[str] = frozenset()
-) -> Tuned:
+def _search(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for of the Tasks, but not those that this run has searched before."""
     options = step.options
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
     with device_lock("local", exclusive=False):
-        records = checked_records(step, options, tasks)
+        records = checked_records(step, options, wanted.tasks)
         records.elect()  # what fails is out of the way before anything is searched
-        chosen = _to_search(step, options, tasks, done)
+        chosen = _to_search(step, options, wanted)
         if chosen and _may_search(step, options):
             report_progress("checking the records that the search starts from")
             records.check_for_search(chosen, device_class(options))
-    return _tune(step, (tasks, done), target)
+    return _tune(step, wanted, target)
 
 
 def _add(*runs: Tuned) -> Tuned:
@@ -125,12 +139,12 @@ def _add(*runs: Tuned) -> Tuned:
     )
 
 
-def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm.target.Target) -> Tuned:
+def _tune(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for, holding the device; nothing for mode `never` or a target without a device."""
-    (tasks, done), options = what, step.options
+    options = step.options
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
-    if not _may_search(step, options) or not _to_search(step, options, tasks, done):
+    if not _may_search(step, options) or not _to_search(step, options, wanted):
         return Tuned()
     threads = os.environ.get("TVM_NUM_THREADS")
     if threads is None:
@@ -138,8 +152,9 @@ def _tune(step: Step, what: tuple[tuple[Task, ...], frozenset[str]], target: tvm
     start = time.monotonic()
     with _hold(options.kind, options.device):
         # Another process may have tuned the same Tasks while we waited.
-        chosen = _to_search(step, options, tasks, done)
-        searched = search_tasks(step, Cell(tasks, chosen, target)) if chosen else Searched()
+        chosen = _to_search(step, options, wanted)
+        later = None if wanted.later is None else _to_search(step, options, Wanted(wanted.later))
+        searched = search_tasks(step, Cell(wanted.tasks, chosen, target, later)) if chosen else Searched()
     return Tuned(searched, time.monotonic() - start, chosen)
 
 
@@ -162,9 +177,10 @@ def _hold(kind: str, device: DeviceSpec) -> Iterator[None]:
         yield
 
 
-def _to_search(step: Step, options: TuneStep, tasks: tuple[Task, ...], done: frozenset[str]) -> tuple[Task, ...]:
+def _to_search(step: Step, options: TuneStep, wanted: Wanted) -> tuple[Task, ...]:
+    tasks = wanted.tasks
     if step.settings.tune == "full":
-        return tuple(task for task in tasks if is_wanted(task.name, options.tune) and task.key not in done)
+        return tuple(task for task in tasks if is_wanted(task.name, options.tune) and task.key not in wanted.done)
     files = _files(step, options, tasks)
     missing = {task.key for task in list_missing(files, _ids(tasks), options.tune)}
     # An interrupted search: its last measurements are in the journal, and its best were not timed again.
