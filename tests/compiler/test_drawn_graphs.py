@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -10,49 +13,78 @@ from drawn_graphs import draw_graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importer import import_model
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.winograd import TILES
-from tvmbuild.specs import Tolerance
+from tvmbuild.specs import Precision, Tolerance
 from tvmbuild.stages.compare import compare
 
-PARTS, EXAMPLES = 6, 80
+PARTS = 6
+EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS
 ATTRIBUTES = (("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+TOLERANCES: dict[Precision, Tolerance] = {"fp32": Tolerance(1e-3, 1e-4, 1e-3), "fp16": Tolerance(0.0, 0.0, 0.03)}
 
 
-def check(model: onnx.ModelProto, cpu: str, algorithm: str) -> None:
-    target = tvm_target("llvm", (("mcpu", cpu), *ATTRIBUTES), ())
-    imported = import_model(model, "drawn")
-    direct = lower(imported, target)
-    assert direct.notes == ()
-    algorithms = {each.convolution.signature: algorithm for each in direct.convolutions} if algorithm in TILES else {}
-    lowered = lower(imported, target, direct.layout, algorithms)
+@dataclass(frozen=True)
+class Way:
+    """How a drawn model is lowered."""
+
+    cpu: str
+    algorithm: str
+    precision: Precision
+    one_by_one: bool
+    """Convolutions go to NHWC one by one, as where TVM's ConvertLayout fails."""
+
+
+WAYS = st.builds(
+    Way,
+    st.sampled_from(["x86-64-v3", "x86-64"]),
+    st.sampled_from(["direct", *TILES]),
+    st.sampled_from(["fp32", "fp32", "fp16"]),
+    st.booleans(),
+)
+
+
+def check(model: onnx.ModelProto, way: Way) -> None:
+    target = tvm_target("llvm", (("mcpu", way.cpu), *ATTRIBUTES), ())
+    # Rounded, a number would be that of another row.
+    precision = "fp32" if any(node.op_type == "Equal" for node in model.graph.node) else way.precision
+    imported = reduce_precision(import_model(model, "drawn"), precision, "llvm")
+    with pytest.MonkeyPatch.context() as patch:
+        if way.one_by_one:
+            patch.setattr(pipeline, "_convert_to_nhwc", pipeline._convert_each_to_nhwc)
+        direct = lower(imported, target)
+        assert direct.notes == ()
+        signatures = [each.convolution.signature for each in direct.convolutions] if way.algorithm in TILES else []
+        lowered = lower(imported, target, direct.layout, dict.fromkeys(signatures, way.algorithm))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     shape, names = session.get_inputs()[0].shape, [each.name for each in model.graph.output]
     data = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
     got = build_here(lowered, target)({"x": data})
     want = dict(zip(names, session.run(names, {"x": data}), strict=True))
-    assert compare(got, want, Tolerance(1e-3, 1e-4, 1e-3)).problem is None
+    assert compare(got, want, TOLERANCES[precision]).problem is None
 
 
 ONE_AT_A_TIME = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
-@given(draw_graphs(), st.sampled_from(["x86-64-v3", "x86-64"]), st.sampled_from(["direct", *TILES]))
+@given(draw_graphs(), WAYS)
 @settings(ONE_AT_A_TIME, max_examples=8)
-def test_a_few(model: onnx.ModelProto, cpu: str, algorithm: str) -> None:
-    check(model, cpu, algorithm)
+def test_a_few(model: onnx.ModelProto, way: Way) -> None:
+    check(model, way)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_many(part: int) -> None:
-    @given(draw_graphs(), st.sampled_from(["x86-64-v3", "x86-64"]), st.sampled_from(["direct", *TILES]))
+    @given(draw_graphs(), WAYS)
     @settings(ONE_AT_A_TIME, max_examples=EXAMPLES)
-    def run(model: onnx.ModelProto, cpu: str, algorithm: str) -> None:
-        check(model, cpu, algorithm)
+    def run(model: onnx.ModelProto, way: Way) -> None:
+        check(model, way)
 
     run()
     assert part < PARTS

@@ -159,6 +159,20 @@ def _over_channels(graph: Graph, x: str) -> None:
     graph.add("Transpose", product, shape=(1, out, height, width), perm=[0, 3, 1, 2])
 
 
+def _take_rows(graph: Graph, _x: str) -> None:
+    """Rows of a table as the product of a one-hot matrix, numbered by the input: what is computed may round apart."""
+    height, width = graph.shapes["x"][2:]
+    rows, out = graph.pick(3, 5), graph.pick(3, 8)
+    largest = graph.add("ReduceMax", graph.add("Transpose", "x", perm=[0, 2, 3, 1]), axes=[3], keepdims=1)
+    numbers = graph.add("Cast", graph.add("Mul", largest, graph.constant(np.float32(4))), to=TensorProto.INT64)
+    counted = graph.constant(np.arange(rows).reshape(graph.pick((rows,), (1, 1, 1, rows))))
+    one_hot = graph.add("Cast", graph.add("Equal", numbers, counted), to=TensorProto.FLOAT)
+    taken = graph.add("MatMul", one_hot, graph.weight(rows, out))
+    if graph.pick(True, False):
+        taken = graph.add("Tanh", graph.add("Add", taken, graph.weight(out)))
+    graph.add("Transpose", taken, shape=(1, out, height, width), perm=[0, 3, 1, 2])
+
+
 def _normalize(graph: Graph, x: str) -> None:
     channels = graph.shapes[x][1]
     scale, variance = (graph.weight(channels, low=0.5, high=1.5) for _ in range(2))
@@ -201,6 +215,7 @@ _STEPS: tuple[Callable[[Graph, str], None], ...] = (
     _resize,
     _transposed_convolution,
     _over_channels,
+    _take_rows,
     _normalize,
     _pad,
     _slice,

@@ -98,12 +98,12 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: str) -> tvm.ir.IRModule:
     # The shapes are named because TVM takes a dimension of 0 for one that is not known.
     importer = _NamedImporter({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
-    mark_infinities(model.graph)
+    graph = mark_infinities(model.graph)
     try:
         # The importer prints the inputs of an operator that fails: megabytes of weights.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return importer.from_onnx(model.graph, find_opset(model))
+            return importer.from_onnx(graph, find_opset(model))
     except TvmbuildError as error:
         what = f"the operator {importer.node} cannot be built: " if importer.node else ""
         hint = error.hint or "rewrite or replace this operator in the model"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -17,6 +17,7 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.fold import fold_constants
 from tvmbuild.compiler.groups import separate_groups
 from tvmbuild.compiler.importer import ImportedModel
+from tvmbuild.compiler.layouts import convert_each
 from tvmbuild.compiler.one_hot import take_rows
 from tvmbuild.compiler.pad_channels import pad_channels
 from tvmbuild.compiler.runtime_calls import check_runtime_calls
@@ -35,16 +36,6 @@ _CPU_LAYOUTS = {
     # Without this line it follows its input to NHWC, for which TVM has no code.
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
-FOLLOWING_OPERATORS = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "concat", "mean", "sum"),
-        *("exp", "sqrt", "sigmoid", "tanh", "erf", "negative", "abs", "clip", "astype", "rsqrt", "log", "round"),
-        *("nn.conv2d", "nn.conv2d_transpose", "nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d"),
-        *("nn.relu", "nn.silu", "nn.gelu", "nn.softmax", "permute_dims", "reshape", "image.resize2d", "strided_slice"),
-    )
-)
-"""Operators whose layout inference is known to work, where that of some other operator fails."""
 _ANY_NAME = "lv"
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
@@ -72,8 +63,8 @@ def lower(
 ) -> Lowered:
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
 
-    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert an operator to NHWC it gets
-    transposes around it, where it cannot convert the graph all of it stays NCHW; a note says so. ``algorithms`` are by
+    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert a graph to NHWC each
+    convolution gets transposes around it; a note says so. ``algorithms`` are by
     a convolution's signature; without one it is computed directly. The same model, target, layout and algorithms give
     the same module in any process.
     """
@@ -87,7 +78,8 @@ def lower(
         if chosen == "NHWC":
             converted, problem = _attempt(_convert_to_nhwc, mod)
             if problem is not None:
-                converted, notes, problem = _convert_around(mod, problem)
+                notes = (f"{SLOW}transposes around its convolutions: {problem}",)
+                converted, problem = _attempt(_convert_each_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
                 padded = pad_channels(separate_groups(rewritten.mod, target), target)
@@ -122,14 +114,8 @@ def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return fold_constants(sink_transposes(replace_patches(converted)))
 
 
-def _convert_around(mod: tvm.ir.IRModule, why: str) -> tuple[tvm.ir.IRModule, tuple[str, ...], str | None]:
-    """Convert what surely can be; the other operators keep their layout, between transposes. Or return why not."""
-    names = {call.op.name for call in operator_calls(mod, "relax.")}
-    others = sorted(names - FOLLOWING_OPERATORS)
-    legalize = _legalize(skipping=sorted(names & FOLLOWING_OPERATORS))
-    converted, problem = _attempt(lambda each: _convert_to_nhwc(legalize(_anonymise(each))), mod)
-    shown = ", ".join(name.removeprefix("relax.") for name in others)
-    return converted, () if problem else (f"{SLOW}transposes around {shown}: {why}",), problem and why
+def _convert_each_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    return fold_constants(sink_transposes(replace_patches(convert_each(mod))))
 
 
 def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
@@ -156,15 +142,12 @@ def _last_line(message: str) -> str:
     return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""
 
 
-def _legalize(skipping: Sequence[str] = ()) -> tvm.ir.transform.Pass:
-    sorting = (relax.backend.DispatchSampling(), relax.backend.DispatchSortScan())
-    return tvm.transform.Sequential([*sorting, relax.transform.LegalizeOps(skip_ops=list(skipping))])
-
-
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     return tvm.transform.Sequential(
         [
-            _legalize(),
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            relax.transform.LegalizeOps(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
             relax.transform.FuseOps(),

@@ -17,22 +17,31 @@ _PASSING = frozenset(
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16})
 
 
-def mark_infinities(graph: onnx.GraphProto) -> None:
-    """Give each of these nodes the attribute, in place, where infinities may come to it.
+def mark_infinities(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """Return the graph with the attribute at each of these nodes to which infinities may come.
 
-    Those are constants, what a logarithm gives, and the caller's own, these as far as nothing is summed.
+    The graph itself where there are none. Infinities are constants, what a logarithm gives, and the caller's own, these
+    as far as nothing is summed.
     """
     if not any(node.op_type in _CONCERNED for node in graph.node):
-        return
+        return graph
     reached = {tensor.name for tensor in graph.initializer if _has_infinity(tensor)}
     fed = {value.name for value in graph.input if value.type.tensor_type.elem_type in _FLOATS} - reached
-    for node in graph.node:
+    marked = []
+    for index, node in enumerate(graph.node):
         if node.op_type in _PASSING and fed.intersection(node.input):
             fed.update(node.output)
         if node.op_type == "Log" or reached.intersection(node.input):
             reached.update(node.output)
         if node.op_type in _CONCERNED and node.input[0] in reached | fed:
-            node.attribute.append(helper.make_attribute(MEETS_INFINITIES, 1))
+            marked.append(index)
+    if not marked:
+        return graph
+    result = onnx.GraphProto()
+    result.CopyFrom(graph)
+    for index in marked:
+        result.node[index].attribute.append(helper.make_attribute(MEETS_INFINITIES, 1))
+    return result
 
 
 def _has_infinity(tensor: onnx.TensorProto) -> bool:
