@@ -289,3 +289,52 @@ def test_copies_of_a_body_share_its_constants() -> None:
     expanded = check(make_model([loop], data, ["y", "count", "all"], weights), data)
     factors = {node.input[1] for node in expanded.graph.node if node.op_type == "Mul"}
     assert len(factors) == 1
+
+
+@given(
+    size=st.integers(1, 9),
+    length=st.one_of(st.none(), st.integers(1, 12)),
+    parts=st.sampled_from([1, 2]),
+    form=st.sampled_from(["whole", "half", "inverse"]),
+    axis=st.sampled_from([0, 1, -3]),
+    opset=st.sampled_from([17, 20]),
+)
+@settings(deadline=None, max_examples=40)
+def test_dft(*, size: int, length: int | None, parts: int, form: str, axis: int, opset: int) -> None:
+    parts = 1 if form == "half" else parts
+    shape = [3, 2, parts]
+    shape[axis] = size
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)}
+    weights: dict[str, np.ndarray] = {} if length is None else {"n": np.array(length)}
+    attributes: dict[str, Any] = {"inverse": int(form == "inverse"), "onesided": int(form == "half")}
+    inputs = ["x", "" if length is None else "n"]
+    if opset >= 20:
+        inputs.append("axis")
+        weights["axis"] = np.array(axis)
+    else:
+        attributes["axis"] = axis
+    check(make_model([helper.make_node("DFT", inputs, ["y"], **attributes)], data, ["y"], weights, opset), data)
+
+
+@pytest.mark.parametrize("window", ["none", "constant", "an input"])
+@pytest.mark.parametrize(("samples", "step", "length", "onesided"), [(40, 5, 8, 1), (33, 8, 9, 0), (16, 3, 16, 1)])
+def test_stft(window: str, samples: int, step: int, length: int, onesided: int) -> None:
+    random = np.random.default_rng(0)
+    data = {"x": random.uniform(-1, 1, (2, samples, 1)).astype(np.float32)}
+    weights: dict[str, np.ndarray] = {"step": np.array(step), "length": np.array(length)}
+    if window != "none":
+        (weights if window == "constant" else data)["window"] = np.hanning(length).astype(np.float32)
+    inputs = ["x", "step", "" if window == "none" else "window", "length"]
+    node = helper.make_node("STFT", inputs, ["y"], onesided=onesided)
+    check(make_model([node], data, ["y"], weights), data)
+
+
+@pytest.mark.parametrize("opset", [11, 17, 18, 22])
+@pytest.mark.parametrize(("p", "axis"), [(1, 0), (2, 1), (2, -1)])
+def test_lp_normalization(opset: int, p: int, axis: int) -> None:
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (3, 4, 5)).astype(np.float32)}
+    data["x"][0] = data["x"][:, 1] = data["x"][:, :, 2] = 0
+    node = helper.make_node("LpNormalization", ["x"], ["y"], p=p, axis=axis)
+    (got,) = run(expand_operators(make_model([node], data, ["y"], {}, opset)), data)
+    norm = np.linalg.norm(data["x"], p, axis, keepdims=True)
+    np.testing.assert_allclose(got, np.divide(data["x"], norm, where=norm > 0, out=np.zeros_like(got)), rtol=1e-5)

@@ -9,7 +9,9 @@ import onnx.inliner
 
 from tvmbuild.compiler.expand.constants import can_fold, fold_nodes
 from tvmbuild.compiler.expand.control_flow import unroll_if, unroll_loop, unroll_scan
+from tvmbuild.compiler.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.expand.functions import by_function, normalization, space_to_depth
+from tvmbuild.compiler.expand.norms import lp_normalization
 from tvmbuild.compiler.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
 from tvmbuild.compiler.expand.scope import Nodes, Scope, walk_nodes
 from tvmbuild.compiler.expand.sequences import reverse_sequence
@@ -37,13 +39,16 @@ _FUNCTIONS = (
 )
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_FUNCTIONS, by_function),
+    "DFT": fourier_transform,
     "GRU": unroll_gru,
     "If": unroll_if,
     "LSTM": unroll_lstm,
     "LayerNormalization": normalization,
     "Loop": unroll_loop,
+    "LpNormalization": lp_normalization,
     "RNN": unroll_rnn,
     "ReverseSequence": reverse_sequence,
+    "STFT": short_time_fourier_transform,
     "Scan": unroll_scan,
     "SpaceToDepth": space_to_depth,
 }
