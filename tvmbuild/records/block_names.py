@@ -9,7 +9,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from tvmbuild.files import canonical_json
+from tvmbuild.records.store import Record, TaskFile
 
 _BLOCK, _FIND = "s_tir.SBlock", "GetSBlock"
 
@@ -32,6 +36,15 @@ def rename_blocks(trace: dict[str, Any], recorded: Sequence[str], own: Sequence[
     names = dict(zip(recorded, own, strict=True))
     instructions = [_rename(instruction, names) for instruction in trace["instructions"]]
     return {**trace, "instructions": instructions}
+
+
+def records_for(workload: str, file: TaskFile) -> tuple[Record, ...]:
+    """Return the file's records as they are of an equal ``workload``, whose blocks may have other names."""
+    recorded, own = list_blocks(file.workload), list_blocks(workload)
+    if recorded == own:
+        return file.records
+    traces = (canonical_json(rename_blocks(json.loads(each.trace), recorded, own)) for each in file.records)
+    return tuple(replace(each, trace=trace) for each, trace in zip(file.records, traces, strict=True))
 
 
 def _rename(instruction: list[Any], names: dict[str, str]) -> list[Any]:

@@ -6,6 +6,7 @@ import re
 from typing import TypeVar
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.block_names import records_for
 from tvmbuild.records.store import TaskFile, keep_best
 
 _Number = TypeVar("_Number", int, float)
@@ -35,7 +36,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
         workload=newer.workload,
         target=ours.target,
         tvm=newer.tvm,
-        records=keep_best((*ours.records, *theirs.records)),
+        records=keep_best((*records_for(newer.workload, ours), *records_for(newer.workload, theirs))),
         searched=_greater(ours.searched, theirs.searched),
         exhausted=tuple(sorted({*ours.exhausted, *theirs.exhausted})),
         settled=_greater(ours.settled, theirs.settled),

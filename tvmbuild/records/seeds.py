@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
+from tvmbuild.records.block_names import records_for
 from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file
 from tvmbuild.records.verification import keep_good
 
@@ -34,7 +35,7 @@ def list_foreign(layout: Layout, file: TaskFile, device_class: str) -> tuple[Rec
             print(f"not used as a seed: {error.message}")
             continue
         if other and other.target != file.target and json.loads(other.target)["kind"] == kind:
-            found += other.records[:BEST]
+            found += records_for(file.workload, other)[:BEST]
     return tuple({record.trace: record for record in found}.values())[:BEST]
 
 

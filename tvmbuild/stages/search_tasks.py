@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import tvm
 
@@ -59,6 +59,7 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
     if not isinstance(options, TuneStep):
         raise TypeError(f"not a tune step: {step.id}")
     records = TaskRecords(step, options, cell.target)
+    cell = replace(cell, chosen=tuple(map(records.as_recorded, cell.chosen)))
     threads, elsewhere = int(os.environ["TVM_NUM_THREADS"]), options.device.kind != "local" or options.kind == "cuda"
     cores = all_cores() if elsewhere else share_cores(threads)
     if not elsewhere and len(cores.timing) < threads:
@@ -179,7 +180,8 @@ class _Progress:
         self._searches = searches
         self._first_of_two = cell.later is not None
         self._later = later
-        others = [task for task in cell.tasks if task not in cell.chosen]
+        chosen = {task.key for task in cell.chosen}
+        others = [task for task in cell.tasks if task.key not in chosen]
         bests = [(task.weight, records.best_here(task)) for task in others]
         self._others = sum(weight * best[0].seconds for weight, best in bests if best)
         self._start = time.monotonic()

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.compiler.tasks import Task
@@ -21,6 +22,7 @@ from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.progress import report_progress
+from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
 from tvmbuild.records.merge import merge_files
@@ -66,6 +68,14 @@ class TaskRecords:
             self._files[task.key] = absorb(file, read_entries(self._journal(task.key)))
             self._trusted |= {record.trace for record in self._files[task.key].records}
         return self._files[task.key]
+
+    def as_recorded(self, task: Task) -> Task:
+        """Return the Task with its blocks called as in its file: all traces there must find them by one name."""
+        workload = self.open(task).workload
+        if list_blocks(workload) == list_blocks(dump_workload(task.mod)):
+            return task
+        mod = load_workload(workload)
+        return replace(task, mod=mod) if tvm_ffi.structural_equal(mod, task.mod, map_free_vars=True) else task
 
     def best_here(self, task: Task) -> tuple[Record, ...]:
         """Return this machine's records of the Task, the fastest first."""
