@@ -66,25 +66,26 @@ class CellPrice:
     @property
     def covered(self) -> int | None:
         """How many Tasks have a record."""
-        return None if self.tasks is None else sum(price.covered for price in self.tasks)
+        return None if self.tasks is None else sum(price.covered for price in self.all_tasks)
 
     @property
     def to_tune(self) -> int | None:
         """How many Tasks would be searched for this cell."""
-        return self._known(sum(price.trials > 0 for price in self._all))
+        return self._known(sum(price.trials > 0 for price in self.all_tasks))
 
     @property
     def trials(self) -> int | None:
         """How many candidates would be measured, at most."""
-        return self._known(sum(price.trials for price in self._all))
+        return self._known(sum(price.trials for price in self.all_tasks))
 
     @property
     def seconds(self) -> Seconds | None:
         """How long that would take."""
-        return add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self._all)])
+        return add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
 
     @property
-    def _all(self) -> tuple[TaskPrice, ...]:
+    def all_tasks(self) -> tuple[TaskPrice, ...]:
+        """Return those that are known, and those of the further ways."""
         return (*(self.tasks or ()), *self.choice)
 
     def _known(self, value: int) -> int | None:
@@ -118,10 +119,8 @@ def price_cells(cells: Iterable[tuple[Step, Known | None]]) -> tuple[CellPrice, 
 
 def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
     """Return the sum."""
-    known = {(cell.target, price.task.key): price for cell in prices for price in cell.tasks or ()}
-    tuned = {
-        (cell.target, each.task.key) for cell in prices for each in (*(cell.tasks or ()), *cell.choice) if each.trials
-    }
+    known = {(cell.target, price.task.key): price for cell in prices for price in cell.all_tasks}
+    tuned = {(cell.target, each.task.key) for cell in prices for each in cell.all_tasks if each.trials}
     return TotalPrice(
         tasks=len(known) if all(cell.tasks is not None for cell in prices) else None,
         known_tasks=len(known),
@@ -129,7 +128,7 @@ def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
         to_tune=len(tuned),
         trials=sum(cell.trials or 0 for cell in prices),
         seconds=add_seconds([cell.seconds for cell in prices]),
-        known_seconds=sum((price.seconds or NO_TIME for cell in prices for price in cell.tasks or ()), NO_TIME),
+        known_seconds=sum((price.seconds or NO_TIME for cell in prices for price in cell.all_tasks), NO_TIME),
     )
 
 
@@ -179,7 +178,7 @@ class _Counter:
             return ()
         ways = [name for name in options.tune.algorithms if name != DIRECT]
         tasks = [
-            TaskId(f"{signature} {way} {name}", name, 1)
+            TaskId(f"{signature} by {name.replace('winograd', way)}", name, 1)
             for signature in choices.list_undecided(graph)
             for way in ways
             for name in WINOGRAD

@@ -61,12 +61,13 @@ def _list_tasks(price: CellPrice) -> list[str]:
         searched = "not known before simplify and tune have run" if price.searches else "none"
         return [f"Tasks to tune: {searched}"]
     chosen = sorted(
-        (each for each in price.tasks if each.trials), key=lambda each: (-each.trials, each.task.name, each.task.key)
+        (each for each in price.all_tasks if each.trials),
+        key=lambda each: (-each.trials, each.task.name, each.task.key),
     )
     if not chosen:
-        return [f"Tasks to tune: none of {len(price.tasks)}, {price.covered} have a record"]
+        return [f"Tasks to tune: none of {len(price.all_tasks)}, {price.covered} have a record"]
     total = f"{count(price.trials or 0, 'trial')}, {describe_seconds(price.seconds)}"
-    lines = [f"Tasks to tune: {len(chosen)} of {len(price.tasks)}, {total}"]
+    lines = [f"Tasks to tune: {len(chosen)} of {len(price.all_tasks)}, {total}"]
     for each in chosen:
         had = "" if each.covered else ", no record yet"
         cost = f"{count(each.trials, 'trial')}, {describe_seconds(each.seconds)}"

@@ -97,7 +97,7 @@ def _make_table(prices: Sequence[CellPrice]) -> Table:
     for name in ("tasks", "covered", "to tune", "trials", "minutes"):
         table.add_column(name, justify="right")
     for price in prices:
-        numbers = (None if price.tasks is None else len(price.tasks), price.covered, price.to_tune, price.trials)
+        numbers = (None if price.tasks is None else len(price.all_tasks), price.covered, price.to_tune, price.trials)
         shown = [UNKNOWN if number is None else str(number) for number in numbers]
         table.add_row(price.cell, *shown, _show_minutes(price.seconds))
     return table

@@ -42,7 +42,7 @@ def _step(status: Status) -> dict[str, object]:
 def _cell(price: CellPrice) -> dict[str, object]:
     return {
         **_name(price.cell),
-        "tasks": None if price.tasks is None else len(price.tasks),
+        "tasks": None if price.tasks is None else len(price.all_tasks),
         "covered": price.covered,
         "to_tune": price.to_tune,
         "trials": price.trials,
