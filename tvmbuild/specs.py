@@ -75,6 +75,8 @@ class InputSpec:
     low: float | None = None
     high: float | None = None
     """Range of the seeded reference inputs, [low, high); None: [-1, 1) for floats, [0, 2) for integers."""
+    value: str | None = field(default=None, metadata=LATER)
+    """JSON: a number for all elements, or lists with one for each. The input becomes a constant of the model."""
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,28 @@ def test_what_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert found[2]["problem"].endswith("text.onnx is not an ONNX file, or is truncated")
 
 
+@pytest.mark.compiler
+def test_an_input_that_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, (4,)),
+        helper.make_tensor_value_info("pads", TensorProto.INT64, (2,)),
+    ]
+    node = helper.make_node("Pad", ["x", "pads"], ["y"])
+    graph = helper.make_graph([node], "net", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N",))])
+    path = str(tmp_path / "net.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    assert main(["check", path]) == 1
+    assert "where pads decides what it computes, fix that: `inputs: {pads: {value: …}}`" in capsys.readouterr().out
+    assert main(["check", path, "--value", "pads=[1, 2]", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["problem"], found["inputs"]) == (None, ["x float32[4]"])
+
+
 def test_mistakes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tvmbuild", "check", "missing.onnx"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "error: there is no file missing.onnx\n  hint: name ONNX files\n")
     wrong = subprocess.run([*command, "--shape", "x=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "'x=a' is no NAME=1,3,224,224" in wrong.stderr
+    wrong = subprocess.run([*command, "--value", "sr=a"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert "'sr=a' is no NAME=16000" in wrong.stderr

@@ -27,6 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=1,3,224,224",
         help="fix a dynamic input's shape, in all models that have the input; repeatable",
     )
+    parser.add_argument(
+        "--value",
+        dest="values",
+        type=_named_value,
+        action="append",
+        default=[],
+        metavar="NAME=16000",
+        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
+    )
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")
 
@@ -42,12 +51,23 @@ def _named_shape(text: str) -> tuple[str, list[int]]:
     return name, shape
 
 
+def _named_value(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    try:
+        json.loads(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=16000") from None
+    return name, value
+
+
 def run(args: argparse.Namespace) -> int:
     """Print what is found; 1 when a model cannot be built."""
     found = {path: _examine(path, args) for path in args.models}
-    unknown = {name for name, _ in args.shapes}.difference(*(facts["names"] for facts in found.values()))
+    unknown = {name for name, _ in (*args.shapes, *args.values)}.difference(
+        *(facts["names"] for facts in found.values())
+    )
     if unknown:
-        raise TvmbuildError(f"no model has an input {', '.join(sorted(unknown))}", "correct --shape")
+        raise TvmbuildError(f"no model has an input {', '.join(sorted(unknown))}", "correct --shape or --value")
     for path, facts in found.items():
         if args.json:
             print(json.dumps({"model": str(path), **facts}))
@@ -59,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
 def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
-    request = json.dumps({"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes)})
+    request = json.dumps(
+        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
+    )
     try:
         done = run_module("tvmbuild.stages.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -106,14 +106,20 @@ def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: 
             return importer.from_onnx(graph, find_opset(model))
     except TvmbuildError as error:
         what = f"the operator {importer.node} cannot be built: " if importer.node else ""
-        hint = error.hint or "rewrite or replace this operator in the model"
+        hint = error.hint or _advise(inputs)
         raise TvmbuildError(f"{said}: {what}{error.message}", hint) from error
     except Exception as error:
         what = f"the operator {importer.node}" if importer.node else "the model"
         raise TvmbuildError(
             f"{said}: TVM cannot import {what}: {summarize(error)}",
-            "rewrite or replace this operator in the model",
+            _advise(inputs),
         ) from error
+
+
+def _advise(inputs: tuple[TensorInfo, ...]) -> str:
+    deciding = next((each.name for each in inputs if not each.dtype.startswith("float")), None)
+    value = f"; where {deciding} decides what it computes, fix that: `inputs: {{{deciding}: {{value: …}}}}`"
+    return f"rewrite or replace this operator in the model{value if deciding else ''}"
 
 
 def _info(value: onnx.ValueInfoProto, said: str) -> TensorInfo:

@@ -13,6 +13,7 @@ from tvmbuild.config.files import check_file, list_pictures, relative_path
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.sources import check_source, make_source
+from tvmbuild.files import canonical_json
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 
@@ -135,6 +136,7 @@ def _make_input(name: str, data: dict[str, Any]) -> InputSpec:
         dtype=data.get("dtype"),
         low=None if low is None else float(low),
         high=None if high is None else float(high),
+        value=None if "value" not in data else canonical_json(data["value"]),
     )
 
 

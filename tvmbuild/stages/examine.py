@@ -109,7 +109,11 @@ def _share(part: int, whole: int) -> str:
 def main(request: str) -> None:
     """Print what is found."""
     asked = json.loads(request)
-    inputs = tuple(InputSpec(name, tuple(shape)) for name, shape in asked["shapes"].items())
+    shapes, values = asked["shapes"], asked["values"]
+    inputs = tuple(
+        InputSpec(name, tuple(shapes[name]) if name in shapes else None, value=values.get(name))
+        for name in sorted({*shapes, *values})
+    )
     found = examine(Path(asked["path"]), asked["cpu"], inputs)
     print(json.dumps(asdict(found)))
 

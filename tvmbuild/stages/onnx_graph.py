@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def graph_inputs(proto: Any) -> list[Any]:
 
 
 def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[TensorInfo]:
-    """Write the user's shapes into ``proto`` (in place) and return its inputs, all static.
+    """Write the user's shapes and values into ``proto`` (in place) and return its inputs, all static.
 
     A symbolic dimension that a shape fixes is fixed wherever its name appears and no shape says otherwise.
     TvmbuildError on an unknown input, a wrong rank, size or dtype, and on a dimension left dynamic.
@@ -69,6 +70,10 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
             if len(sizes) == 1:
                 (dim.dim_value,) = sizes
     del proto.graph.value_info[:]  # they name the symbolic dimensions that are gone
+    for value in values:
+        if value.name in wanted and wanted[value.name].value is not None:
+            _make_constant(proto.graph, value, wanted[value.name], model)
+    values = graph_inputs(proto)
     for value in values:
         _check_static(value, model)
     return [_tensor_info(value) for value in values]
@@ -145,6 +150,26 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, set[int]], model: s
         if dim.dim_param:
             bound.setdefault(dim.dim_param, set()).add(size)
         dim.dim_value = size
+
+
+def _make_constant(graph: Any, value: Any, spec: InputSpec, model: str) -> None:
+    """Turn the input into a constant."""
+    where = f"{model}: the `value:` of the input {value.name}"
+    try:
+        given = np.array(json.loads(str(spec.value)))
+        constant = given.astype(_dtype(value))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise TvmbuildError(f"{where} has lists of different lengths, or no numbers", "correct it") from error
+    if constant.dtype.kind in "iub" and not np.array_equal(constant, given):
+        raise TvmbuildError(f"{where} is {spec.value}, which is no {constant.dtype}", "correct it")
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    if given.ndim == 0 and all(size > 0 for size in shape):
+        constant = np.full(shape, constant)
+    elif len(shape) != given.ndim or any(size not in {0, has} for size, has in zip(shape, given.shape, strict=True)):
+        shown = f"{list(given.shape)}, the input {_show_shape(value)}"
+        raise TvmbuildError(f"{where} has the shape {shown}", "give it the input's shape, or a number for all elements")
+    graph.input.remove(value)
+    graph.initializer.append(onnx.numpy_helper.from_array(constant, value.name))
 
 
 def _check_static(value: Any, model: str) -> None:
