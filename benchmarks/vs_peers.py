@@ -58,7 +58,9 @@ def main() -> int:
     parser.add_argument("--unseen", action="store_true", help="those of benchmarks/networks/unseen")
     parser.add_argument("--threads", nargs="+", type=int, default=[2])
     parser.add_argument("--cpu", default="x86-64-v4")
-    parser.add_argument("--records", type=Path, help="a folder, or an archive of one; default: the shipped archive")
+    parser.add_argument(
+        "--records", type=Path, help="a folder (empty: all by rule), or an archive of one; default: the shipped archive"
+    )
     parser.add_argument("--repeat", type=int, default=60)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "vs_peers")
     args = parser.parse_args()
@@ -83,8 +85,8 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
     """Copy the records, and take the target from them: they apply to no other."""
     files = sorted(records.glob("????????????????.json"))
     attributes: Attributes = (("mcpu", cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", max(args.threads)))
-    if args.records and not files:
-        sys.exit(f"there are no records in {records}")
+    if args.records and not records.is_dir():
+        sys.exit(f"there is no folder {records}")
     if files:
         source, copy = layout_of_records(records.resolve()), Layout(root)
         shutil.copytree(records, copy.records(cpu))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
-from tvmbuild.rates import NO_TIME, Rates, Seconds, add_seconds, read_rates
+from tvmbuild.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
 from tvmbuild.records.journal import read_entries
 from tvmbuild.records.selection import (
@@ -24,8 +24,8 @@ from tvmbuild.records.selection import (
 from tvmbuild.records.store import TaskFile
 from tvmbuild.steps import Step, TuneStep
 
-WINOGRAD = ("winograd_input", "winograd_products", "winograd_inverse")
-"""The Tasks of each further way to compute a convolution; `tasks.json` has those of the chosen ones alone."""
+WINOGRAD = ("winograd_input", "winograd_products")
+"""Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class _Counter:
     """Reads each record file once, and knows what the cells before this one would measure."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], Rates] = {}
+        self._rates: dict[str, Rates] = {}
         self._searched: dict[tuple[str, str], _Searched] = {}
         self._planned: dict[tuple[str, str], int] = {}
 
@@ -187,7 +187,7 @@ class _Counter:
         return tuple(self._price(step, options, task, len(tasks)) for task in tasks)
 
     def _estimate(self, step: Step, options: TuneStep, name: str, trials: int) -> Seconds | None:
-        where = (options.kind, options.device.key or options.device.kind)
+        where = place_of(options)
         if where not in self._rates:
             self._rates[where] = read_rates(Layout(step.root), options, available_cores())
         return self._rates[where].estimate(name, trials)

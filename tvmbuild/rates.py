@@ -18,28 +18,29 @@ from tvmbuild.steps import TuneStep
 
 FORMAT = 1
 USUAL = {
-    "conv2d": 0.52,
-    "conv1d": 0.52,
-    "winograd": 0.16,
-    "matmul": 0.29,
-    "dense": 0.29,
-    "sum": 0.22,
-    "mean": 0.22,
-    "max": 0.22,
-    "min": 0.22,
-    "avg": 0.22,
-    "softmax": 0.12,
+    "softmax": 0.8,
+    "conv2d": 0.62,
+    "conv1d": 0.62,
+    "mean": 0.4,
+    "sum": 0.4,
+    "avg": 0.4,
+    "matmul": 0.35,
+    "dense": 0.35,
+    "max": 0.3,
+    "min": 0.3,
+    "winograd": 0.2,
 }
-"""Core seconds that a wanted trial of a CPU's Task takes, by the word of its name that takes most; `docs/plan.md` has
-the command. A Task that runs out of candidates early takes less for each."""
-OTHERS = 0.03
+"""Core seconds that a wanted trial of a CPU's Task takes, by the word of its name that takes most; `docs/plan.md` says
+where from. A Task that runs out of candidates early takes less for each."""
+OTHERS = 0.08
 """Of Tasks that only move or change single elements: they have few candidates."""
 TIMING = 0.03
 """Seconds of timing a candidate, which more cores make no shorter."""
-LOOP_S = 0.0094
+LOOP_S = 0.0107
 """What `_measure_slowness` times, on the machine of USUAL."""
 MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
 """A time may be so many times shorter or longer than said."""
+_MOST = 10**9
 MOST_TRIALS = 5000
 """Older searches count less and less: when so many trials are known they are halved first."""
 
@@ -111,12 +112,12 @@ def read_rates(layout: Layout, options: TuneStep, cores: int) -> Rates:
     slowness = _measure_slowness() if _is_usual(options) else 0.0
     words = {word: USUAL.get(word, OTHERS) for word in (*USUAL, "")} if slowness else {}
     usual = {word: (seconds / cores + TIMING * seconds / USUAL["conv2d"]) * slowness for word, seconds in words.items()}
-    return Rates(usual, _read(layout.tuning_rates).get(_where(options), {}))
+    return Rates(usual, _read(layout.tuning_rates).get(place_of(options), {}))
 
 
 def add_rates(layout: Layout, options: TuneStep, spent: Mapping[str, Spent]) -> None:
     """Write down what a search took, by `find_word` of its Tasks' names."""
-    known, where = _read(layout.tuning_rates), _where(options)
+    known, where = _read(layout.tuning_rates), place_of(options)
     here = dict(known.get(where, {}))
     for word, each in spent.items():
         before = here.get(word, Spent())
@@ -139,8 +140,9 @@ def _is_usual(options: TuneStep) -> bool:
     return options.kind == "llvm" and options.device.kind == "local"
 
 
-def _where(options: TuneStep) -> str:
-    return f"{options.kind} {options.device.key or options.device.kind}"
+def place_of(options: TuneStep) -> str:
+    """Return where a target's candidates are timed, whose rates are one."""
+    return f"{options.kind} {options.device.kind} {options.device.key or ''}".rstrip()
 
 
 def _spread(seconds: float, factor: float) -> Seconds:
@@ -162,14 +164,16 @@ def _time_loop() -> float:
 def _read(path: Path) -> dict[str, dict[str, Spent]]:
     """Return what the file says; nothing of one that says nothing sensible: a price is no place to complain."""
     try:
-        rates = json.loads(path.read_text(encoding="utf-8"))["rates"]
+        data = json.loads(path.read_text(encoding="utf-8"))
+        rates = data["rates"] if data["format"] == FORMAT else {}
         return {
-            str(where): {
-                str(word): Spent(int(trials), float(seconds))
-                for word, (trials, seconds) in words.items()
-                if trials > 0 and 0 < seconds < math.inf
-            }
+            str(where): {word: Spent(*each) for word, each in words.items() if word in (*USUAL, "") and _is_sane(*each)}
             for where, words in rates.items()
+            if str(where).isascii()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
+
+
+def _is_sane(trials: object, seconds: object) -> bool:
+    return isinstance(trials, int) and isinstance(seconds, float | int) and 0 < trials < _MOST and 0 < seconds < _MOST

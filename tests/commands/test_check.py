@@ -65,7 +65,7 @@ def test_an_input_that_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path = str(tmp_path / "net.onnx")
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     assert main(["check", path]) == 1
-    assert "where pads decides what it computes, fix that: `inputs: {pads: {value: …}}`" in capsys.readouterr().out
+    assert "where pads decides what it computes, fix that: `--value pads=…`" in capsys.readouterr().out
     assert main(["check", path, "--value", "pads=[1, 2]", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["problem"], found["inputs"]) == (None, ["x float32[4]"])

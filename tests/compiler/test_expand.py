@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.compiler.expand.expand import RULES, expand_operators
+from tvmbuild.errors import TvmbuildError
 
 Arrays = Mapping[str, np.ndarray]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -338,3 +339,25 @@ def test_lp_normalization(opset: int, p: int, axis: int) -> None:
     (got,) = run(expand_operators(make_model([node], data, ["y"], {}, opset)), data)
     norm = np.linalg.norm(data["x"], p, axis, keepdims=True)
     np.testing.assert_allclose(got, np.divide(data["x"], norm, where=norm > 0, out=np.zeros_like(got)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "row"),
+    [(np.float32, [np.nan, 1]), (np.float32, [1e-25, 1e-25]), (np.float16, [300, 300]), (np.float16, [1e-4, 1e-4])],
+)
+def test_lp_normalization_at_the_edges(dtype: type, row: list[float]) -> None:
+    data: Arrays = {"x": np.array([row], dtype)}
+    node = helper.make_node("LpNormalization", ["x"], ["y"])
+    model = make_model([node], data, ["y"], {}, 17)
+    (got,) = run(expand_operators(model), data)
+    assert got.dtype == dtype
+    wide = data["x"].astype(np.float32)
+    norm = np.sqrt(np.sum(wide * wide))
+    np.testing.assert_allclose(got, wide / norm if norm != 0 else 0 * wide, rtol=2e-3)
+
+
+def test_a_transform_too_long_for_a_matrix_is_refused() -> None:
+    data = {"x": np.zeros((1, 16000, 1), np.float32)}
+    model = make_model([helper.make_node("DFT", ["x"], ["y"], onesided=1)], data, ["y"], {})
+    with pytest.raises(TvmbuildError, match="the operator DFT cannot be built: it transforms 16000 samples"):
+        expand_operators(model)

@@ -212,3 +212,15 @@ def test_a_library_without_a_pool_is_left_alone(failing: Path, monkeypatch: pyte
     monkeypatch.setenv("TVMBUILD_THREAD_POOL", "tvm")
     assert not use_own_pool(failing, 2)
     del module
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
+def test_the_runtimes_own_threads_leave_the_caller_on_its_cores() -> None:
+    code = (
+        "import os; last = max(os.sched_getaffinity(0)); os.sched_setaffinity(0, {last})\n"
+        "from tvmbuild.package.runtime.library import num_threads\n"
+        "print(num_threads(), os.sched_getaffinity(0) == {last})"
+    )
+    environment = {**os.environ, "TVM_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "True"]

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     unknown = {name for name, _ in (*args.shapes, *args.values)}.difference(
         *(facts["names"] for facts in found.values())
     )
-    if unknown:
+    if unknown and all(facts["names"] for facts in found.values()):
         raise TvmbuildError(f"no model has an input {', '.join(sorted(unknown))}", "correct --shape or --value")
     for path, facts in found.items():
         if args.json:

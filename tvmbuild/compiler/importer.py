@@ -45,7 +45,7 @@ def import_onnx(path: Path, name: str | None = None) -> ImportedModel:
 
 
 def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
-    """Import the model, whose nodes may get attributes by it; weights become constants.
+    """Import the model, which stays as it is; weights become constants.
 
     A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model as ``said``.
     """
@@ -53,7 +53,7 @@ def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)
     mod = _import_graph(model, inputs, said)
-    outputs = _output_infos([value.name for value in model.graph.output], mod, said)
+    outputs = _output_infos([value.name for value in model.graph.output], mod, inputs, said)
     _check_outputs(outputs, model, said)
     return ImportedModel(mod, inputs, outputs)
 
@@ -117,9 +117,15 @@ def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: 
 
 
 def _advise(inputs: tuple[TensorInfo, ...]) -> str:
-    deciding = next((each.name for each in inputs if not each.dtype.startswith("float")), None)
-    value = f"; where {deciding} decides what it computes, fix that: `inputs: {{{deciding}: {{value: …}}}}`"
-    return f"rewrite or replace this operator in the model{value if deciding else ''}"
+    return f"rewrite or replace this operator in the model{_deciding(inputs)}"
+
+
+def _deciding(inputs: tuple[TensorInfo, ...]) -> str:
+    """Return what to do about inputs that may decide about shapes and branches."""
+    names = [each.name for each in inputs if "float" not in each.dtype]
+    if not names:
+        return ""
+    return f"; where {' or '.join(names)} decides what it computes, fix that: `inputs: {{{names[0]}: {{value: …}}}}`"
 
 
 def _info(value: onnx.ValueInfoProto, said: str) -> TensorInfo:
@@ -134,7 +140,9 @@ def _info(value: onnx.ValueInfoProto, said: str) -> TensorInfo:
     return TensorInfo(value.name, tuple(dim.dim_value for dim in tensor.shape.dim), str(dtype))
 
 
-def _output_infos(names: list[str], mod: tvm.ir.IRModule, said: str) -> tuple[TensorInfo, ...]:
+def _output_infos(
+    names: list[str], mod: tvm.ir.IRModule, inputs: tuple[TensorInfo, ...], said: str
+) -> tuple[TensorInfo, ...]:
     result = mod["main"].ret_ty
     types = list(result.fields) if isinstance(result, tvm.relax.TupleType) else [result]
     infos = []
@@ -144,7 +152,8 @@ def _output_infos(names: list[str], mod: tvm.ir.IRModule, said: str) -> tuple[Te
         except TypeError as error:
             raise TvmbuildError(
                 f"{said}: the output {name!r} has the dynamic shape {tensor.shape}",
-                "fix the model's input shapes in models.yaml; a data-dependent shape cannot be compiled",
+                "fix the model's input shapes in models.yaml; a data-dependent shape cannot be compiled"
+                + _deciding(inputs),
             ) from error
         infos.append(TensorInfo(name, shape, str(tensor.dtype)))
     return tuple(infos)

@@ -64,9 +64,10 @@ def lower(
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
 
     ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert a graph to NHWC each
-    convolution gets transposes around it; a note says so. ``algorithms`` are by
-    a convolution's signature; without one it is computed directly. The same model, target, layout and algorithms give
-    the same module in any process.
+    convolution gets transposes around it; where that fails too all of it stays NCHW. A note says so.
+
+    ``algorithms`` are by a convolution's signature; without one it is computed directly. The same model, target,
+    layout and algorithms give the same module in any process.
     """
     with target:
         mod = make_scalars(take_rows(prepare(imported.mod)))

@@ -25,7 +25,7 @@ def list_blocks(workload: str) -> tuple[str, ...]:
         nodes: list[dict[str, Any]] = json.loads(workload)["nodes"]
         blocks = [node["data"]["name_hint"] for node in nodes if node["type"] == _BLOCK]
         return tuple(str(nodes[index]["data"]) for index in blocks)
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return ()
 
 
@@ -49,7 +49,7 @@ def records_for(workload: str, file: TaskFile) -> tuple[Record, ...]:
 
 def _rename(instruction: list[Any], names: dict[str, str]) -> list[Any]:
     kind, inputs, attributes, outputs = instruction
-    if kind != _FIND or not attributes:
+    if kind != _FIND or not attributes or not isinstance(attributes[0], str):
         return instruction
     return [kind, inputs, [_find_name(attributes[0], names), *attributes[1:]], outputs]
 

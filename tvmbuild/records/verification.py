@@ -78,15 +78,16 @@ def keep_good(folder: Path, file: TaskFile, records: Iterable[Record]) -> tuple[
 
 
 def _list_checks(subject: Subject) -> list[_Check]:
-    file, workload = subject.file, subject.workload or subject.file.workload
-    checks = []
+    file, checks = subject.file, []
     if subject.workload is None:
-        checks.append(_Check(file.key, digest(workload), _question(workload=workload, key=file.key), of_file=True))
+        question = _question(workload=file.workload, key=file.key)
+        checks.append(_Check(file.key, digest(file.workload), question, of_file=True))
     elif subject.workload != file.workload:
         question = _question(workload=file.workload, like=subject.workload)
         checks.append(_Check(file.key, digest(file.workload), question, of_file=True))
+    # On the file's own workload: an equal one may call its blocks otherwise.
     return checks + [
-        _Check(file.key, digest(record.trace), _question(workload=workload, trace=record.trace))
+        _Check(file.key, digest(record.trace), _question(workload=file.workload, trace=record.trace))
         for record in subject.records
     ]
 

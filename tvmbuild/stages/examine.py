@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
@@ -65,10 +66,12 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
 
 def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
     """Return what is wrong in words for somebody who has no models.yaml."""
-    hint = error.hint
-    if hint and ("models.yaml" in hint or "`source:`" in hint):
+    hint, told = re.subn(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
+    if told:
+        hint = hint.replace("in models.yaml", "with --shape")
+    elif hint and ("models.yaml" in hint or "`source:`" in hint):
         hint = "fix its shape with --shape NAME=1,3,224,224" if "shape" in hint else "give an ONNX file, whole"
-    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint)
+    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint or None)
 
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:

@@ -19,6 +19,8 @@ from tvmbuild.specs import InputSpec
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
+_CONSTANTS_ALONE = 4
+"""From this version of ONNX's format on a constant need not be listed as an input."""
 _PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
 """What exporters call dimensions that have nothing in common."""
 
@@ -72,7 +74,7 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
     del proto.graph.value_info[:]  # they name the symbolic dimensions that are gone
     for value in values:
         if value.name in wanted and wanted[value.name].value is not None:
-            _make_constant(proto.graph, value, wanted[value.name], model)
+            _make_constant(proto, value, wanted[value.name], model)
     values = graph_inputs(proto)
     for value in values:
         _check_static(value, model)
@@ -152,15 +154,19 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, set[int]], model: s
         dim.dim_value = size
 
 
-def _make_constant(graph: Any, value: Any, spec: InputSpec, model: str) -> None:
+def _make_constant(proto: Any, value: Any, spec: InputSpec, model: str) -> None:
     """Turn the input into a constant."""
     where = f"{model}: the `value:` of the input {value.name}"
     try:
         given = np.array(json.loads(str(spec.value)))
-        constant = given.astype(_dtype(value))
+        with np.errstate(over="ignore"):
+            constant = given.astype(_dtype(value))
     except (ValueError, TypeError, OverflowError) as error:
         raise TvmbuildError(f"{where} has lists of different lengths, or no numbers", "correct it") from error
-    if constant.dtype.kind in "iub" and not np.array_equal(constant, given):
+    if given.dtype.kind not in "biuf":
+        raise TvmbuildError(f"{where} has lists of different lengths, or no numbers", "correct it")
+    is_float = np.issubdtype(constant.dtype, np.floating)
+    if not (np.isfinite(constant).all() if is_float else np.array_equal(constant.astype(given.dtype), given)):
         raise TvmbuildError(f"{where} is {spec.value}, which is no {constant.dtype}", "correct it")
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     if given.ndim == 0 and all(size > 0 for size in shape):
@@ -168,8 +174,9 @@ def _make_constant(graph: Any, value: Any, spec: InputSpec, model: str) -> None:
     elif len(shape) != given.ndim or any(size not in {0, has} for size, has in zip(shape, given.shape, strict=True)):
         shown = f"{list(given.shape)}, the input {_show_shape(value)}"
         raise TvmbuildError(f"{where} has the shape {shown}", "give it the input's shape, or a number for all elements")
-    graph.input.remove(value)
-    graph.initializer.append(onnx.numpy_helper.from_array(constant, value.name))
+    if proto.ir_version >= _CONSTANTS_ALONE:
+        proto.graph.input.remove(value)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(constant, value.name))
 
 
 def _check_static(value: Any, model: str) -> None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import tvm
@@ -41,8 +41,8 @@ class Cell:
     tasks: tuple[Task, ...]
     chosen: tuple[Task, ...]
     target: tvm.target.Target
-    later: tuple[Task, ...] | None = None
-    """What is searched after it; None: ``tasks`` are a whole model's."""
+    one_model: bool = True
+    """False: the Tasks compute some of it in several ways, and their sum is no latency."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
         TaskSearch(task, setup, _allow(step, options, cell, records.open(task)), records.find_start(task))
         for task in cell.chosen
     ]
-    later = sum(_allow(step, options, cell, records.open(task)).share for task in cell.later or ())
-    progress = _Progress(cell, records, searches, later)
+    progress = _Progress(cell, records, searches)
     phases: defaultdict[str, float] = defaultdict(float)
     start = time.monotonic()
     if options.tune.cost_model == "xgb" and not all(search.over for search in searches):
@@ -110,11 +109,12 @@ def _taken_down(step: Step, searches: Sequence[TaskSearch], start: float) -> Ite
         spent: defaultdict[str, Spent] = defaultdict(Spent)
         share = (time.monotonic() - start) / max(1e-9, sum(search.curve.spent for search in searches))
         for search in searches:
-            if search.proposed:
-                trials = search.allowance.share if search.over else search.proposed
+            if search.curve.measured:
+                trials = search.allowance.share if search.over else search.curve.measured
                 spent[find_word(search.task.name)] += Spent(trials, search.curve.spent * share)
         if spent and isinstance(step.options, TuneStep):
-            add_rates(Layout(step.root), step.options, spent)
+            with suppress(OSError):  # a plan's price is worth no failed step
+                add_rates(Layout(step.root), step.options, spent)
 
 
 def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer | None:
@@ -176,10 +176,8 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
 class _Progress:
     """The step's live line."""
 
-    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch], later: int) -> None:
-        self._searches = searches
-        self._first_of_two = cell.later is not None
-        self._later = later
+    def __init__(self, cell: Cell, records: TaskRecords, searches: list[TaskSearch]) -> None:
+        self._searches, self._one_model = searches, cell.one_model
         chosen = {task.key for task in cell.chosen}
         others = [task for task in cell.tasks if task.key not in chosen]
         bests = [(task.weight, records.best_here(task)) for task in others]
@@ -195,14 +193,11 @@ class _Progress:
         """Report it."""
         curves = [search.curve for search in self._searches]
         left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
-        left += self._later
         seconds = time.monotonic() - self._start
         rate = self.measured / seconds
         over = sum(search.over for search in self._searches)
         parts = [f"{over}/{len(curves)} Tasks", f"{self.measured} candidates, {rate:.1f}/s"]
-        if self._first_of_two:
-            parts.insert(0, "the ways to compute its convolutions, then the rest")
-        elif all(math.isfinite(curve.best) for curve in curves):
+        if self._one_model and all(math.isfinite(curve.best) for curve in curves):
             now = self._others + predict_latency(curves, 0)
             expected = self._others + predict_latency(curves, math.ceil(left / BATCH))
             parts.append(f"{now * 1e3:.3g} ms, {expected * 1e3:.3g} expected")

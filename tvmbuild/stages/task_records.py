@@ -22,7 +22,7 @@ from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.progress import report_progress
-from tvmbuild.records.block_names import list_blocks
+from tvmbuild.records.block_names import list_blocks, records_for
 from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
 from tvmbuild.records.merge import merge_files
@@ -175,7 +175,10 @@ class TaskRecords:
         """Return the file, united with what something else (a git pull, a merge) wrote there since we did."""
         file = self._files[key]
         there = read_applicable(self._folder, key, resolved_target(self._options))
-        return file if there is None or there == self._on_disk[key] else merge_files(there, file)
+        if there is None or there == self._on_disk[key]:
+            return file
+        # The search goes on calling blocks as it has.
+        return merge_files(replace(there, workload=file.workload, records=records_for(file.workload, there)), file)
 
     def _read(self, task: Task) -> TaskFile:
         resolved = resolved_target(self._options)

@@ -59,8 +59,8 @@ class Wanted:
     tasks: tuple[Task, ...]
     done: frozenset[str] = frozenset()
     """Keys of those that this run has searched before."""
-    later: tuple[Task, ...] | None = None
-    """What another search of this run is about; None: this is the last."""
+    one_model: bool = True
+    """False: they compute some of it in several ways."""
 
 
 Lowering = tuple[Lowered, tuple[Task, ...], Graph | None]
@@ -91,9 +91,9 @@ def run(step: Step) -> None:
         runs: list[Tuned] = []
 
         def search(found: tuple[Task, ...]) -> None:
-            keys = {task.key for task in found}
-            rest = tuple(task for task in tasks if task.key not in keys)
-            runs.append(_search(step, Wanted(found, later=rest), target))
+            # All at once: were it interrupted, no Task would be without a record for the sake of a choice.
+            every = {task.key: task for task in (*tasks, *found)}
+            runs.append(_search(step, Wanted(tuple(every.values()), one_model=False), target))
 
         choices = choose_algorithms(step, (imported, direct, graph), target, search)
         tuned = _add(*runs)
@@ -153,8 +153,7 @@ def _tune(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
     with _hold(options.kind, options.device):
         # Another process may have tuned the same Tasks while we waited.
         chosen = _to_search(step, options, wanted)
-        later = None if wanted.later is None else _to_search(step, options, Wanted(wanted.later))
-        searched = search_tasks(step, Cell(wanted.tasks, chosen, target, later)) if chosen else Searched()
+        searched = search_tasks(step, Cell(wanted.tasks, chosen, target, wanted.one_model)) if chosen else Searched()
     return Tuned(searched, time.monotonic() - start, chosen)
 
 

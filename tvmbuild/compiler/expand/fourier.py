@@ -11,8 +11,11 @@ from onnx import helper
 
 from tvmbuild.compiler.expand.compose import Composer
 from tvmbuild.compiler.expand.scope import Nodes, Scope, attributes_of
+from tvmbuild.errors import TvmbuildError
 
 _AXIS_AS_INPUT = 20
+MOST_PRODUCTS = 1 << 22
+"""Of samples and frequencies: 2,048 of both make a matrix of 64 MB at most."""
 
 
 def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -28,6 +31,7 @@ def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if shape is None or axis is None or is_open or (inverse and half):
         return None
     axis %= len(shape)
+    _check_size(node, shape[axis], length or shape[axis])
     matrix = _make_matrix(shape[axis], length or shape[axis], inverse=inverse, half=half)
     composer = Composer(scope, node.name or "DFT")
     # The axis before the last, which is that of real and imaginary parts, and back.
@@ -50,6 +54,7 @@ def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | 
     if shape is None or step is None or length is None:
         return None
     batch, samples, parts = (*shape, 1)[:3]
+    _check_size(node, length, length)
     matrix = _make_matrix(length, length, inverse=False, half=bool(attributes_of(node).get("onesided", 1)))
     composer = Composer(scope, node.name or "STFT")
     starts = np.arange((samples - length) // step + 1, dtype=np.int64) * step
@@ -67,6 +72,14 @@ def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | 
 def _integer(node: onnx.NodeProto, index: int, scope: Scope) -> int | None:
     known = scope.constant(node.input[index]) if index < len(node.input) and node.input[index] else None
     return None if known is None else int(known.reshape(()))
+
+
+def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
+    if samples * frequencies > MOST_PRODUCTS:
+        raise TvmbuildError(
+            f"the operator {node.op_type} cannot be built: it transforms {samples} samples, too many for a matrix",
+            f"transform pieces of {math.isqrt(MOST_PRODUCTS)}",
+        )
 
 
 def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tvm_ffi
@@ -42,4 +43,9 @@ def call(name: str, *arguments: Any) -> Any:
 def num_threads() -> int:
     """Return the size of the runtime's own thread pool, which TVM_NUM_THREADS sets before the first use."""
     load_runtime()
-    return int(call("runtime.NumThreads"))
+    # The first use starts TVM's threads and binds this one to the first cores, whichever it was given.
+    cores = os.sched_getaffinity(0)
+    try:
+        return int(call("runtime.NumThreads"))
+    finally:
+        os.sched_setaffinity(0, cores)
