@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
 from tvmbuild.compiler.cuda import compile_source, replace_code, toolkit_headers
 from tvmbuild.compiler.elf import read_elf
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importer import import_model, import_onnx
 from tvmbuild.compiler.lift import lift_constants
 from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
@@ -128,3 +129,19 @@ def test_without_a_cuda_compiler_the_remedy_is_named(
         compile_source(SOURCE, gpu)
     assert caught.value.message == "neither NVRTC nor nvcc is there to compile CUDA code"
     assert caught.value.hint == INSTALL
+
+
+@pytest.mark.compiler
+def test_a_model_that_is_all_constants_needs_no_kernel(gpu: tvm.target.Target) -> None:
+    node = helper.make_node("Sin", ["w"], ["y"])
+    weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    model = helper.make_model(
+        helper.make_graph([node], "net", [], [output], [weights]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    lowered = lower(import_model(model, "net"), gpu)
+    assert extract_tasks(lowered) == ()
+    library = export_library(build_executable(lowered.mod, gpu), gpu, LinkOptions())
+    assert library.startswith(b"\x7fELF")

@@ -112,9 +112,12 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
     context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
     with target, compile_with_tvm(target), context, name_culprit(mod, alone):
         passes = tvm.transform.Sequential(_vm_passes(target))
-        if is_gpu(target):
+        if not is_gpu(target):
+            return _build_twice(passes(mod), target)
+        if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
             return relax.build(mod, target=target, relax_pipeline=passes)
-        return _build_twice(passes(mod), target)
+        # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
+        return _build_twice(passes(mod), target.host)
 
 
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
