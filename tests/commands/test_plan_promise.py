@@ -32,18 +32,22 @@ def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> Non
     assert set(_states(first).values()) == {"would run"}
     assert first["total"]["tasks"] is None
 
-    # The Tasks become known without a search, and with them the price; nothing has been searched: no minutes yet.
+    # The Tasks become known without a search, and with them the price; nothing has been searched: a usual machine's.
     assert project.doit(f"tune:{CELL}", "tune=never").code == 0
     plan = _plan(project, f"tune:{CELL}")
     assert _states(plan) == {"simplify:digits": "up to date", f"tune:{CELL}": "would run"}
     total = plan["total"]
-    assert (total["covered"], total["to_tune"], total["trials"], total["seconds"]) == (0, 2, 4, None)
+    assert (total["covered"], total["to_tune"], total["trials"]) == (0, 2, 4)
+    assert 0 < total["seconds_range"][0] < total["seconds_range"][1]
+    assert not (project.root / "build" / "tuning-rates.json").exists()
 
     info = _tune(project)
     assert (len(info["searched_now"]), info["measured_now"]) == (total["to_tune"], total["trials"])
     assert info["tasks"] == total["tasks"]
 
     # Now there is a history. At most: a search may end before.
+    rates = json.loads((project.root / "build" / "tuning-rates.json").read_text())["rates"]["llvm local"]
+    assert sum(trials for trials, _ in rates.values()) == info["measured_now"]
     project.edit("targets.yaml", "trials_per_task: 2", "trials_per_task: 3")
     total = _plan(project, f"tune:{CELL}")["total"]
     assert (total["covered"], total["to_tune"], total["trials"]) == (2, 2, 2)
