@@ -109,10 +109,13 @@ class Rates:
 
 def read_rates(layout: Layout, options: TuneStep, cores: int) -> Rates:
     """Return the rates of the target's kind, where its candidates are timed; ``cores`` of this machine build them."""
-    slowness = _measure_slowness() if _is_usual(options) else 0.0
-    words = {word: USUAL.get(word, OTHERS) for word in (*USUAL, "")} if slowness else {}
-    usual = {word: (seconds / cores + TIMING * seconds / USUAL["conv2d"]) * slowness for word, seconds in words.items()}
-    return Rates(usual, _read(layout.tuning_rates).get(place_of(options), {}))
+    spent = _read(layout.tuning_rates).get(place_of(options), {})
+    if not _is_usual(options):
+        return Rates(spent=spent)
+    # What was spent here says how slow the machine is, and no loop need be timed.
+    slowness = 1.0 if spent else _measure_slowness()
+    share = slowness * (1 / cores + TIMING / USUAL["conv2d"])
+    return Rates({word: seconds * share for word, seconds in {**USUAL, "": OTHERS}.items()}, spent)
 
 
 def add_rates(layout: Layout, options: TuneStep, spent: Mapping[str, Spent]) -> None:

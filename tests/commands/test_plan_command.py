@@ -15,7 +15,14 @@ from tvmbuild.layout import Layout
 from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import record_path
 
-TWO_MINUTES = {"seconds": 128.0, "seconds_range": [85.3, 192.0]}
+ONE_OF_THREE = {
+    "tasks": 3,
+    "covered": 2,
+    "to_tune": 1,
+    "trials": 64,
+    "seconds": 128.0,
+    "seconds_range": [85.3, 192.0],
+}
 NO_MINUTES = {"seconds": 0.0, "seconds_range": [0.0, 0.0]}
 NOT_KNOWN = {"seconds": None, "seconds_range": None}
 CONV_TASK, SHARED_TASK, POOL_TASK = TASKS["first"]
@@ -108,17 +115,10 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     first = {"cell": "first@v3", "model": "first", "target": "v3"}
     second = {"cell": "second@v3", "model": "second", "target": "v3"}
     assert value["cells"] == [
-        first | {"tasks": 3, "covered": 2, "to_tune": 1, "trials": 64, **TWO_MINUTES},
+        first | ONE_OF_THREE,
         second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, **NO_MINUTES},
     ]
-    assert value["total"] == {
-        "tasks": 3,
-        "covered": 2,
-        "to_tune": 1,
-        "trials": 64,
-        "seconds": 128.0,
-        "seconds_range": [85.3, 192.0],
-    }
+    assert value["total"] == ONE_OF_THREE
     assert value["matrix"] == {"include": [first, second]}
 
 
@@ -194,14 +194,7 @@ def test_full_searches_all_and_never_none(project: DoitProject, capsys: pytest.C
 def test_a_damaged_record_counts_as_none(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     record_path(Layout(project.root).records("v3"), POOL).write_text("{")
     value = _read(capsys, "tune:first@v3")
-    assert value["total"] == {
-        "tasks": 3,
-        "covered": 2,
-        "to_tune": 1,
-        "trials": 64,
-        "seconds": 128.0,
-        "seconds_range": [85.3, 192.0],
-    }
+    assert value["total"] == ONE_OF_THREE
     assert value["steps"][-1]["state"] == "would run"
 
 
