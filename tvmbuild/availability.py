@@ -8,7 +8,16 @@ from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.devices.ssh_trouble import explain_no_runtime
 from tvmbuild.host_cpu import machine_of
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.specs import (
+    Attributes,
+    DeviceSpec,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SshDevice,
+    TargetSpec,
+    is_timed,
+)
 from tvmbuild.steps import TuneStep
 from tvmbuild.vulkan import PLUGIN_REMEDY, explain_runtime
 
@@ -32,20 +41,20 @@ def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabiliti
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
     """Say whether candidates can be timed: the target's device is here and runs its code."""
-    if not options.device.is_timed:
+    if not is_timed(options.device):
         return False
     return explain_device(options.kind, options.attributes, options.device, capabilities) is None
 
 
 def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities: Capabilities) -> str | None:
     """Return why packages of this kind cannot run on the device from here, or None."""
-    if device.kind == "none":
+    if isinstance(device, NoDevice):
         return "the target has no device; give it `device: local` on a machine that runs its code"
-    if device.kind == "rpc":
+    if isinstance(device, RpcDevice):
         return None  # whether it answers is seen when it is asked
-    if device.kind == "qemu":
-        return _explain_emulator(kind, cpu, device.arch or "", capabilities)
-    if device.kind == "ssh":
+    if isinstance(device, QemuDevice):
+        return _explain_emulator(kind, cpu, device.arch, capabilities)
+    if isinstance(device, SshDevice):
         return _explain_ssh(kind, cpu, capabilities)
     if kind != "llvm":
         return _explain_gpu(kind, capabilities)
@@ -71,7 +80,7 @@ def _explain_linker(link: str, capabilities: Capabilities) -> str | None:
         if capabilities.version("ziglang") is None:
             return "the linker is missing; `pip install ziglang`"
         return None
-    if link in dict(capabilities.linkers):
+    if link in capabilities.linkers:
         return None
     return f"the compiler `{link}` is not on PATH; install it, or say `link: auto` for the bundled one"
 
@@ -111,22 +120,21 @@ def _explain_ssh(kind: str, cpu: Attributes, capabilities: Capabilities) -> str 
 
 def _machine_of(cpu: Attributes, default: str) -> str:
     """Return the machine that the attributes' triple names, as platform.machine() calls it."""
-    return machine_of(str(dict(cpu).get("mtriple", default)))
+    return machine_of(str(cpu.get("mtriple", default)))
 
 
 def _explain_cpu(cpu: Attributes, capabilities: Capabilities) -> str | None:
-    attributes = dict(cpu)
     here = machine_of(capabilities.machine)
     there = _machine_of(cpu, here)
     if there != here:
         return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
-    cores = attributes.get("num-cores", 1)
+    cores = cpu.get("num-cores", 1)
     if isinstance(cores, int) and cores > capabilities.cores > 0:
         return f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
-    mcpu = str(attributes.get("mcpu", "generic"))
+    mcpu = str(cpu.get("mcpu", "generic"))
     if mcpu not in capabilities.runnable_cpus and mcpu != capabilities.host_cpu:
         return f"this CPU ({capabilities.host_cpu}) lacks instructions of {mcpu}; build here, run on one that has them"
-    mattr = attributes.get("mattr", ())
+    mattr = cpu.get("mattr", ())
     wanted = mattr if isinstance(mattr, tuple) else (mattr,)
     names = [str(name).removeprefix("+") for name in wanted if str(name).startswith("+")]
     missing = [name for name in names if name in KNOWN_FEATURES and name not in capabilities.cpu_features]

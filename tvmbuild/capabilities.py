@@ -22,6 +22,7 @@ from typing import Any
 from tvmbuild.devices.qemu_board import list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_identity
 from tvmbuild.layout import cache_dir
 from tvmbuild.processes import run_module
@@ -70,22 +71,24 @@ class Capabilities:
     """LLVM's names of the instruction sets that this CPU has."""
     runnable_cpus: tuple[str, ...] = ()
     """LLVM's mcpu names whose instruction sets this CPU has."""
-    versions: tuple[tuple[str, str], ...] = ()
-    """(distribution, version) of the installed tools."""
-    linkers: tuple[tuple[str, str], ...] = ()
-    """(command, version) of the named compilers that exist here."""
+    versions: FrozenMap[str, str] = FrozenMap()
+    """Distribution → version of the installed tools."""
+    linkers: FrozenMap[str, str] = FrozenMap()
+    """Command → version of the named compilers that exist here."""
     emulators: tuple[str, ...] = ()
     """Architectures of the emulated boards that are made."""
 
     def version(self, distribution: str) -> str | None:
         """Return the installed version, or None."""
-        return dict(self.versions).get(distribution)
+        return self.versions.get(distribution)
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
     """Return this machine's capabilities; ``commands`` are the compilers that targets name as their linker."""
-    versions = tuple((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
-    linkers = tuple((name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None)
+    versions = FrozenMap((name, found) for name in TOOLS if (found := installed_version(name)) is not None)
+    linkers = FrozenMap(
+        (name, found) for name in sorted(set(commands)) if (found := _command_version(name)) is not None
+    )
     cores, boards = len(os.sched_getaffinity(0)), list_boards()
     return replace(_probe_cached(), versions=versions, linkers=linkers, cores=cores, emulators=boards)
 
@@ -137,8 +140,12 @@ def _decode(text: str) -> Capabilities:
     data = json.loads(text)
     if not isinstance(data, dict) or data.keys() != {field.name for field in fields(Capabilities)}:
         raise ValueError("not a probe's answer")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
+    values: dict[str, Any] = {name: _freeze(value) for name, value in data.items()}
     return Capabilities(**values)
+
+
+def _freeze(value: Any) -> Any:
+    return FrozenMap(value) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
 
 
 def _probe_key() -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tvmbuild.frozen_map import FrozenMap
+
 
 @contextmanager
 def publish(path: Path) -> Iterator[Path]:
@@ -71,12 +73,18 @@ def write_json(path: Path, value: object) -> None:
 
 def pretty_json(value: object) -> str:
     """Return ``value`` as indented JSON with sorted keys."""
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
 
 
 def canonical_json(value: object) -> str:
     """Return ``value`` as JSON without spaces and with sorted keys, for digests."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: object) -> dict[object, object]:
+    if not isinstance(value, FrozenMap):
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+    return dict(value)
 
 
 def sha256_file(path: Path) -> str:

@@ -6,19 +6,22 @@ import dataclasses
 from pathlib import Path
 
 from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.masking import mask_credentials
-from tvmbuild.specs import Json
-from tvmbuild.steps import Step
+from tvmbuild.specs import DeviceSpec, Json
+from tvmbuild.steps import AnyStep
 
 Digest = tuple[int, int, str]
 """A file's size in bytes, its mtime in nanoseconds, its SHA-256."""
+_OF_EVERY_DEVICE = {"tracker": None, "key": None, "timeout_s": 60.0, "arch": None}
+"""What fingerprints have said of every kind of device since there was one class for all of them."""
 
 
-def fingerprint(step: Step) -> dict[str, str]:
+def fingerprint(step: AnyStep) -> dict[str, str]:
     """Return options, tools, environment and the stage's version by dotted name; the mode is not in it."""
     pairs = dict(_flatten("option", step.options))
-    pairs |= {f"tool {name}": version for name, version in step.tools}
-    pairs |= {f"environment {name}": value for name, value in step.environment}
+    pairs |= {f"tool {name}": version for name, version in step.tools.items()}
+    pairs |= {f"environment {name}": value for name, value in step.environment.items()}
     pairs["stage version"] = str(step.version)
     return pairs
 
@@ -43,31 +46,26 @@ def is_same_file(path: Path, known: Digest) -> bool:
 
 def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
     if dataclasses.is_dataclass(value):
-        fields = (
-            (field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if _counts(field, value)
-        )
-        return [pair for name, inner in fields for pair in _flatten(f"{prefix}.{name}", inner)]
+        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if _counts(each, value)}
+        if isinstance(value, DeviceSpec):
+            fields = {"kind": value.kind, **_OF_EVERY_DEVICE, **fields}
+        return [pair for name, inner in fields.items() for pair in _flatten(f"{prefix}.{name}", inner)]
     if isinstance(value, tuple) and value and all(dataclasses.is_dataclass(item) for item in value):
         return [pair for index, item in enumerate(value) for pair in _flatten(f"{prefix}[{index}]", item)]
-    if _is_mapping(value):
-        return [(f"{prefix}.{name}", _show(inner)) for name, inner in value]  # type: ignore[attr-defined]
+    if isinstance(value, FrozenMap):
+        if not value:
+            return [(prefix, "[]")]
+        return [(f"{prefix}.{name}", _show(inner)) for name, inner in value.items()]
     # Masked: pairs are kept on disk and shown, and a new token for the same file is no reason to run again.
     return [(prefix, mask_credentials(canonical_json(value)))]
 
 
 def _counts(field: dataclasses.Field[object], value: object) -> bool:
     """Say whether the field is in the fingerprint: one that came later only when it is not its default."""
+    if "told" in field.metadata:
+        return False
     return "later" not in field.metadata or getattr(value, field.name) != field.default
 
 
 def _show(value: object) -> str:
     return str(value) if isinstance(value, Json) else canonical_json(value)
-
-
-def _is_mapping(value: object) -> bool:
-    """Attributes are (name, value) pairs; shown one line each."""
-    return (
-        isinstance(value, tuple)
-        and bool(value)
-        and all(isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in value)
-    )

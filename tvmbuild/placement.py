@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import TargetSpec
-from tvmbuild.steps import Needs, SimplifyStep, Step, TuneStep
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import QemuDevice, RpcDevice, SshDevice, TargetSpec, is_timed
+from tvmbuild.steps import AnyStep, BenchmarkStep, Needs, SimplifyStep, TuneStep, has_options
 
 STEPS = "tvmbuild"
 """Steps at once."""
@@ -16,17 +17,16 @@ CUDA_COMPILER = "nvcc"
 """Or NVRTC."""
 
 
-def list_needs(step: Step, target: TargetSpec | None, host_cpu: str) -> Needs:
-    """Return (name, amount) pairs; none for a step that runs in the user's own environment only.
+def list_needs(step: AnyStep, target: TargetSpec | None, host_cpu: str) -> Needs:
+    """Return amounts by name; none for a step that runs in the user's own environment only.
 
     `device: local` means a CPU called ``measured_on``; where the target does not say, one like this machine's.
     """
-    options = step.options
-    if isinstance(options, SimplifyStep) and options.source.kind == "export":
-        return ()
+    if has_options(step, SimplifyStep) and step.options.source.kind == "export":
+        return FrozenMap()
     needs = {STEPS: 1}
     if target is None:
-        return tuple(needs.items())
+        return FrozenMap(needs)
     if step.stage != "benchmark":
         needs[f"build:{target.kind}"] = 1
     if target.kind == "cuda" and (step.stage == "compile" or _may_search(step)):
@@ -35,7 +35,7 @@ def list_needs(step: Step, target: TargetSpec | None, host_cpu: str) -> Needs:
         needs[f"linker:{target.link}"] = 1
     if step.stage == "benchmark" or _may_search(step):
         needs |= _list_device_needs(step, target, target.measured_on or host_cpu)
-    return tuple(needs.items())
+    return FrozenMap(needs)
 
 
 def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()) -> dict[str, int]:
@@ -52,25 +52,25 @@ def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()
 def explain_lack(needs: Needs, workers: Iterable[Mapping[str, float]]) -> str | None:
     """Return what no worker has; None where one of them has all of it."""
     offers = list(workers)
-    if any(all(offer.get(name, 0) >= amount for name, amount in needs) for offer in offers):
+    if any(all(offer.get(name, 0) >= amount for name, amount in needs.items()) for offer in offers):
         return None
-    lacking = [each for each in needs if all(offer.get(each[0], 0) < each[1] for offer in offers)]
-    return ", ".join(name if amount == 1 else f"{name}={amount}" for name, amount in lacking or needs)
+    lacking = {name: each for name, each in needs.items() if all(offer.get(name, 0) < each for offer in offers)}
+    return ", ".join(name if amount == 1 else f"{name}={amount}" for name, amount in (lacking or needs).items())
 
 
-def _may_search(step: Step) -> bool:
-    options = step.options
-    searches = isinstance(options, TuneStep) and options.device.is_timed
-    return searches and step.settings.tune != "never"
+def _may_search(step: AnyStep) -> bool:
+    return has_options(step, TuneStep) and is_timed(step.options.device) and step.settings.tune != "never"
 
 
-def _list_device_needs(step: Step, target: TargetSpec, cpu: str) -> dict[str, int]:
+def _list_device_needs(step: AnyStep, target: TargetSpec, cpu: str) -> dict[str, int]:
     device = target.device
-    if device.kind in {"rpc", "ssh"}:
-        return {f"device:{device.key or device.host}": 1}
-    if device.kind == "qemu":
+    if isinstance(device, RpcDevice):
+        return {f"device:{device.key}": 1}
+    if isinstance(device, SshDevice):
+        return {f"device:{device.host}": 1}
+    if isinstance(device, QemuDevice):
         return {f"device:qemu-{device.arch}": 1}
     if target.kind != "llvm":
         return {TIMING: 1, target.kind: 1}
-    threads = dict(step.environment).get("TVM_NUM_THREADS", "1")
-    return {TIMING: 1, f"cpu:{cpu}": int(threads)}
+    threads = step.options.threads if isinstance(step.options, TuneStep | BenchmarkStep) else 1
+    return {TIMING: 1, f"cpu:{cpu}": threads}

@@ -14,7 +14,7 @@ from tvmbuild.placement import list_needs
 from tvmbuild.plan_step import Subject, make_step
 from tvmbuild.specs import ModelSpec, Project
 from tvmbuild.stage_table import STAGES, Stage
-from tvmbuild.steps import Settings, Step, TuneStep
+from tvmbuild.steps import AnyStep, Settings, TuneStep, has_options
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Plan:
     """All steps of a project in the order of the stage table: unique ids and outputs, no input without an origin."""
 
     root: Path
-    steps: tuple[Step, ...]
+    steps: tuple[AnyStep, ...]
 
-    def find(self, step_id: str) -> Step | None:
+    def find(self, step_id: str) -> AnyStep | None:
         """Return the step of that id, or None."""
         return next((step for step in self.steps if step.id == step_id), None)
 
@@ -45,7 +45,7 @@ def make_plan(
     }
     machines = workers or (capabilities,)
 
-    def make(stage: Stage, subject: Subject) -> Step:
+    def make(stage: Stage, subject: Subject) -> AnyStep:
         step = make_step(stage, subject, project.root, _choose_machine(stage, subject, machines))
         step = replace(step, settings=_settings_of(step, settings, machines))
         return replace(step, needs=list_needs(step, subject.target, capabilities.host_cpu))
@@ -54,7 +54,7 @@ def make_plan(
     return Plan(project.root, _spread_unavailability(_validate(_drop_needless_validations(steps))))
 
 
-def _drop_needless_validations(steps: Sequence[Step]) -> list[Step]:
+def _drop_needless_validations(steps: Sequence[AnyStep]) -> list[AnyStep]:
     """Leave out the validation of cells that are benchmarked: their packages' own numbers are compared."""
     run = {step.subject for step in steps if step.stage == "benchmark" and step.unavailable is None}
     return [step for step in steps if step.stage != "validate" or step.subject not in run]
@@ -74,22 +74,21 @@ def includes(model: ModelSpec, target: str) -> bool:
     )
 
 
-def _settings_of(step: Step, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
+def _settings_of(step: AnyStep, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
     """Return what the step is asked for: a device that cannot be asked makes tuning act as `never`."""
-    options = step.options
-    if isinstance(options, TuneStep) and not any(may_measure(options, machine) for machine in machines):
+    if has_options(step, TuneStep) and not any(may_measure(step.options, machine) for machine in machines):
         return replace(settings, tune="never")
     return settings
 
 
-def _validate(steps: list[Step]) -> list[Step]:
+def _validate(steps: list[AnyStep]) -> list[AnyStep]:
     origins: dict[Path, str] = {}
     ids: set[str] = set()
     for step in steps:
         if step.id in ids:
             raise TvmbuildError(f"two steps are called {step.id}", "Give every model and every target its own name.")
         ids.add(step.id)
-        for _, path in step.outputs:
+        for path in step.outputs.values():
             if path in origins:
                 raise TvmbuildError(
                     f"{step.id} and {origins[path]} both write {path}",
@@ -97,7 +96,7 @@ def _validate(steps: list[Step]) -> list[Step]:
                 )
             origins[path] = step.id
     for step in steps:
-        for role, path in step.inputs:
+        for role, path in step.inputs.items():
             given = role in {"source", "export", "labels"} or role.startswith(("sample ", "argument "))
             if not given and path not in origins:
                 raise ValueError(f"{step.id} reads {path}, which no step writes")
@@ -109,16 +108,16 @@ def _validate(steps: list[Step]) -> list[Step]:
     return steps
 
 
-def _spread_unavailability(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _spread_unavailability(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
     """Make what reads an output of an unavailable step unavailable too; stage order makes one pass enough."""
-    missing: dict[Path, Step] = {}
+    missing: dict[Path, AnyStep] = {}
     spread = []
     for step in steps:
-        cause = next((missing[path] for _, path in step.inputs if path in missing), None)
+        cause = next((missing[path] for path in step.inputs.values() if path in missing), None)
         result = step
         if step.unavailable is None and cause is not None:
             result = replace(step, unavailable=f"needs {cause.id}: {cause.unavailable}")
         if result.unavailable is not None:
-            missing |= dict.fromkeys((path for _, path in result.outputs), cause or result)
+            missing |= dict.fromkeys(result.outputs.values(), cause or result)
         spread.append(result)
     return tuple(spread)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
-from tvmbuild.specs import ModelSpec, TargetSpec
+from tvmbuild.specs import ModelSpec, NoDevice, TargetSpec
 from tvmbuild.stage_table import STAGES, Stage
-from tvmbuild.steps import BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep, ValidateStep
+from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep, ValidateStep
 
 
 @dataclass(frozen=True)
@@ -27,33 +28,35 @@ class Subject:
         return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
 
 
-def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabilities) -> Step:
+def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabilities) -> AnyStep:
     """Return the stage's step for the subject; ``capabilities`` are of the machine that runs it."""
     target = subject.target
     return Step(
         stage=stage.name,
         subject=subject.name,
         options=_OPTIONS[stage.name](subject),
-        inputs=(
-            *((role, path) for role in stage.inputs if (path := _input(role, subject, root)) is not None),
-            *(_list_samples(subject, root) if stage.name == "benchmark" else ()),
-            *(_list_arguments(subject, root) if stage.name == "simplify" else ()),
+        inputs=FrozenMap(
+            {
+                **{role: path for role in stage.inputs if (path := _input(role, subject, root)) is not None},
+                **(_list_samples(subject, root) if stage.name == "benchmark" else {}),
+                **(_list_arguments(subject, root) if stage.name == "simplify" else {}),
+            }
         ),
-        outputs=tuple((role, _path(stage, role, subject, root)) for role, _ in stage.outputs),
+        outputs=FrozenMap({role: _path(stage, role, subject, root) for role in stage.outputs}),
         tools=_tools(stage.name, subject, capabilities),
         version=stage.version,
-        environment=() if target is None else _environment(stage.name, target),
+        environment=FrozenMap() if target is None else _environment(stage.name, target),
         root=root,
         unavailable=None if target is None else explain_unavailable(stage.name, target, capabilities),
     )
 
 
-def _environment(stage: str, target: TargetSpec) -> tuple[tuple[str, str], ...]:
-    if target.kind != "llvm" and target.device.kind == "none":
-        return ()
+def _environment(stage: str, target: TargetSpec) -> FrozenMap[str, str]:
+    if target.kind != "llvm" and isinstance(target.device, NoDevice):
+        return FrozenMap()
     # The cost model's threads must not spin on the cores that time candidates.
-    passive = (("OMP_WAIT_POLICY", "passive"),) if stage == "tune" else ()
-    return (*passive, ("TVM_NUM_THREADS", str(_threads(stage, target))))
+    passive = {"OMP_WAIT_POLICY": "passive"} if stage == "tune" else {}
+    return FrozenMap({**passive, "TVM_NUM_THREADS": str(_threads(stage, target))})
 
 
 def _threads(stage: str, target: TargetSpec) -> int:
@@ -76,6 +79,7 @@ def _tune_options(subject: Subject) -> TuneStep:
         device=target.device,
         tune=target.tune,
         precision=target.precision,
+        threads=target.num_cores,
     )
 
 
@@ -145,17 +149,17 @@ def _input(role: str, subject: Subject, root: Path) -> Path | None:
     return _path(_PRODUCERS[role], role, subject, root)
 
 
-def _list_samples(subject: Subject, root: Path) -> tuple[tuple[str, Path], ...]:
+def _list_samples(subject: Subject, root: Path) -> dict[str, Path]:
     """Return the files of real inputs, each in a role of its own, `sample 0` first."""
     accuracy = subject.model.accuracy
-    return tuple((f"sample {i}", root / path) for i, path in enumerate(accuracy.paths)) if accuracy else ()
+    return {f"sample {i}": root / path for i, path in enumerate(accuracy.paths)} if accuracy else {}
 
 
-def _list_arguments(subject: Subject, root: Path) -> tuple[tuple[str, Path], ...]:
+def _list_arguments(subject: Subject, root: Path) -> dict[str, Path]:
     """Return the project's own files among the arguments of an export, in the role `argument NAME`."""
     export = subject.model.source.export
     files = export.files if export else ()
-    return tuple((f"argument {file.name}", root / file.source.location) for file in files if file.source.kind == "path")
+    return {f"argument {file.name}": root / file.source.location for file in files if file.source.kind == "path"}
 
 
 def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
@@ -163,13 +167,13 @@ def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
     layout = Layout(root)
     if role == "package":
         return layout.package(subject.model.name, _target(subject).name)
-    name = dict(stage.outputs)[role]
+    name = stage.outputs[role]
     if stage.scope == "model":
         return layout.model_file(subject.model.name, name)
     return layout.cell_file(subject.model.name, _target(subject).name, name)
 
 
-_PRODUCERS = {role: stage for stage in STAGES for role, _ in stage.outputs}
+_PRODUCERS = {role: stage for stage in STAGES for role in stage.outputs}
 """Which stage writes the files of a role that others read; `info` is read by no stage."""
 
 _PYTHON_TOOLS = {
@@ -181,7 +185,7 @@ _PYTHON_TOOLS = {
 }
 
 
-def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> tuple[tuple[str, str], ...]:
+def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> FrozenMap[str, str]:
     names, target = _PYTHON_TOOLS[stage], subject.target
     tools = {name: capabilities.version(name) or "absent" for name in names}
     baselines = target.benchmark.baselines if stage == "benchmark" and target is not None else ()
@@ -197,7 +201,7 @@ def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> tuple[tu
         if target.link == "auto":
             tools["ziglang"] = capabilities.version("ziglang") or "absent"
         else:
-            tools[target.link] = dict(capabilities.linkers).get(target.link, "absent")
+            tools[target.link] = capabilities.linkers.get(target.link, "absent")
         if target.kind == "cuda":
             tools |= {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
-    return tuple(sorted(tools.items()))
+    return FrozenMap(sorted(tools.items()))

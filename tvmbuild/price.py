@@ -22,7 +22,7 @@ from tvmbuild.records.selection import (
     wanted_trials,
 )
 from tvmbuild.records.store import TaskFile
-from tvmbuild.steps import Step, TuneStep
+from tvmbuild.steps import AnyStep, TuneStep
 
 WINOGRAD = ("winograd_input", "winograd_products")
 """Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""
@@ -107,7 +107,7 @@ class TotalPrice:
     known_seconds: Seconds
 
 
-def price_cells(cells: Iterable[tuple[Step, Known | None]]) -> tuple[CellPrice, ...]:
+def price_cells(cells: Iterable[tuple[AnyStep, Known | None]]) -> tuple[CellPrice, ...]:
     """Return the price of each cell: its tune step and its Tasks, None where they are not known.
 
     A Task that several cells have is paid by the first, as it is when they run; with `tune=full` every cell searches
@@ -150,7 +150,7 @@ class _Counter:
         self._searched: dict[tuple[str, str], _Searched] = {}
         self._planned: dict[tuple[str, str], int] = {}
 
-    def price(self, step: Step, known: Known | None) -> CellPrice:
+    def price(self, step: AnyStep, known: Known | None) -> CellPrice:
         options = step.options
         if not isinstance(options, TuneStep):
             raise TypeError(f"not a tune step: {step.id}")
@@ -161,7 +161,7 @@ class _Counter:
         choice = self._price_choice(step, options, known.graph) if searches else ()
         return CellPrice(step.subject, options.target, tasks, searches, choice)
 
-    def _price(self, step: Step, options: TuneStep, task: TaskId, tasks: int) -> TaskPrice:
+    def _price(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> TaskPrice:
         where = (options.target, task.key)
         if where not in self._searched:
             self._searched[where] = _read(Layout(step.root), options, task.key)
@@ -172,7 +172,7 @@ class _Counter:
         self._planned[where] = self._planned.get(where, 0) + trials
         return TaskPrice(task, known.covered, trials, self._estimate(step, options, task.name, trials))
 
-    def _price_choice(self, step: Step, options: TuneStep, graph: Graph | None) -> tuple[TaskPrice, ...]:
+    def _price_choice(self, step: AnyStep, options: TuneStep, graph: Graph | None) -> tuple[TaskPrice, ...]:
         choices = Choices({}) if step.settings.tune == "full" else _read_choices(Layout(step.root), options, graph)
         if graph is None or not must_choose(options, graph, choices):
             return ()
@@ -186,13 +186,13 @@ class _Counter:
         ]
         return tuple(self._price(step, options, task, len(tasks)) for task in tasks)
 
-    def _estimate(self, step: Step, options: TuneStep, name: str, trials: int) -> Seconds | None:
+    def _estimate(self, step: AnyStep, options: TuneStep, name: str, trials: int) -> Seconds | None:
         where = place_of(options)
         if where not in self._rates:
             self._rates[where] = read_rates(Layout(step.root), options, available_cores())
         return self._rates[where].estimate(name, trials)
 
-    def _count_trials(self, step: Step, options: TuneStep, task: TaskId, tasks: int) -> int:
+    def _count_trials(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> int:
         """Return how many candidates the step would measure for the Task."""
         wanted = wanted_trials(options.tune, tasks)
         if step.settings.tune == "never":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import shutil
@@ -12,6 +11,7 @@ from dataclasses import asdict, replace
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.cpu_features import ARM_FEATURES, X86_FEATURES
+from tvmbuild.files import canonical_json
 from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 from tvmbuild.vulkan import ask_driver
@@ -21,7 +21,7 @@ KINDS = ("llvm", "cuda", "vulkan")
 
 def main() -> int:
     """Print the capabilities as JSON on the last line of stdout."""
-    json.dump(asdict(probe()), sys.stdout)
+    sys.stdout.write(canonical_json(asdict(probe())))
     print()
     return 0
 

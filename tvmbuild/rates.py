@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
+from tvmbuild.specs import LocalDevice, RpcDevice
 from tvmbuild.steps import TuneStep
 
 FORMAT = 1
@@ -140,12 +141,13 @@ def find_word(name: str) -> str:
 
 
 def _is_usual(options: TuneStep) -> bool:
-    return options.kind == "llvm" and options.device.kind == "local"
+    return options.kind == "llvm" and isinstance(options.device, LocalDevice)
 
 
 def place_of(options: TuneStep) -> str:
     """Return where a target's candidates are timed, whose rates are one."""
-    return f"{options.kind} {options.device.kind} {options.device.key or ''}".rstrip()
+    key = options.device.key if isinstance(options.device, RpcDevice) else ""
+    return f"{options.kind} {options.device.kind} {key}".rstrip()
 
 
 def _spread(seconds: float, factor: float) -> Seconds:

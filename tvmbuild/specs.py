@@ -6,14 +6,24 @@ digest of its fields.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
+
+from tvmbuild.frozen_map import FrozenMap
 
 Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
-Attributes = tuple[tuple[str, AttributeValue], ...]
-"""Target attributes as sorted (name, value) pairs, TVM's spelling: mcpu, mattr, mtriple, num-cores, arch …"""
+Attributes = FrozenMap[str, AttributeValue]
+"""Target attributes in TVM's spelling, sorted: mcpu, mattr, mtriple, num-cores, arch …"""
+
+
+def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of a JSON or YAML map: sorted, tuples for lists."""
+    return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
+
+
 Precision = Literal["fp32", "fp16", "bf16"]
 """What a target computes float32 models in."""
 LATER = {"later": True}
@@ -51,7 +61,7 @@ class Export:
     """The function, in the Python file of a Source, that returns the model, and how it is called: by keyword."""
 
     function: str
-    arguments: tuple[tuple[str, Json], ...] = ()
+    arguments: FrozenMap[str, Json] = FrozenMap()
     """Sorted by name, as are the files."""
     files: tuple[ExportFile, ...] = ()
 
@@ -154,40 +164,74 @@ class ModelSpec:
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
-    reduced_tolerance: tuple[tuple[Precision, tuple[tuple[str, float], ...]], ...] = ()
+    reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
     """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
     accuracy: Accuracy | None = None
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
         """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""
-        return replace(self.tolerance.at_least(precision), **dict(dict(self.reduced_tolerance).get(precision, ())))
+        return replace(self.tolerance.at_least(precision), **self.reduced_tolerance.get(precision, FrozenMap()))
 
 
 # --------------------------------------------------------------------------- targets
 
 
 @dataclass(frozen=True)
-class DeviceSpec:
-    """Where packages of a target run. ``arch`` is qemu's, ``host`` ssh's; all else rpc's.
+class NoDevice:
+    """Packages are built and run nowhere."""
 
-    ``timeout_s``: a board that gives no sign of life for so long is lost. ``wait_s``: so long a busy one is waited for.
-    ``session_s``: after so long a session ends, were it forgotten.
-    """
+    kind: ClassVar = "none"
 
-    kind: Literal["local", "none", "rpc", "qemu", "ssh"] = "local"
-    tracker: str | None = None
-    key: str | None = None
+
+@dataclass(frozen=True)
+class LocalDevice:
+    """This machine, or its GPU."""
+
+    kind: ClassVar = "local"
+
+
+@dataclass(frozen=True)
+class RpcDevice:
+    """Boards behind an RPC tracker."""
+
+    kind: ClassVar = "rpc"
+    tracker: str
+    """host:port."""
+    key: str
+    """What the tracker calls the boards."""
     timeout_s: float = 60.0
-    arch: str | None = None
+    """A board that gives no sign of life for so long is lost."""
     wait_s: float = field(default=600.0, metadata=LATER)
+    """So long a busy one is waited for."""
     session_s: float = field(default=1800.0, metadata=LATER)
-    host: str | None = field(default=None, metadata=LATER)
+    """After so long a session ends, were it forgotten."""
+
+
+@dataclass(frozen=True)
+class SshDevice:
+    """A board without Python."""
+
+    kind: ClassVar = "ssh"
+    host: str = field(metadata=LATER)
     """What the command ssh is told: user@host, a name of its configuration, or ssh://host:port."""
 
-    @property
-    def is_timed(self) -> bool:
-        """Say whether candidates can be timed on it: what an emulator takes means nothing."""
-        return self.kind in {"local", "rpc"}
+
+@dataclass(frozen=True)
+class QemuDevice:
+    """A board emulated on this machine."""
+
+    kind: ClassVar = "qemu"
+    arch: str
+    """platform.machine() there."""
+
+
+DeviceSpec = NoDevice | LocalDevice | RpcDevice | SshDevice | QemuDevice
+"""Where packages of a target run."""
+
+
+def is_timed(device: DeviceSpec) -> bool:
+    """Say whether candidates can be timed on it: what an emulator takes means nothing."""
+    return isinstance(device, LocalDevice | RpcDevice)
 
 
 @dataclass(frozen=True)
@@ -229,8 +273,8 @@ class TargetSpec:
 
     name: str
     kind: Literal["llvm", "cuda", "vulkan"]
-    attributes: Attributes = ()
-    host: Attributes = ()
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
     """For GPU kinds: attributes of the llvm target that runs the host code."""
     precision: Precision = "fp32"
     link: str = "auto"
@@ -238,7 +282,7 @@ class TargetSpec:
     glibc: str | None = None
     measured_on: str | None = None
     """Device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
-    device: DeviceSpec = DeviceSpec()
+    device: DeviceSpec = LocalDevice()
     tune: TuneOptions = TuneOptions()
     benchmark: BenchmarkOptions = BenchmarkOptions()
     unresolved: str | None = None
@@ -253,7 +297,7 @@ class TargetSpec:
     @property
     def num_cores(self) -> int:
         """Threads that tuning and benchmarking use; 1 where the target states none."""
-        value = dict(self.cpu).get("num-cores", 1)
+        value = self.cpu.get("num-cores", 1)
         return value if isinstance(value, int) else 1
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tvmbuild.frozen_map import FrozenMap
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -16,8 +18,8 @@ class Stage:
     scope: Literal["model", "cell"]
     inputs: tuple[str, ...]
     """Roles of input files. `source`, `export` and `labels` are present only when the YAML names a path."""
-    outputs: tuple[tuple[str, str], ...]
-    """(role, file name); the package's name is layout.package's."""
+    outputs: FrozenMap[str, str]
+    """Role → file name; the package's name is layout.package's."""
     module: str
     """Has ``run(step: Step) -> None``."""
 
@@ -28,7 +30,7 @@ STAGES: tuple[Stage, ...] = (
         version=2,
         scope="model",
         inputs=("source", "export"),
-        outputs=(("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json")),
+        outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
         module="tvmbuild.stages.simplify",
     ),
     Stage(
@@ -36,7 +38,7 @@ STAGES: tuple[Stage, ...] = (
         version=5,
         scope="cell",
         inputs=("model",),
-        outputs=(("tasks", "tasks.json"), ("schedule", "schedule.json"), ("info", "tune.json")),
+        outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
         module="tvmbuild.stages.tune",
     ),
     Stage(
@@ -44,7 +46,7 @@ STAGES: tuple[Stage, ...] = (
         version=9,
         scope="cell",
         inputs=("model", "schedule", "labels"),
-        outputs=(("package", "*.tar"),),
+        outputs=FrozenMap({"package": "*.tar"}),
         module="tvmbuild.stages.compile",
     ),
     Stage(
@@ -52,7 +54,7 @@ STAGES: tuple[Stage, ...] = (
         version=1,
         scope="cell",
         inputs=("model", "reference", "schedule"),
-        outputs=(("validated", "validated.json"),),
+        outputs=FrozenMap({"validated": "validated.json"}),
         module="tvmbuild.stages.validate",
     ),
     Stage(
@@ -60,7 +62,7 @@ STAGES: tuple[Stage, ...] = (
         version=2,
         scope="cell",
         inputs=("package", "model", "reference"),
-        outputs=(("result", "result.json"),),
+        outputs=FrozenMap({"result": "result.json"}),
         module="tvmbuild.stages.benchmark",
     ),
 )

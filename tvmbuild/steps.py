@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import (
     LATER,
     Accuracy,
@@ -22,8 +23,10 @@ from tvmbuild.specs import (
     TuneOptions,
 )
 
-Needs = tuple[tuple[str, int], ...]
-"""What a step takes of the machine that runs it: (name, amount)."""
+Needs = FrozenMap[str, int]
+"""What a step takes of the machine that runs it: amounts by name."""
+_TOLD = {"told": True}
+"""Marks a field that something else in the fingerprint tells: it is not in it itself."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class TuneStep:
     device: DeviceSpec
     tune: TuneOptions
     precision: Precision = field(default="fp32", metadata=LATER)
+    threads: int = field(default=1, metadata=_TOLD)
+    """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
 
     @property
     def needs_records(self) -> bool:
@@ -96,6 +101,8 @@ class BenchmarkStep:
 
 
 StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
+Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]
 
 
@@ -110,28 +117,28 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Generic[O_co]):
     """One stage for one subject: all that the stage may see."""
 
     stage: str
     subject: str
     """Model name, or cell name ``model@target``."""
-    options: StepOptions
-    inputs: tuple[tuple[str, Path], ...] = ()
-    """(role, absolute path) of every file that is read; roles are stage_table's."""
-    outputs: tuple[tuple[str, Path], ...] = ()
-    tools: tuple[tuple[str, str], ...] = ()
-    """(tool, version) of what can change an output; in the fingerprint."""
+    options: O_co
+    inputs: FrozenMap[str, Path] = FrozenMap()
+    """Role → absolute path of every file that is read; roles are stage_table's."""
+    outputs: FrozenMap[str, Path] = FrozenMap()
+    tools: FrozenMap[str, str] = FrozenMap()
+    """Tool → version of what can change an output; in the fingerprint."""
     version: int = 1
     """The stage's version: bumped when the same inputs come to mean another output."""
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: FrozenMap[str, str] = FrozenMap()
     """Variables of the stage's process: TVM_NUM_THREADS …"""
     root: Path = field(default_factory=Path)
     """The project's root: paths in records and messages are relative to it. Not in the fingerprint."""
     settings: Settings = Settings()
     unavailable: str | None = None
     """Why the step cannot run here, with the remedy; None: it can."""
-    needs: Needs = ()
+    needs: Needs = FrozenMap()
     """Where other machines run steps, what this one's must have; empty: it always runs here. Not in the fingerprint."""
 
     @property
@@ -147,12 +154,20 @@ class Step:
     @property
     def refuses_uncovered(self) -> bool:
         """Say whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
-        return self.settings.strict and isinstance(self.options, TuneStep) and self.options.needs_records
+        return self.settings.strict and has_options(self, TuneStep) and self.options.needs_records
 
     def input(self, role: str) -> Path:
         """Return the input file of that role; KeyError when the stage declares none."""
-        return dict(self.inputs)[role]
+        return self.inputs[role]
 
     def output(self, role: str) -> Path:
         """Return the output file of that role; KeyError when the stage declares none."""
-        return dict(self.outputs)[role]
+        return self.outputs[role]
+
+
+AnyStep = Step[StepOptions]
+
+
+def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
+    """Say whether it is a step of the stage that has such options."""
+    return isinstance(step.options, kind)

@@ -45,10 +45,10 @@ def _store(
     """Store a tune step's outputs, then remove them."""
     _write(step, schedule)
     use = restore_outputs(replace(step, settings=Settings()), inputs)
-    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs}, use)
+    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs.items()}, use)
     assert not use.restored
     assert use.warnings == list(warnings)
-    for _, path in step.outputs:
+    for path in step.outputs.values():
         path.unlink()
 
 
@@ -77,7 +77,7 @@ def test_what_this_run_asks_for_decides(
     step = _make_step(tmp_path, mode, spec, strict=strict)
     _store(step, inputs)
     assert restore_outputs(step, inputs).restored is restored
-    assert [path.exists() for _, path in step.outputs] == [restored] * 3
+    assert [path.exists() for path in step.outputs.values()] == [restored] * 3
     assert list((tmp_path / "build").glob(".*")) == []
 
 
@@ -113,7 +113,7 @@ def test_what_is_in_quarantine_is_told_by_the_clone_that_found_it(tmp_path: Path
     assert isinstance(step.options, TuneStep)
     _write(step)
     write_json(step.output("info"), {"uncovered": TASKS, "quarantined": [{"key": "0" * 16}]})
-    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs}, CacheUse())
+    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs.items()}, CacheUse())
     assert not restore_outputs(step, inputs).restored, "another clone's quarantine"
 
     _store(step, inputs)

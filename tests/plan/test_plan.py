@@ -50,8 +50,8 @@ def test_steps_files_and_environment_of_one_cell() -> None:
     rows = [
         (
             step.id,
-            {role: str(path.relative_to(ROOT)) for role, path in step.inputs},
-            {role: str(path.relative_to(ROOT)) for role, path in step.outputs},
+            {role: str(path.relative_to(ROOT)) for role, path in step.inputs.items()},
+            {role: str(path.relative_to(ROOT)) for role, path in step.outputs.items()},
             dict(step.environment),
         )
         for step in plan.steps

@@ -70,11 +70,11 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
     assert found[SIGNATURE]["algorithm"] == fastest(seconds)
     assert is_current(step) is None
 
-    outputs = {role: path.read_bytes() for role, path in step.outputs if role != "info"}
+    outputs = {role: path.read_bytes() for role, path in step.outputs.items() if role != "info"}
     choices = path.read_bytes()
     tune.run(step)
     assert json.loads(step.output("info").read_text())["measured_now"] == 0
-    assert {role: path.read_bytes() for role, path in step.outputs if role != "info"} == outputs
+    assert {role: path.read_bytes() for role, path in step.outputs.items() if role != "info"} == outputs
     assert path.read_bytes() == choices
 
     for algorithm in ("winograd2", "direct"):

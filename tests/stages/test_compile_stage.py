@@ -85,7 +85,7 @@ def test_the_package_says_what_it_is_and_computes_the_model(make_step: MakeStep,
     assert info.preprocess == Preprocess(color="bgr")
     assert info.coverage.covered == 0
     assert len(info.coverage.uncovered) == info.coverage.tasks > 0
-    assert dict(info.digests) == {role: sha256_file(path) for role, path in step.inputs}
+    assert dict(info.digests) == {role: sha256_file(path) for role, path in step.inputs.items()}
     assert info.tools == (("tvm", "0.27.0.post1"),)
     (operator,) = info.operators or ()
     assert (operator.name, operator.covered) == (info.coverage.uncovered[0], False)

@@ -87,14 +87,14 @@ def finish(plan: Plan, tasks: Mapping[str, Sequence[TaskId]]) -> None:
             _write_outputs(step, tasks)
             record = {
                 "fingerprint": fingerprint(step),
-                "inputs": {role: digest_file(path) for role, path in step.inputs},
-                "outputs": {role: digest_file(path) for role, path in step.outputs},
+                "inputs": {role: digest_file(path) for role, path in step.inputs.items()},
+                "outputs": {role: digest_file(path) for role, path in step.outputs.items()},
             }
             write_json(Layout(plan.root).state / f"{step.id.replace(':', '%3A')}.json", {"_values_:": {RECORD: record}})
 
 
 def _write_outputs(step: Step, tasks: Mapping[str, Sequence[TaskId]]) -> None:
-    for role, path in step.outputs:
+    for role, path in step.outputs.items():
         write_text(path, f"{role} of {step.id}\n")
     if isinstance(step.options, TuneStep):
         known = tasks[step.subject.partition("@")[0]]

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.frozen_map import FrozenMap
 
 _END_OF_TIME = 1 << 40
 """Seconds that calendars can still show."""
@@ -25,8 +26,8 @@ class Entry:
     time: int
     """Seconds since the epoch."""
     result: Result
-    schedules: tuple[tuple[str, str], ...] | None
-    """(Task key, digest of its winning trace), sorted; None: not known."""
+    schedules: FrozenMap[str, str] | None
+    """Task key → digest of its winning trace, sorted; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class History:
 
 def append_entry(path: Path, entry: Entry) -> None:
     """Add the line with one write, so that lines of several processes do not mix."""
-    schedules = None if entry.schedules is None else dict(entry.schedules)
+    schedules = entry.schedules
     line = canonical_json({**entry.result.to_json(), "time": entry.time, "schedules": schedules}) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
@@ -81,8 +82,8 @@ def read_entry(line: bytes, when: int | None = None) -> Entry | None:
         return None
 
 
-def _read_schedules(value: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...] | None:
-    return None if value is None else tuple(sorted((str(key), str(digest)) for key, digest in value.items()))
+def _read_schedules(value: Mapping[str, Any] | None) -> FrozenMap[str, str] | None:
+    return None if value is None else FrozenMap(sorted((str(key), str(digest)) for key, digest in value.items()))
 
 
 def make_entry(result: Result, schedule: Path, used: str | None) -> Entry:
@@ -101,10 +102,10 @@ def _has_digest(path: Path, sha256: str | None) -> bool:
         return False
 
 
-def digest_schedules(schedule: Path) -> tuple[tuple[str, str], ...]:
-    """Return (Task key, digest of the trace) of schedule.json."""
+def digest_schedules(schedule: Path) -> FrozenMap[str, str]:
+    """Return Task key → digest of the trace of schedule.json."""
     winners = json.loads(schedule.read_text(encoding="utf-8"))["schedule"]
-    return tuple(sorted((key, _digest(winner["trace"])) for key, winner in winners.items()))
+    return FrozenMap(sorted((key, _digest(winner["trace"])) for key, winner in winners.items()))
 
 
 def _digest(trace: object) -> str:

@@ -97,7 +97,7 @@ def compare_entries(before: Entry, after: Entry) -> Change:
 def _list_changed(before: Entry, after: Entry) -> tuple[str, ...] | None:
     if before.schedules is None or after.schedules is None:
         return None
-    then, now = dict(before.schedules), dict(after.schedules)
+    then, now = before.schedules, after.schedules
     return tuple(key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key))
 
 

@@ -27,7 +27,7 @@ from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.placement import STEPS, explain_lack
 from tvmbuild.records.selection import is_current
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep, Step, TuneStep, has_options
 
 CONNECT_S = 10.0
 POLL_S = 2.0
@@ -65,7 +65,7 @@ class Cluster:
         self._topic = f"tvmbuild-{uuid.uuid4().hex}"
         self._home = threading.Lock()
         """Held while a step's files are written here."""
-        self._tuned: list[Step] = []
+        self._tuned: list[Step[TuneStep]] = []
         self._asking = threading.Lock()
         self._asked = float("-inf")
         self._offers: dict[str, dict[str, float]] = {}
@@ -87,7 +87,7 @@ class Cluster:
             _check_versions(f"the worker {worker}", version, machine)
         return [machine for _, machine in answers.values()]
 
-    def run(self, step: Step, inputs: Iterable[Path]) -> None:
+    def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
         """Run the step on a worker that has what it needs, and bring its files home; raises as `run_process` does."""
         sent, paths = read_sent(step), tuple(inputs)
         contents = [self._send(path.read_bytes()) for path in paths]
@@ -99,7 +99,7 @@ class Cluster:
             if outcome.error is not None:
                 raise outcome.error
             publish_outputs(step, outcome.outputs)
-            if step.stage == "tune":
+            if has_options(step, TuneStep):
                 self._tuned.append(step)
 
     def is_outdone(self) -> bool:
@@ -115,7 +115,7 @@ class Cluster:
         """Return the data as a task that anyone can do: as Dask needs it, where it needs it, again if it is lost."""
         return self._client.submit(bytes, data, key=f"tvmbuild-{hashlib.sha256(data).hexdigest()}")
 
-    def _wait(self, step: Step, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
+    def _wait(self, step: AnyStep, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
         self._await_worker(step)
         key, done = f"{step.id}-{uuid.uuid4().hex}", threading.Event()
         future = self._client.submit(run_parcel, parcel, *contents, key=key, pure=False, resources=dict(step.needs))
@@ -133,7 +133,7 @@ class Cluster:
             raise self._explain_loss() from error
         return outcome
 
-    def _await_worker(self, step: Step) -> None:
+    def _await_worker(self, step: AnyStep) -> None:
         """Return when a worker has what the step needs; TvmbuildError when there was none for a while."""
         end = time.monotonic() + GRACE_S
         while lack := explain_lack(step.needs, self._list_offers().values()):

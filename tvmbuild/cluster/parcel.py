@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import publish, remove_leftovers
-from tvmbuild.steps import Step
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.steps import AnyStep
 
 Files = Mapping[str, bytes]
 
@@ -21,7 +22,7 @@ Files = Mapping[str, bytes]
 class Parcel:
     """The step as the project has it, and the paths of its inputs, whose bytes travel beside it in this order."""
 
-    step: Step
+    step: AnyStep
     paths: tuple[str, ...]
     topic: str = ""
     """Of Dask's, for progress."""
@@ -40,19 +41,19 @@ class Outcome:
     error: TvmbuildError | None = None
 
 
-def name_of(path: Path, step: Step) -> str:
+def name_of(path: Path, step: AnyStep) -> str:
     """Return the path relative to the step's project; one outside begins with `..`."""
     return os.path.relpath(path, step.root)
 
 
-def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> Step:
+def unpack(parcel: Parcel, contents: Iterable[bytes], folder: Path) -> AnyStep:
     """Write the inputs into a project below ``folder``; return the step as it is there."""
     depth = max((Path(name).parts.count("..") for name in parcel.paths), default=0)
     root = folder.joinpath(*["outside"] * depth, "project")
     step = parcel.step
 
-    def move(files: Iterable[tuple[str, Path]]) -> tuple[tuple[str, Path], ...]:
-        return tuple((role, Path(os.path.normpath(root / name_of(path, step)))) for role, path in files)
+    def move(files: Mapping[str, Path]) -> FrozenMap[str, Path]:
+        return FrozenMap({role: Path(os.path.normpath(root / name_of(path, step))) for role, path in files.items()})
 
     root.mkdir(parents=True)
     write_files(root, dict(zip(parcel.paths, contents, strict=True)))
@@ -75,12 +76,12 @@ def read_files(root: Path, places: Iterable[Path]) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
-def publish_outputs(step: Step, outputs: Files) -> None:
+def publish_outputs(step: AnyStep, outputs: Files) -> None:
     """Publish all outputs, or none."""
-    for _, path in step.outputs:
+    for path in step.outputs.values():
         remove_leftovers(path)
     with ExitStack() as stack:
-        for role, path in step.outputs:
+        for role, path in step.outputs.items():
             stack.enter_context(publish(path)).write_bytes(outputs[role])
 
 

@@ -16,7 +16,7 @@ from tvmbuild.doit_adapter.leftovers import temporary_folder
 from tvmbuild.doit_adapter.process import Attendant, run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 INTERVAL_S = 5.0
 """Between two lines of progress."""
@@ -47,11 +47,11 @@ def run_parcel(parcel: Parcel, side: bytes, *contents: bytes) -> Outcome:
         return Outcome()
 
 
-def _run(step: Step, home: Path, sent: Files, attendant: Attendant) -> Outcome:
+def _run(step: AnyStep, home: Path, sent: Files, attendant: Attendant) -> Outcome:
     outputs, error = {}, None
     try:
         run_process(step, attendant)
-        outputs = {role: path.read_bytes() for role, path in step.outputs}
+        outputs = {role: path.read_bytes() for role, path in step.outputs.items()}
     except TvmbuildError as raised:
         there, here = str(step.root), str(home)
         error = TvmbuildError(raised.message.replace(there, here), raised.hint and raised.hint.replace(there, here))
@@ -79,11 +79,11 @@ def _attend(worker: Worker, parcel: Parcel) -> Attendant:
     return Attendant(show, check)
 
 
-def _check_tools(step: Step, address: str) -> None:
+def _check_tools(step: AnyStep, address: str) -> None:
     """Raise TvmbuildError unless the tools here are those that the step's result is kept under."""
-    commands = [name for name, _ in step.tools if name not in {*TOOLS, *COMPILERS}]
+    commands = [name for name in step.tools if name not in {*TOOLS, *COMPILERS}]
     found = list_tools(detect_capabilities(commands))
-    for name, version in step.tools:
+    for name, version in step.tools.items():
         if found.get(name, "absent") != version:
             raise TvmbuildError(
                 f"the worker {address} has {name} {found.get(name, 'absent')}, and this build is with {version}",
@@ -94,4 +94,4 @@ def _check_tools(step: Step, address: str) -> None:
 def list_tools(machine: Capabilities) -> Mapping[str, str]:
     """Return the versions of the machine's tools by the names that steps call them."""
     compilers = {name: getattr(machine, name) or "absent" for name in COMPILERS}
-    return compilers | dict(machine.versions) | dict(machine.linkers)
+    return {**compilers, **machine.versions, **machine.linkers}

@@ -11,10 +11,10 @@ from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.records.merge import merge_branches
 from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
-from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
+from tvmbuild.steps import AnyStep, CompileStep, SimplifyStep, TuneStep
 
 
-def list_places(step: Step) -> tuple[Path, ...]:
+def list_places(step: AnyStep) -> tuple[Path, ...]:
     """Return those files and folders. Other targets' records are what a search may start from."""
     layout, options = Layout(step.root), step.options
     if isinstance(options, SimplifyStep | CompileStep):
@@ -28,19 +28,19 @@ def list_places(step: Step) -> tuple[Path, ...]:
     return (layout.records("" if step.settings.tune != "never" else name), *local)
 
 
-def read_sent(step: Step) -> dict[str, bytes]:
+def read_sent(step: AnyStep) -> dict[str, bytes]:
     """Return the side files that travel with the step; the history does not, it only grows by what comes back."""
     return read_files(step.root, (place for place in list_places(step) if place != Layout(step.root).history))
 
 
-def compare(step: Step, sent: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
+def compare(step: AnyStep, sent: Files) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return what the step has changed of the side files, and what it has removed."""
     now = read_files(step.root, list_places(step))
     changed = {name: data for name, data in now.items() if sent.get(name) != data}
     return changed, tuple(sorted(sent.keys() - now.keys()))
 
 
-def take_home(step: Step, sent: Files, outcome: Outcome) -> None:
+def take_home(step: AnyStep, sent: Files, outcome: Outcome) -> None:
     """Put the changes into the project; where another step was faster, both count."""
     for name, data in outcome.changed.items():
         path = step.root / name

@@ -23,8 +23,8 @@ from tvmbuild.nearest import find_nearest, is_pattern, suggest
 from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.specs import BenchmarkOptions
-from tvmbuild.steps import BenchmarkStep, Settings, Step
+from tvmbuild.specs import BenchmarkOptions, QemuDevice
+from tvmbuild.steps import BenchmarkStep, Settings, Step, has_options
 from tvmbuild.wording import count
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if all(done) else 1
 
 
-def _bench_cell(step: Step, args: argparse.Namespace) -> bool:
+def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
     """Time the cell, print and remember what came out; False and a message when it fails: it stops no other.
 
     With other threads than the step's it is not remembered: nothing in the history could be compared with it.
@@ -138,12 +138,12 @@ def _refuse_busy(others: float | None) -> None:
         )
 
 
-def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step]:
+def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step[BenchmarkStep]]:
     """Return the benchmark steps of the named cells that are built; without words or with globs, those of all that are.
 
     TvmbuildError names a word that is no cell, and a named cell that is not built or cannot run here.
     """
-    steps = [step for step in plan.steps if step.stage == "benchmark"]
+    steps = [step for step in plan.steps if has_options(step, BenchmarkStep)]
     chosen = set(_list_cells(plan, words))
     named = {word for word in words if not is_pattern(word)}
     ready = []
@@ -158,12 +158,12 @@ def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step]:
     return ready
 
 
-def _explain_not_ready(step: Step) -> TvmbuildError | None:
+def _explain_not_ready(step: Step[BenchmarkStep]) -> TvmbuildError | None:
     if step.unavailable is not None:
         return TvmbuildError(f"{step.subject} cannot be benchmarked here: {step.unavailable}")
-    if isinstance(step.options, BenchmarkStep) and step.options.device.kind == "qemu":
+    if isinstance(step.options.device, QemuDevice):
         return TvmbuildError(f"{step.subject} runs on an emulated board, where times mean nothing")
-    if not all(path.exists() for _, path in step.inputs):
+    if not all(path.exists() for path in step.inputs.values()):
         return TvmbuildError(f"{step.subject} is not built", f"`tvmbuild compile:{step.subject}` builds it")
     return None
 

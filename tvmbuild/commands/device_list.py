@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from tvmbuild.devices.rpc_tracker import Boards, list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import run_module
 from tvmbuild.project import find_root
-from tvmbuild.specs import DeviceSpec, TargetSpec
+from tvmbuild.specs import RpcDevice
 
 ANSWER_S = 20.0
 _COLUMNS = ("tracker", "key", "board", "state", "architecture", "CPU", "cores", "TVM", "targets")
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 when a tracker does not answer."""
-    targets = [] if args.tracker else _list_targets()
-    trackers = args.tracker or sorted({str(target.device.tracker) for target in targets})
+    targets = {} if args.tracker else _list_targets()
+    trackers = args.tracker or sorted({device.tracker for device in targets.values()})
     if not trackers:
         raise TvmbuildError(
             "no target has a device behind a tracker",
@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     problems: list[str] = []
     for tracker in trackers:
         try:
-            rows = list(_list_rows(tracker, [each for each in targets if each.device.tracker == tracker]))
+            rows = list(
+                _list_rows(tracker, {name: each.key for name, each in targets.items() if each.tracker == tracker})
+            )
         except TvmbuildError as error:
             problems.append(str(error))
             continue
@@ -75,20 +77,23 @@ def run(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _list_targets() -> list[TargetSpec]:
-    return [target for target in load_project(find_root(Path.cwd())).targets if target.device.kind == "rpc"]
+def _list_targets() -> dict[str, RpcDevice]:
+    """Return the targets' names and devices."""
+    targets = load_project(find_root(Path.cwd())).targets
+    return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
 
 
-def _list_rows(tracker: str, targets: list[TargetSpec]) -> Iterator[_Row]:
+def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
+    """Yield what is known of the tracker's boards; ``targets`` are names and keys."""
     known = list_boards(tracker)
-    wanted = {str(target.device.key) for target in targets}
+    wanted = set(targets.values())
     if not known and not wanted:
         raise TvmbuildError(
             f"the tracker at {tracker} knows no board",
             f"start one on the board: `tvmbuild device serve --tracker {tracker} --key KEY`",
         )
     for key in sorted(known.keys() | wanted):
-        names = ", ".join(target.name for target in targets if target.device.key == key)
+        names = ", ".join(name for name, used in targets.items() if used == key)
         for row in _list_boards(tracker, key, known.get(key, Boards())):
             yield _Row((tracker, key, *row.cells, names), row.problem)
 
@@ -98,7 +103,7 @@ def _list_boards(tracker: str, key: str, boards: Boards) -> Iterator[_Row]:
     if not boards.addresses:
         yield _Row(("—", "not connected", "", "", "", ""))
         return
-    free = _ask(DeviceSpec("rpc", tracker, key, timeout_s=ANSWER_S, wait_s=ANSWER_S), boards.free)
+    free = _ask(RpcDevice(tracker, key, timeout_s=ANSWER_S, wait_s=ANSWER_S), boards.free)
     for found in free:
         yield _show(found)
     names = {str(found.get("board")) for found in free}
@@ -116,7 +121,7 @@ def _show(found: dict[str, Any]) -> _Row:
     return _Row((board, "free", str(found["machine"]), str(found["cpu"]), str(found["cores"]), tvm))
 
 
-def _ask(spec: DeviceSpec, count: int) -> list[dict[str, Any]]:
+def _ask(spec: RpcDevice, count: int) -> list[dict[str, Any]]:
     if not count:
         return []
     try:

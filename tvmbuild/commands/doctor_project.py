@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.commands.doctor_checks import Finding
-from tvmbuild.specs import CacheSpec, TargetSpec
+from tvmbuild.specs import CacheSpec, NoDevice, RpcDevice, SshDevice, TargetSpec
 from tvmbuild.step_cache import measure_usage
 
 
@@ -19,13 +19,13 @@ def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> 
         idle = explain_unavailable("benchmark", target, capabilities)
         if unbuilt:
             yield Finding("missing", what, "is not built here", unbuilt)
-        elif target.device.kind == "none":
+        elif isinstance(target.device, NoDevice):
             yield Finding("ok", what, "is built here; it has no device to run on")
         elif idle:
             yield Finding("missing", what, "is built here and does not run", idle)
-        elif target.device.kind == "rpc":
+        elif isinstance(target.device, RpcDevice):
             yield Finding("ok", what, f"is built here and runs on {target.device.key} at {target.device.tracker}")
-        elif target.device.kind == "ssh":
+        elif isinstance(target.device, SshDevice):
             yield Finding("ok", what, f"is built here and runs on {target.device.host}")
         elif target.kind != "llvm":
             yield Finding("ok", what, f"is built here and runs on this machine's {target.kind} device")

@@ -12,7 +12,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.price import CellPrice
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 from tvmbuild.wording import count
 
 HELP = "say why a step would run: which input, option, tool or output changed, from what to what"
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(planned: Planned, step: Step) -> list[str]:
+def _explain(planned: Planned, step: AnyStep) -> list[str]:
     statuses = {status.step.id: status for status in planned.statuses}
     status = statuses.pop(step.id)
     lines = [f"{step.id}: {status.state}", *(f"  - {reason}" for reason in status.reasons)]
@@ -51,7 +51,7 @@ def _explain(planned: Planned, step: Step) -> list[str]:
             lines.append("it runs too if one of them changes an input of it; with equal bytes it does not")
     if step.stage == "tune" and status.state != "unavailable":
         lines += _list_tasks(next(price for price in planned.prices if price.cell == step.subject))
-    lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs)]
+    lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs.items())]
     return lines
 
 

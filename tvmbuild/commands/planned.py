@@ -10,7 +10,7 @@ from tvmbuild.plan import Plan
 from tvmbuild.price import CellPrice, Known, TotalPrice, price_cells, total_price
 from tvmbuild.records.choices import read_graph
 from tvmbuild.records.selection import read_tasks
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Planned:
         return total_price(self.prices)
 
 
-def plan_work(plan: Plan, chosen: Sequence[Step]) -> Planned:
+def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
     """Return what running the chosen steps would do; nothing is run or written."""
     wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
     statuses = tuple(
@@ -40,14 +40,14 @@ def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
     return price_cells((status.step, _read_tasks(status)) for status in statuses if status.step.stage == "tune")
 
 
-def list_ancestors(plan: Plan, steps: Sequence[Step]) -> list[Step]:
+def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
     """Return the steps that write what these read, and theirs, in the plan's order."""
-    wanted = {path for step in steps for _, path in step.inputs}
+    wanted = {path for step in steps for path in step.inputs.values()}
     found = []
     for candidate in reversed(plan.steps):
-        if any(path in wanted for _, path in candidate.outputs):
+        if any(path in wanted for path in candidate.outputs.values()):
             found.append(candidate)
-            wanted |= {path for _, path in candidate.inputs}
+            wanted |= {path for path in candidate.inputs.values()}
     return found[::-1]
 
 

@@ -60,7 +60,7 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
     if args.target is None:
         raise TvmbuildError(f"{folder} is a database", "say which target it is for: --target NAME")
     target = find_target(layout.root, args.target)
-    attributes = dict(target.attributes if target.kind == "llvm" else target.host)
+    attributes = target.attributes if target.kind == "llvm" else target.host
     with TemporaryDirectory(prefix="tvmbuild-import-") as temporary:
         counts = convert(
             {

@@ -11,7 +11,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.package.metadata import PackageInfo, default_threads
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import DeviceSpec, LocalDevice, QemuDevice, RpcDevice, SshDevice
 
 FORMS = {"local": "local", "rpc": "rpc:HOST:PORT/KEY", "qemu": "qemu:ARCHITECTURE", "ssh": "ssh:USER@HOST"}
 """How each kind of devices is written; in targets.yaml the same is said."""
@@ -32,13 +32,13 @@ def _read(kind: str, rest: str, text: str) -> DeviceSpec:
         tracker, _, key = rest.partition("/")
         host, _, port = tracker.rpartition(":")
         if host and port.isdigit() and key:
-            return DeviceSpec("rpc", tracker, key)
+            return RpcDevice(tracker, key)
     elif kind == "qemu" and rest in ARCHITECTURES:
-        return DeviceSpec("qemu", arch=rest)
+        return QemuDevice(rest)
     elif kind == "ssh" and rest:
-        return DeviceSpec("ssh", host=rest)
+        return SshDevice(rest)
     elif kind == "local" and not rest:
-        return DeviceSpec("local")
+        return LocalDevice()
     names = f", where ARCHITECTURE is {' or '.join(ARCHITECTURES)}" if kind == "qemu" else ""
     raise TvmbuildError(f"--device {text} is not {FORMS[kind]}", f"write --device {FORMS[kind]}{names}")
 

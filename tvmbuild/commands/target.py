@@ -14,11 +14,12 @@ from tvmbuild.config.lock import Questions, TargetLock, write_lock
 from tvmbuild.config.mistakes import list_words
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
 from tvmbuild.processes import run_module
 from tvmbuild.project import find_root
-from tvmbuild.specs import Attributes
+from tvmbuild.specs import Attributes, freeze_attributes
 
 HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
 
@@ -62,9 +63,9 @@ def lock_target(root: Path, name: str) -> Path:
 
 
 def _answer(kind: str, asked: Questions) -> TargetLock:
-    attributes: Attributes = ()
-    host: Attributes = ()
-    for key, value in asked:
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
+    for key, value in asked.items():
         if key == "from_device":
             attributes = _describe(kind, int(value))
         elif key == "mcpu":
@@ -87,7 +88,4 @@ def _describe(kind: str, index: int) -> Attributes:
         raise RuntimeError(f"{_PROBE} {kind} {index} failed:\n{done.stderr}")
     described = json.loads(done.stdout.splitlines()[-1])
     known = attribute_names(kind)
-    pairs = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in described.items() if key in known
-    }
-    return tuple(sorted(pairs.items()))
+    return freeze_attributes({key: value for key, value in described.items() if key in known})

@@ -20,6 +20,7 @@ from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 
 _REPACKS = "meta_schedule.layout_rewrite_preproc"
 PROFILED = "main_bytecode"
@@ -31,10 +32,10 @@ _CONFIG = {"relax.backend.use_cuda_graph": True}
 
 @dataclass(frozen=True)
 class Coverage:
-    """Which Tasks got a record; each is (key, name), in program order."""
+    """Which Tasks got a record: key → name, in program order."""
 
-    covered: tuple[tuple[str, str], ...]
-    uncovered: tuple[tuple[str, str], ...]
+    covered: FrozenMap[str, str]
+    uncovered: FrozenMap[str, str]
 
     @property
     def tasks(self) -> int:
@@ -165,4 +166,4 @@ def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
         recorded = is_scheduled(after[variable.name_hint]) and not is_scheduled(before[variable])
         chosen = covered if recorded else uncovered
         chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))
-    return Coverage(tuple(covered.items()), tuple(uncovered.items()))
+    return Coverage(FrozenMap(covered), FrozenMap(uncovered))

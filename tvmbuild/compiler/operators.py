@@ -31,7 +31,7 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
 
     Operations and bytes are counted in ``before``: a schedule adds work, but does not change what the operator is.
     """
-    covered = dict(coverage.covered)
+    covered = coverage.covered
     origins = {variable.name_hint: before[variable] for variable in called_functions(before)}
     found: dict[str, OperatorInfo] = {}
     for function in sorted({variable.name_hint for variable in called_functions(after)}):

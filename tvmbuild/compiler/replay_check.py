@@ -13,15 +13,12 @@ from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.traces import load_record, load_workload
+from tvmbuild.specs import freeze_attributes
 
 
 def make_target(value: dict[str, Any]) -> tvm.target.Target:
     """Return the target of a record file's ``target``."""
-    attributes, host = (
-        tuple((name, tuple(item) if isinstance(item, list) else item) for name, item in value[part].items())
-        for part in ("attributes", "host")
-    )
-    return tvm_target(value["kind"], attributes, host)
+    return tvm_target(value["kind"], freeze_attributes(value["attributes"]), freeze_attributes(value["host"]))
 
 
 def find_target_fault(value: dict[str, Any]) -> str | None:

@@ -9,8 +9,9 @@ from tvm.target import codegen
 
 from tvmbuild.compiler.fast_math import use_fast_math
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import Attributes
+from tvmbuild.specs import Attributes, AttributeValue
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
@@ -36,7 +37,8 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
 
 def host_target(cpu: str | None = None, threads: int = 1) -> tvm.target.Target:
     """Return the target of this machine's CPU, or of the one that LLVM calls ``cpu``."""
-    return tvm_target("llvm", (("mcpu", cpu or str(codegen.llvm_get_system_cpu())), ("num-cores", threads)), ())
+    attributes: dict[str, AttributeValue] = {"mcpu": cpu or str(codegen.llvm_get_system_cpu()), "num-cores": threads}
+    return tvm_target("llvm", FrozenMap(attributes), FrozenMap())
 
 
 def _check_cpu(target: tvm.target.Target) -> None:
@@ -60,7 +62,7 @@ def is_gpu(target: tvm.target.Target) -> bool:
 
 
 def _fields(kind: str, attributes: Attributes) -> dict[str, Any]:
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in attributes}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in attributes.items()}
     return {"kind": kind, **plain}
 
 

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.files import write_json
-from tvmbuild.specs import Attributes
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes, freeze_attributes
 
 FORMAT = 1
 
-Questions = tuple[tuple[str, str | int], ...]
-"""What a target leaves to its lock: from_device, mcpu, host.mcpu; such as (("mcpu", "native"),)."""
+Questions = FrozenMap[str, str | int]
+"""What a target leaves to its lock: from_device, mcpu, host.mcpu; such as {"mcpu": "native"}."""
 
 
 @dataclass(frozen=True)
 class TargetLock:
     """Resolved attributes of the target and of its host, as TargetSpec has them."""
 
-    attributes: Attributes = ()
-    host: Attributes = ()
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
 
 
 def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str | None]:
@@ -30,12 +31,12 @@ def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str 
     A lock that was made for other questions than ``asked`` does not answer.
     """
     remedy = f"run `tvmbuild target lock {name}` on the machine that has it"
-    words = " and ".join(f"{key}: {value}" for key, value in asked)
+    words = " and ".join(f"{key}: {value}" for key, value in asked.items())
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return TargetLock(), f"{path.name} of {name} has another format: {remedy}"
-        if data["asked"] != dict(asked):
+        if data["asked"] != asked:
             return TargetLock(), f"{path.name} of {name} does not answer {words}: {remedy}"
         return TargetLock(_attributes(data["attributes"]), _attributes(data["host"])), None
     except FileNotFoundError:
@@ -46,9 +47,9 @@ def read_lock(path: Path, name: str, asked: Questions) -> tuple[TargetLock, str 
 
 def write_lock(path: Path, lock: TargetLock, asked: Questions) -> None:
     """Publish the lock."""
-    value = {"format": FORMAT, "asked": dict(asked), "attributes": dict(lock.attributes), "host": dict(lock.host)}
+    value = {"format": FORMAT, "asked": asked, "attributes": lock.attributes, "host": lock.host}
     write_json(path, value)
 
 
 def _attributes(data: dict[str, Any]) -> Attributes:
-    return tuple(sorted((key, tuple(value) if isinstance(value, list) else value) for key, value in data.items()))
+    return freeze_attributes(data)

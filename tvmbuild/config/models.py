@@ -14,6 +14,7 @@ from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
 from tvmbuild.config.sources import check_source, make_source
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.nearest import find_nearest
 from tvmbuild.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 
@@ -122,9 +123,11 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
     )
 
 
-def _make_reduced(data: dict[str, Any]) -> tuple[tuple[Precision, tuple[tuple[str, float], ...]], ...]:
-    precisions = [name for name in get_args(Precision) if name in data]
-    return tuple((name, tuple(sorted((key, float(value)) for key, value in data[name].items()))) for name in precisions)
+def _make_reduced(data: dict[str, Any]) -> FrozenMap[Precision, FrozenMap[str, float]]:
+    precisions: list[Precision] = [name for name in get_args(Precision) if name in data]
+    return FrozenMap(
+        (name, FrozenMap(sorted((key, float(value)) for key, value in data[name].items()))) for name in precisions
+    )
 
 
 def _make_input(name: str, data: dict[str, Any]) -> InputSpec:

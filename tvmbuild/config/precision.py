@@ -38,7 +38,7 @@ def explain_precision(target: TargetSpec) -> tuple[str, str] | None:
     """Return what is wrong with the target's `precision` and what is expected; None: its hardware computes so."""
     if target.precision == "fp32" or target.unresolved is not None:
         return None
-    attributes = dict(target.attributes)
+    attributes = target.attributes
     if target.kind == "llvm":
         return _explain_cpu(target.precision, attributes)
     if target.kind == "cuda":

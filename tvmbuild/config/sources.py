@@ -9,6 +9,7 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.files import check_file, relative_path
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import Export, ExportFile, Json, Source
 
 
@@ -47,6 +48,6 @@ def _make_export(root: Path, function: str, data: dict[str, Any]) -> Export:
     files = sorted(data.get("files", {}).items())
     return Export(
         function=function,
-        arguments=tuple((name, Json(canonical_json(value))) for name, value in arguments),
+        arguments=FrozenMap((name, Json(canonical_json(value))) for name, value in arguments),
         files=tuple(ExportFile(name, make_source(root, file)) for name, file in files),
     )

@@ -14,9 +14,22 @@ from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.precision import explain_precision
 from tvmbuild.config.vulkan_families import FAMILIES, find_mistakes
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import Attributes, AttributeValue, BenchmarkOptions, DeviceSpec, TargetSpec, TuneOptions
+from tvmbuild.specs import (
+    Attributes,
+    AttributeValue,
+    BenchmarkOptions,
+    DeviceSpec,
+    LocalDevice,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SshDevice,
+    TargetSpec,
+    TuneOptions,
+)
 
 PINNED = {
     "cuda": ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size"),
@@ -62,7 +75,7 @@ def find_questions(data: dict[str, Any]) -> Questions:
         "mcpu": data.get("mcpu"),
         "host.mcpu": data.get("host", {}).get("mcpu"),
     }
-    return tuple((key, value) for key, value in found.items() if isinstance(value, int) or value == "native")
+    return FrozenMap({key: value for key, value in found.items() if isinstance(value, int) or value == "native"})
 
 
 def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +132,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         name=name,
         kind=kind,
         attributes=_overlay(lock.attributes, {**_family(data), **_pick(data, attribute_names(kind))}),
-        host=() if kind == "llvm" else _overlay(lock.host, data["host"]),
+        host=FrozenMap() if kind == "llvm" else _overlay(lock.host, data["host"]),
         precision=data.get("precision", "fp32"),
         link=data.get("link", "auto"),
         glibc=glibc,
@@ -141,9 +154,9 @@ def _pick(data: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
 
 
 def _overlay(locked: Attributes, data: dict[str, Any]) -> Attributes:
-    """Return what the YAML states on top of what the lock says, `native` excepted, as sorted pairs."""
+    """Return what the YAML states on top of what the lock says, `native` excepted, sorted."""
     stated = {key: _freeze(value) for key, value in data.items() if not (key == "mcpu" and value == "native")}
-    return tuple(sorted({**dict(locked), **stated}.items()))
+    return FrozenMap(sorted({**locked, **stated}.items()))
 
 
 def _freeze(value: Any) -> AttributeValue:
@@ -154,17 +167,17 @@ def _freeze(value: Any) -> AttributeValue:
 
 def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
     if data == "local":
-        return DeviceSpec("local")
+        return LocalDevice()
     if data == "none":
-        return DeviceSpec("none")
+        return NoDevice()
     assert isinstance(data, dict)  # noqa: S101 - by the schema
     if "qemu" in data:
-        return DeviceSpec("qemu", arch=data["qemu"])
+        return QemuDevice(data["qemu"])
     if "ssh" in data:
-        return DeviceSpec("ssh", host=data["ssh"])
+        return SshDevice(data["ssh"])
     rpc = data["rpc"]
     limits: dict[str, Any] = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
-    return DeviceSpec("rpc", rpc["tracker"], rpc["key"], **limits)
+    return RpcDevice(rpc["tracker"], rpc["key"], **limits)
 
 
 def _make_tune(data: dict[str, Any]) -> TuneOptions:

@@ -13,7 +13,7 @@ from tvmbuild.devices.qemu_board import Board, explain_absence, find_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import QemuDevice
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class EmulatedMachine:
         return Machine(f"qemu {self.name}", available_cores())
 
 
-def open_qemu(spec: DeviceSpec) -> Device:
+def open_qemu(spec: QemuDevice) -> Device:
     """Return the emulated board that ``spec`` names; TvmbuildError when it is not made."""
-    name = spec.arch or ""
+    name = spec.arch
     board = find_board(name)
     if board is None:
         raise TvmbuildError(explain_absence(name))
@@ -48,7 +48,7 @@ def start_emulated(board: Board, load: Load) -> Iterator[Worker]:
     not have kills the process, as it would there.
     """
     load = replace(load, threads=min(load.threads, available_cores()))
-    cpu = str(dict(read_metadata(load.model).target.attributes).get("mcpu", ""))
+    cpu = str(read_metadata(load.model).target.attributes.get("mcpu", ""))
     command = [str(board.python), "-m", "tvmbuild.devices.worker", *describe_load(load)]
     with run_worker(load, command, {**board.variables(cpu), "TVM_NUM_THREADS": str(load.threads)}) as worker:
         yield worker

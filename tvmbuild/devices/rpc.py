@@ -16,24 +16,24 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine import Machine
 from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards
 from tvmbuild.progress import report_progress
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 
-def open_rpc(spec: DeviceSpec) -> Device:
+def open_rpc(spec: RpcDevice) -> Device:
     """Return the boards of a key as one device; nobody is asked yet."""
     return Device(f"{spec.key} at {spec.tracker}", partial(start_on_board, spec), BoardWatch, here=False)
 
 
-def lock_name(spec: DeviceSpec) -> str:
+def lock_name(spec: RpcDevice) -> str:
     """Return the name of the lock of all boards of that key."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", f"rpc-{spec.tracker}-{spec.key}")
 
 
 @contextmanager
-def start_on_board(spec: DeviceSpec, load: Load) -> Iterator[Worker]:
+def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
     """Load a package on a board; the lock of the key's boards is held until the context ends."""
     report_progress(f"looking for a board {spec.key}")
-    boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
+    boards = await_boards(spec.tracker, spec.key, RESTART_S)
     with device_lock(lock_name(spec), exclusive=True):
         if not boards.free:
             report_progress(f"waiting for a free board {spec.key}")

@@ -18,7 +18,7 @@ from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse
 from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 PAUSE_S = 10.0
 """Between two attempts to get a board back."""
@@ -45,7 +45,7 @@ class _Slot:
 class BoardTimer:
     """Times candidates on all boards of the key, those that join later too; several threads may ask at once."""
 
-    def __init__(self, spec: DeviceSpec, threads: int) -> None:
+    def __init__(self, spec: RpcDevice, threads: int) -> None:
         boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
         self._spec = spec
         self._threads = threads
@@ -162,7 +162,7 @@ class BoardTimer:
             self._change.notify()
 
 
-def find_board_class(spec: DeviceSpec) -> str:
+def find_board_class(spec: RpcDevice) -> str:
     """Return LLVM's name of the CPU of the key's boards: their device class."""
     await_boards(str(spec.tracker), str(spec.key), RESTART_S)
     try:
@@ -171,10 +171,10 @@ def find_board_class(spec: DeviceSpec) -> str:
         return _read_class(spec)
 
 
-def _read_class(spec: DeviceSpec) -> str:
+def _read_class(spec: RpcDevice) -> str:
     with converse(_command(spec, 1), VARIABLES, "candidates") as board:
         return str(board.read(spec.wait_s + spec.timeout_s)["cpu"])
 
 
-def _command(spec: DeviceSpec, threads: int) -> list[str]:
+def _command(spec: RpcDevice, threads: int) -> list[str]:
     return [sys.executable, "-m", "tvmbuild.devices.rpc_timer", json.dumps(asdict(spec)), str(threads)]

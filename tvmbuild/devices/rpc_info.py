@@ -1,6 +1,6 @@
 """Asks the free boards of a key what they are; run as a process, prints one line of JSON a board.
 
-`python -m tvmbuild.devices.rpc_info DEVICE COUNT`; DEVICE is the DeviceSpec as JSON. A board that cannot be asked is a
+`python -m tvmbuild.devices.rpc_info DEVICE COUNT`; DEVICE is the RpcDevice as JSON. A board that cannot be asked is a
 line too, with the reason.
 """
 
@@ -17,13 +17,13 @@ from tvmbuild.devices.rpc_session import BoardSession, connect_board
 from tvmbuild.devices.rpc_tracker import request_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 
 def main(arguments: list[str]) -> int:
     """Hold all sessions until the end, so that each is another board's."""
     die_with_parent()
-    spec, count = DeviceSpec(**json.loads(arguments[0])), int(arguments[1])
+    spec, count = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
     sessions: list[BoardSession] = []
     for _ in range(count):
         found: dict[str, Any] = {}

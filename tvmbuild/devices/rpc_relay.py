@@ -1,6 +1,6 @@
 """A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.worker` does.
 
-Started as ``python -m tvmbuild.devices.rpc_relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the DeviceSpec as
+Started as ``python -m tvmbuild.devices.rpc_relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the RpcDevice as
 JSON. What it is asked goes to a worker on the board.
 """
 
@@ -16,7 +16,7 @@ from tvmbuild.devices.relay import Answers
 from tvmbuild.devices.rpc_session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 
 def serve(arguments: list[str]) -> None:
@@ -26,7 +26,7 @@ def serve(arguments: list[str]) -> None:
     _runtime, model, reference, threads, device = arguments
     try:
         with answers.beating():
-            session, _ = open_session(DeviceSpec(**json.loads(device)), answers.fail)
+            session, _ = open_session(RpcDevice(**json.loads(device)), answers.fail)
         job = {"package": session.write(Path(model)), "reference": session.write(Path(reference))}
         answers.put(session.do({"job": "start", "threads": int(threads), **job}, answers.alive))
         for line in sys.stdin:

@@ -19,7 +19,7 @@ from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc_protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.devices.rpc_tracker import RESTART_S, Ticket, await_boards, request_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 _CHUNK = 1 << 20
 _POLL_S = 2.0
@@ -30,7 +30,7 @@ GiveUp = Callable[[DeviceLostError], None]
 class BoardSession:
     """An open session; ``give_up`` is called, on another thread, when a call takes longer than the time-out."""
 
-    def __init__(self, remote: Any, spec: DeviceSpec, give_up: GiveUp) -> None:
+    def __init__(self, remote: Any, spec: RpcDevice, give_up: GiveUp) -> None:
         self._remote = remote
         self._spec = spec
         self._give_up = give_up
@@ -119,7 +119,7 @@ def _say_why(text: str) -> str:
     return "the board's server ended it" if ended else text.strip().splitlines()[0]
 
 
-def open_session(spec: DeviceSpec, give_up: GiveUp) -> tuple[BoardSession, BoardInfo]:
+def open_session(spec: RpcDevice, give_up: GiveUp) -> tuple[BoardSession, BoardInfo]:
     """Wait for a free board and open a session; TvmbuildError when there is none, or when its TVM is not ours.
 
     A board that is just being started again is waited for, as a busy one is.
@@ -132,7 +132,7 @@ def open_session(spec: DeviceSpec, give_up: GiveUp) -> tuple[BoardSession, Board
     return session, info
 
 
-def connect_board(ticket: Ticket, spec: DeviceSpec) -> Any:
+def connect_board(ticket: Ticket, spec: RpcDevice) -> Any:
     """Open TVM's session on the board of the ticket."""
     try:
         return rpc.connect(ticket.host, ticket.port, ticket.key, spec.session_s)
@@ -143,7 +143,7 @@ def connect_board(ticket: Ticket, spec: DeviceSpec) -> Any:
         ) from error
 
 
-def _check_versions(info: BoardInfo, spec: DeviceSpec) -> None:
+def _check_versions(info: BoardInfo, spec: RpcDevice) -> None:
     ours = find_tvm()
     if info.tvm != ours:
         raise TvmbuildError(

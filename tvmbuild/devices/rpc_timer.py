@@ -1,6 +1,6 @@
 """A child process that holds a session with a board and has candidates timed there.
 
-Started as ``python -m tvmbuild.devices.rpc_timer DEVICE THREADS``; DEVICE is the DeviceSpec as JSON. It first tells
+Started as ``python -m tvmbuild.devices.rpc_timer DEVICE THREADS``; DEVICE is the RpcDevice as JSON. It first tells
 what the board is; then each line of stdin is a job of the board's (`time`, `compare`) whose libraries are files here.
 """
 
@@ -17,7 +17,7 @@ from tvmbuild.devices.rpc_protocol import BoardInfo
 from tvmbuild.devices.rpc_session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 LIBRARIES = ("library", "workload")
 
@@ -26,7 +26,7 @@ def serve(arguments: list[str]) -> None:
     """Open a session, then pass jobs on until stdin ends."""
     die_with_parent()
     answers = Answers()
-    spec, threads = DeviceSpec(**json.loads(arguments[0])), int(arguments[1])
+    spec, threads = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
     try:
         with answers.beating():
             session, board = open_session(spec, answers.fail)
@@ -38,7 +38,7 @@ def serve(arguments: list[str]) -> None:
         answers.fail(error)
 
 
-def _check_cores(board: BoardInfo, threads: int, spec: DeviceSpec) -> None:
+def _check_cores(board: BoardInfo, threads: int, spec: RpcDevice) -> None:
     if board.cores < threads:
         raise TvmbuildError(
             f"the board {spec.key} has {board.cores} cores, and the target asks for {threads} threads",

@@ -15,13 +15,12 @@ from tvmbuild.devices.rpc import BoardWatch
 from tvmbuild.devices.ssh_program import find_files, machine_of_package
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.progress import report_progress
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import SshDevice
 
 
-def open_ssh(spec: DeviceSpec) -> Device:
+def open_ssh(spec: SshDevice) -> Device:
     """Return the board of that address as a device; nobody is asked yet."""
-    host = spec.host or ""
-    return Device(host, partial(start_by_ssh, host), BoardWatch, here=False, profiles=False)
+    return Device(spec.host, partial(start_by_ssh, spec.host), BoardWatch, here=False, profiles=False)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ _FLAGS = ("-std=c++17", "-O2", "-g0", "-s", "-ffp-contract=off", "-fno-sanitize=
 
 def machine_of_package(info: PackageInfo) -> str:
     """Return the machine that the package's code is for; one that names none is for such as this."""
-    return machine_of(str(dict(info.target.attributes).get("mtriple", platform.machine())))
+    return machine_of(str(info.target.attributes.get("mtriple", platform.machine())))
 
 
 def find_files(machine: str) -> tuple[Path, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.local import Worker, start_worker
@@ -25,7 +26,7 @@ def _open_local(_spec: DeviceSpec) -> Device:
     return LOCAL
 
 
-DEVICES: dict[str, Callable[[DeviceSpec], Device]] = {
+DEVICES: dict[str, Callable[[Any], Device]] = {
     "local": _open_local,
     "rpc": open_rpc,
     "qemu": open_qemu,

@@ -20,7 +20,7 @@ from tvmbuild.files import write_json
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.python_imports import list_local_imports
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""
@@ -32,7 +32,7 @@ IMPORTED = "imported "
 """Role, before its path beside the export's script, of a file of the project that the script imports."""
 
 
-def run_step(step: Step, task: Task) -> TaskFailed | None:
+def run_step(step: AnyStep, task: Task) -> TaskFailed | None:
     """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
     try:
         paths = _locate_inputs(step)
@@ -41,7 +41,7 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
         task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
         if not use.restored:
             execute(step, paths.values())
-        outputs = {role: digest_file(path) for role, path in step.outputs}
+        outputs = {role: digest_file(path) for role, path in step.outputs.items()}
     except OSError as error:
         if error.filename is None:
             raise
@@ -59,7 +59,7 @@ def run_step(step: Step, task: Task) -> TaskFailed | None:
     return None
 
 
-def _locate_inputs(step: Step) -> dict[str, Path]:
+def _locate_inputs(step: AnyStep) -> dict[str, Path]:
     """Return role → file, those too that only the source names: weights beside it, modules that its script imports."""
     inputs = dict(step.inputs)
     source, script = inputs.get("source"), inputs.get("export")
@@ -70,7 +70,7 @@ def _locate_inputs(step: Step) -> dict[str, Path]:
     return inputs
 
 
-def _are_unchanged(step: Step, inputs: Mapping[str, Digest]) -> bool:
+def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest]) -> bool:
     """Say whether the step read what was digested before it started: a file may be edited while it runs."""
     try:
         paths = _locate_inputs(step)
@@ -79,14 +79,14 @@ def _are_unchanged(step: Step, inputs: Mapping[str, Digest]) -> bool:
         return False
 
 
-def refuse_step(step: Step) -> TaskFailed:
+def refuse_step(step: AnyStep) -> TaskFailed:
     """Fail: `strict=1` and the step cannot run here."""
     error = TvmbuildError(f"unavailable: {step.unavailable}", "strict=1 turns what is unavailable into an error.")
     write_failure(step, error, ran=False)
     return TaskFailed(str(error))
 
 
-def clean_step(step: Step, dryrun: bool) -> None:
+def clean_step(step: AnyStep, dryrun: bool) -> None:
     """Remove the step's outputs, its log and its failure; records are no outputs and stay. doit passes ``dryrun``."""
     try:
         _clean(step, dryrun)
@@ -97,12 +97,12 @@ def clean_step(step: Step, dryrun: bool) -> None:
         raise end_run(TvmbuildError(message, "Make the build folder writable.")) from error
 
 
-def _clean(step: Step, dryrun: bool) -> None:
+def _clean(step: AnyStep, dryrun: bool) -> None:
     layout = Layout(step.root)
     if not dryrun:
         hold_project_lock(layout.build)
         remove_temporaries(step)
-    for path in (*(path for _, path in step.outputs), layout.log(step.id), layout.failure(step.id)):
+    for path in (*step.outputs.values(), layout.log(step.id), layout.failure(step.id)):
         if path.exists():
             print(f"{step.id} - removing file '{_relative(path, step.root)}'")
             if not dryrun:
@@ -110,14 +110,14 @@ def _clean(step: Step, dryrun: bool) -> None:
                 _remove_empty(path.parent, layout.build)
 
 
-def write_reports(root: Path, steps: Sequence[Step]) -> None:
+def write_reports(root: Path, steps: Sequence[AnyStep]) -> None:
     """Write the report from the files on disk; a file that would not change is left alone."""
     from tvmbuild.stages.report import write_report  # noqa: PLC0415 - only a run pays for it
 
     write_report(root, steps)
 
 
-def write_failure(step: Step, error: TvmbuildError, *, ran: bool) -> None:
+def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
     """Keep why the step failed, for the report; ``ran``: the step itself ran, so its state is not to be trusted."""
     layout = Layout(step.root)
     hint = (error.hint or "").removesuffix(f"Log: {layout.log(step.id)}").strip()
@@ -131,7 +131,7 @@ def write_failure(step: Step, error: TvmbuildError, *, ran: bool) -> None:
         write_json(layout.failure(step.id), failure)
 
 
-def clear_failure(step: Step) -> None:
+def clear_failure(step: AnyStep) -> None:
     """Remove the failure of an earlier run."""
     Layout(step.root).failure(step.id).unlink(missing_ok=True)
 

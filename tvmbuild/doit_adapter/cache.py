@@ -13,12 +13,13 @@ from typing import Any
 from tvmbuild.doit_adapter.cache_key import make_key
 from tvmbuild.files import canonical_json, publish, remove_leftovers
 from tvmbuild.fingerprint import Digest
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import is_current, read_tasks, resolved_target
 from tvmbuild.records.store import record_path
 from tvmbuild.step_cache import DamagedEntry, EntryTooLarge, find_entries, read_entry, touch_entry, write_entry
-from tvmbuild.steps import Step, TuneStep
+from tvmbuild.steps import AnyStep, TuneStep, has_options
 
 MAX_VARIANTS = 16
 """A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""
@@ -40,7 +41,7 @@ class CacheUse:
     warnings: list[str] = field(default_factory=list)
 
 
-def restore_outputs(step: Step, inputs: Mapping[str, Digest]) -> CacheUse:
+def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest]) -> CacheUse:
     """Put the step's outputs in place from the cache, if it has them: each checked, all or none, as a run publishes.
 
     ``inputs`` are the digests of all files that the step reads, by role.
@@ -63,7 +64,7 @@ def restore_outputs(step: Step, inputs: Mapping[str, Digest]) -> CacheUse:
     return use
 
 
-def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
+def store_outputs(step: AnyStep, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
     """Put what the step wrote into the cache; ``inputs`` must still be what they were when it started."""
     cache = step.settings.cache
     if cache is None or cache.path in (_unwritable | _unreadable) or (key := make_key(step, inputs)) is None:
@@ -71,7 +72,7 @@ def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str
     try:
         if step.stage == "tune" and _tells_of_quarantine(step.output("info")):
             return
-        files = {role: (path, outputs[role][2]) for role, path in step.outputs}
+        files = {role: (path, outputs[role][2]) for role, path in step.outputs.items()}
         write_entry(cache.path, key, files, cache.size)
     except EntryTooLarge:
         use.warnings.append(f"the cache {cache.path} is limited to {cache.size / 1e6:g} MB; larger steps are not kept")
@@ -80,7 +81,7 @@ def store_outputs(step: Step, inputs: Mapping[str, Digest], outputs: Mapping[str
         use.warnings.append(f"the cache {cache.path} cannot be written: {error.strerror}; nothing is added to it")
 
 
-def _restore(step: Step, entry: Path, use: CacheUse) -> bool:
+def _restore(step: AnyStep, entry: Path, use: CacheUse) -> bool:
     try:
         _place(step, entry)
     except FileNotFoundError:
@@ -98,23 +99,22 @@ def _restore(step: Step, entry: Path, use: CacheUse) -> bool:
     return True
 
 
-def _place(step: Step, entry: Path) -> None:
+def _place(step: AnyStep, entry: Path) -> None:
     """Publish the entry's outputs as the step's; whatever is raised, none is published."""
-    for _, path in step.outputs:
+    for path in step.outputs.values():
         remove_leftovers(path)
     with ExitStack() as stack:
-        staged = {role: stack.enter_context(publish(path)) for role, path in step.outputs}
+        staged = {role: stack.enter_context(publish(path)) for role, path in step.outputs.items()}
         read_entry(entry, staged)
         if not _is_wanted(step, staged):
             raise _Unwanted
 
 
-def _is_wanted(step: Step, staged: Mapping[str, Path]) -> bool:
+def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
     """Say whether the step would write these files now; a tune step depends on the record files too."""
-    options = step.options
-    if not isinstance(options, TuneStep):
+    if not has_options(step, TuneStep):
         return True
-    candidate = replace(step, outputs=tuple(staged.items()))
+    options, candidate = step.options, replace(step, outputs=FrozenMap(staged))
     if is_current(candidate) is not None or _tells_of_quarantine(staged["info"]):
         return False
     if step.refuses_uncovered and _read_info(staged["info"])["uncovered"]:
@@ -135,7 +135,7 @@ def _read_info(info: Path) -> dict[str, Any]:
     return data
 
 
-def _write_log(step: Step, entry: Path) -> None:
+def _write_log(step: AnyStep, entry: Path) -> None:
     """Replace the log of an earlier run; in place, as a run does: a kill must leave no temporary file beside it."""
     log = Layout(step.root).log(step.id)
     with contextlib.suppress(OSError):  # its log is not worth the step

@@ -12,19 +12,20 @@ from tvmbuild.doit_adapter.elsewhere import find_elsewhere
 from tvmbuild.files import canonical_json
 from tvmbuild.fingerprint import Digest, fingerprint
 from tvmbuild.host_cpu import cpu_identity, cpu_name
-from tvmbuild.steps import BenchmarkStep, Step
+from tvmbuild.specs import LocalDevice
+from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
 
 FORMAT = 1
 NVIDIA = Path("/proc/driver/nvidia")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-def make_key(step: Step, inputs: Mapping[str, Digest]) -> str | None:
+def make_key(step: AnyStep, inputs: Mapping[str, Digest]) -> str | None:
     """Return 64 hex digits; None for a step whose outputs hold only for a device that cannot be told from others.
 
     ``inputs`` are the digests of all files that the step reads, external data included, by role.
     """
-    device = identify_device(step.options) if isinstance(step.options, BenchmarkStep) else {}
+    device = identify_device(step.options) if has_options(step, BenchmarkStep) else {}
     if device is None:
         return None
     parts = {
@@ -39,7 +40,7 @@ def make_key(step: Step, inputs: Mapping[str, Digest]) -> str | None:
 
 def identify_device(options: BenchmarkStep) -> dict[str, str] | None:
     """Return what latency on the step's device depends on; None for a device that is not this machine's."""
-    if options.device.kind != "local" or find_elsewhere() is not None:
+    if not isinstance(options.device, LocalDevice) or find_elsewhere() is not None:
         return None
     here = _identify_cpu()
     if options.kind == "llvm":

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.doit_adapter.process import run_process
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 
 class Elsewhere(Protocol):
@@ -19,7 +19,7 @@ class Elsewhere(Protocol):
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
         """Return what they can do; ``commands`` are the compilers that targets name as their linker."""
 
-    def run(self, step: Step, inputs: Iterable[Path]) -> None:
+    def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
         """Do there what `run_process` does here; ``inputs`` are all files that the step reads."""
 
 
@@ -42,7 +42,7 @@ def find_elsewhere() -> Elsewhere | None:
     return _used[-1] if _used else None
 
 
-def execute(step: Step, inputs: Iterable[Path]) -> None:
+def execute(step: AnyStep, inputs: Iterable[Path]) -> None:
     """Run the step's stage where it belongs; raises as `run_process` does."""
     elsewhere = find_elsewhere()
     if elsewhere is None:

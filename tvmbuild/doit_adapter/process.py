@@ -22,7 +22,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers
 from tvmbuild.layout import Layout
 from tvmbuild.progress import PREFIX
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 TAIL_LINES = 12
 _SAYS_MORE = "The log says more."
@@ -50,7 +50,7 @@ class _Ending:
     tail: tuple[str, ...]
 
 
-def run_process(step: Step, attendant: Attendant | None = None) -> None:
+def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
     """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
 
     However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
@@ -58,7 +58,7 @@ def run_process(step: Step, attendant: Attendant | None = None) -> None:
     state run the step again.)
     """
     remove_temporaries(step)
-    before = {path: _stamp(path) for _, path in step.outputs}
+    before = {path: _stamp(path) for path in step.outputs.values()}
     complete = False
     try:
         with temporary_folder() as temporary:
@@ -66,7 +66,7 @@ def run_process(step: Step, attendant: Attendant | None = None) -> None:
             ending = _run(step, environment, attendant)
         if ending.status != 0:
             raise _explain(step, ending)
-        missing = [path for _, path in step.outputs if not path.exists()]
+        missing = [path for path in step.outputs.values() if not path.exists()]
         if missing:
             log = Layout(step.root).log(step.id)
             raise TvmbuildError(f"{step.id} finished without writing {missing[0]}", f"{_SAYS_MORE} Log: {log}")
@@ -87,13 +87,13 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return (status.st_ino, status.st_mtime_ns)
 
 
-def remove_temporaries(step: Step) -> None:
+def remove_temporaries(step: AnyStep) -> None:
     """Remove what an interrupted writer left beside the step's outputs."""
-    for _, path in step.outputs:
+    for path in step.outputs.values():
         remove_leftovers(path)
 
 
-def _run(step: Step, environment: Mapping[str, str], attendant: Attendant | None) -> _Ending:
+def _run(step: AnyStep, environment: Mapping[str, str], attendant: Attendant | None) -> _Ending:
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(
@@ -137,7 +137,7 @@ def _run(step: Step, environment: Mapping[str, str], attendant: Attendant | None
         return _Ending(process.returncode, reports.read().decode(errors="replace"), tuple(tail))
 
 
-def _hide_torch(step: Step, folder: Path) -> dict[str, str]:
+def _hide_torch(step: AnyStep, folder: Path) -> dict[str, str]:
     """Return the variable that keeps the stage's processes from importing PyTorch, which only `simplify` may need.
 
     tvm_ffi does so where it is installed: 5 s and 500 MB for every process of a search.
@@ -150,17 +150,17 @@ def _hide_torch(step: Step, folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(hidden), os.environ.get("PYTHONPATH")]))}
 
 
-def _environment(step: Step) -> dict[str, str]:
+def _environment(step: AnyStep) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
         if name in KEPT_TVM_VARIABLES or not name.startswith(("TVM_", "TVMBUILD_THREAD_POOL"))
     }
     # PYTHONSAFEPATH: a file called onnx.py in the project must not shadow a package.
-    return kept | {"PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"} | dict(step.environment)
+    return kept | {"PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1", **step.environment}
 
 
-def _send(process: subprocess.Popen[bytes], step: Step) -> None:
+def _send(process: subprocess.Popen[bytes], step: AnyStep) -> None:
     """Send the Step. The pipe stays open: its end tells the process's watcher that we are dead."""
     data = pickle.dumps(step)
     with contextlib.suppress(BrokenPipeError):  # it died at once; its exit status says why
@@ -183,7 +183,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _copy_output(stream: IO[bytes], step: Step, show: Callable[[str], None], tail: deque[str]) -> None:
+def _copy_output(stream: IO[bytes], step: AnyStep, show: Callable[[str], None], tail: deque[str]) -> None:
     """Copy the process's lines to its log, and its progress to the terminal, until every writer is gone."""
     with _open_log(Layout(step.root).log(step.id)) as log:
         for raw in stream:
@@ -214,7 +214,7 @@ def _open_log(path: Path) -> Iterator[IO[str] | None]:
             log.close()
 
 
-def _explain(step: Step, ending: _Ending) -> TvmbuildError:
+def _explain(step: AnyStep, ending: _Ending) -> TvmbuildError:
     log = f"Log: {Layout(step.root).log(step.id)}"
     if ending.report:
         report = json.loads(ending.report)

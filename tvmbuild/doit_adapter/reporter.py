@@ -22,7 +22,7 @@ from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 
 @dataclass
@@ -47,7 +47,7 @@ class MatrixReporter:
         self._started: dict[str, float] = {}
         self._counts = _Counts()
         self._warned: set[str] = set()
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, AnyStep] = {}
         self._out: TextIO = sys.stdout
 
     # -- doit calls these; the names are its own

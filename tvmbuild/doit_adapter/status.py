@@ -11,7 +11,7 @@ from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.doit_adapter.uptodate import are_tasks_known, explain_changes
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 State = Literal["up to date", "may run", "would run", "unavailable"]
 
@@ -20,7 +20,7 @@ State = Literal["up to date", "may run", "would run", "unavailable"]
 class Status:
     """What a run would do with a step."""
 
-    step: Step
+    step: AnyStep
     state: State
     """``may run``: its own files are as it left them, but a step before it runs and may change them."""
     reasons: tuple[str, ...] = ()
@@ -31,18 +31,18 @@ class Status:
 def list_statuses(plan: Plan) -> list[Status]:
     """Return every step's status in the plan's order."""
     state = StepState(str(Layout(plan.root).state))
-    running: dict[Path, Step] = {}
+    running: dict[Path, AnyStep] = {}
     statuses = []
     for step in plan.steps:
-        causes = {running[path].id: None for _, path in step.inputs if path in running}
+        causes = {running[path].id: None for path in step.inputs.values() if path in running}
         status = _status(step, state, tuple(causes))
         if status.state in {"may run", "would run"}:
-            running |= dict.fromkeys((path for _, path in step.outputs), step)
+            running |= dict.fromkeys(step.outputs.values(), step)
         statuses.append(status)
     return statuses
 
 
-def _status(step: Step, state: StepState, causes: tuple[str, ...]) -> Status:
+def _status(step: AnyStep, state: StepState, causes: tuple[str, ...]) -> Status:
     if step.unavailable is not None:
         return Status(step, "unavailable", (step.unavailable,))
     values = cast("Mapping[str, object]", state.get(step.id, "_values_:") or {})

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.plan import Plan
+from tvmbuild.specs import LocalDevice, RpcDevice
 from tvmbuild.stage_table import STAGES
-from tvmbuild.steps import CompileStep, Settings, Step, TuneStep
+from tvmbuild.steps import AnyStep, CompileStep, Settings, TuneStep, has_options
 
 TaskDict = dict[str, object]
 
@@ -36,15 +37,15 @@ def list_tasks(plan: Plan, settings: Settings) -> Iterator[TaskDict]:
         yield _unavailable_task(step, settings) if step.unavailable else _make_task(step)
 
 
-def _make_task(step: Step) -> TaskDict:
+def _make_task(step: AnyStep) -> TaskDict:
     # Relative paths: the state stays true when the project is moved, and `doit build/…/x.tar` works.
     return {
         "basename": step.stage,
         "name": step.subject,
         "doc": _describe(step),
         "actions": [(run_step, [step])],
-        "file_dep": [path.relative_to(step.root) for _, path in step.inputs],
-        "targets": [path.relative_to(step.root) for _, path in step.outputs],
+        "file_dep": [path.relative_to(step.root) for path in step.inputs.values()],
+        "targets": [path.relative_to(step.root) for path in step.outputs.values()],
         "uptodate": [UpToDate(step)],
         "clean": [(clean_step, [step])],
         "io": {"capture": False},
@@ -52,7 +53,7 @@ def _make_task(step: Step) -> TaskDict:
     }
 
 
-def _unavailable_task(step: Step, settings: Settings) -> TaskDict:
+def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
     """Make a task with nothing to do, or with `strict=1` one that fails. It declares no file, so doit checks none."""
     return {
         "basename": step.stage,
@@ -66,13 +67,12 @@ def _unavailable_task(step: Step, settings: Settings) -> TaskDict:
     }
 
 
-def _describe(step: Step) -> str:
-    options = step.options
+def _describe(step: AnyStep) -> str:
     model = step.model
-    if isinstance(options, TuneStep):
-        return f"search schedules of {model} for {options.target}{_trials(options)}"
-    if isinstance(options, CompileStep):
-        return f"build the package of {model} for {options.target} ({_hardware(options)})"
+    if has_options(step, TuneStep):
+        return f"search schedules of {model} for {step.options.target}{_trials(step.options)}"
+    if has_options(step, CompileStep):
+        return f"build the package of {model} for {step.options.target} ({_hardware(step.options)})"
     if step.stage == "validate":
         return f"compute {step.subject} on this CPU and compare its numbers"
     if step.stage == "benchmark":
@@ -82,12 +82,11 @@ def _describe(step: Step) -> str:
 
 def _trials(options: TuneStep) -> str:
     device = options.device
-    if device.kind == "rpc":
+    if isinstance(device, RpcDevice):
         return f" on {device.key} at {device.tracker}"
-    return "" if device.kind == "local" else f" (device {device.kind}: records only)"
+    return "" if isinstance(device, LocalDevice) else f" (device {device.kind}: records only)"
 
 
 def _hardware(options: CompileStep) -> str:
-    attributes = dict(options.attributes)
-    detail = attributes.get("mcpu") or attributes.get("arch")
+    detail = options.attributes.get("mcpu") or options.attributes.get("arch")
     return f"{options.kind} {detail}" if detail else options.kind

@@ -12,13 +12,13 @@ from tvmbuild.doit_adapter.winners import list_winner_changes
 from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep, Step, TuneStep, has_options
 
 
 class UpToDate:
     """doit's up-to-date check of one step; its repr, which `doit info` prints, says what changed, from what to what."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: AnyStep) -> None:
         self._step = step
         self.reasons: tuple[str, ...] = ()
 
@@ -32,7 +32,7 @@ class UpToDate:
         return "; ".join(self.reasons) or "up to date"
 
 
-def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
+def explain_changes(step: AnyStep, values: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each reason to run the step; nothing when it is up to date."""
     record = _read_record(values)
     if record is None:
@@ -43,11 +43,11 @@ def explain_changes(step: Step, values: Mapping[str, object]) -> Iterator[str]:
     yield from _compare_files(step, "input", record["inputs"])
     damaged = tuple(_compare_files(step, "output", record["outputs"]))
     yield from damaged
-    if step.stage == "tune" and not damaged:
+    if has_options(step, TuneStep) and not damaged:
         yield from _check_records(step)
 
 
-def are_tasks_known(step: Step, values: Mapping[str, object]) -> bool:
+def are_tasks_known(step: AnyStep, values: Mapping[str, object]) -> bool:
     """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
     record = _read_record(values)
     if record is None or any(_compare_files(step, "input", record["inputs"])):
@@ -75,9 +75,9 @@ def _read_record(values: Mapping[str, object]) -> dict[str, Any] | None:
     return record
 
 
-def _named_by_source(step: Step, known: Iterable[str]) -> dict[str, Path]:
+def _named_by_source(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
     """Return the known inputs that only the source names; a new one among them needs a change of what names it."""
-    inputs = dict(step.inputs)
+    inputs = step.inputs
     found = {}
     for role in known:
         for prefix, origin in ((EXTERNAL, inputs.get("source")), (IMPORTED, inputs.get("export"))):
@@ -86,7 +86,7 @@ def _named_by_source(step: Step, known: Iterable[str]) -> dict[str, Path]:
     return found
 
 
-def _check_records(step: Step) -> Iterator[str]:
+def _check_records(step: Step[TuneStep]) -> Iterator[str]:
     reason = is_current(step)
     if reason is not None:
         # Its damaged files follow the reason itself.
@@ -100,7 +100,7 @@ def _check_records(step: Step) -> Iterator[str]:
             yield f"strict=1: {len(uncovered)} Tasks have no record"
 
 
-def _explain_failure(step: Step) -> Iterator[str]:
+def _explain_failure(step: AnyStep) -> Iterator[str]:
     try:
         failure = json.loads(Layout(step.root).failure(step.id).read_text())
         if failure["ran"]:
@@ -117,8 +117,8 @@ def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> 
             yield f"{name}: {before.get(name, 'absent')} -> {now.get(name, 'absent')}"
 
 
-def _compare_files(step: Step, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
-    now = dict(step.inputs) | _named_by_source(step, before) if kind == "input" else dict(step.outputs)
+def _compare_files(step: AnyStep, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
+    now = {**step.inputs, **_named_by_source(step, before)} if kind == "input" else dict(step.outputs)
     for role in sorted(before.keys() | now.keys()):
         path, known = now.get(role), before.get(role)
         if path is None:
@@ -132,5 +132,5 @@ def _compare_files(step: Step, kind: Literal["input", "output"], before: Mapping
             yield f"{kind} {role} changed: {digests} ({_shorten(path, step)})"
 
 
-def _shorten(path: Path, step: Step) -> str:
+def _shorten(path: Path, step: AnyStep) -> str:
     return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)

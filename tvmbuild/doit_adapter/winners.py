@@ -16,11 +16,9 @@ SHOWN = 5
 """Tasks named; of the others only the number is told."""
 
 
-def list_winner_changes(step: Step) -> list[str]:
+def list_winner_changes(step: Step[TuneStep]) -> list[str]:
     """Return `name (key): old time -> new time` of each such Task of a tune step; nothing if files are unreadable."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     folder = Layout(step.root).records(options.target)
     try:
         tasks = sorted(read_tasks(step.output("tasks")), key=lambda task: (task.name, task.key))

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast, get_args
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.specs import Attributes, Precision, Preprocess
+from tvmbuild.specs import Attributes, Precision, Preprocess, freeze_attributes
 
 FORMAT = 1
 
@@ -32,8 +33,8 @@ class PackageTarget:
 
     name: str
     kind: str
-    attributes: Attributes = ()
-    host: Attributes = ()
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
     glibc: str | None = None
     precision: Precision = "fp32"
     """What it computes in; mod.json names it only where it is another."""
@@ -90,10 +91,10 @@ class PackageInfo:
     """NHWC or NCHW: of the convolutions inside, not of the inputs."""
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] | None = None
-    digests: tuple[tuple[str, str], ...] = ()
-    """(role, SHA-256) of every file that the package was made from."""
-    tools: tuple[tuple[str, str], ...] = ()
-    """(tool, version)."""
+    digests: FrozenMap[str, str] = FrozenMap()
+    """Role → SHA-256 of every file that the package was made from."""
+    tools: FrozenMap[str, str] = FrozenMap()
+    """Tool → version."""
     notes: tuple[str, ...] = ()
     """What its users should know; what begins with ``SLOW`` is said on the terminal, too."""
     operators: tuple[OperatorInfo, ...] | None = None
@@ -109,9 +110,8 @@ class PackageInfo:
         target = asdict(self.target)
         if self.target.precision == "fp32":
             del target["precision"]
-        target.update(attributes=dict(self.target.attributes), host=dict(self.target.host))
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
-        value.update(target=target, digests=dict(self.digests), tools=dict(self.tools), files=files)
+        value.update(target=target, files=files)
         return value
 
     @classmethod
@@ -130,7 +130,7 @@ class PackageInfo:
 def default_threads(info: PackageInfo, cores: int) -> int:
     """Return the cores that the package was tuned for, as far as there are so many."""
     cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
-    value = dict(cpu).get("num-cores", 1)
+    value = cpu.get("num-cores", 1)
     return min(value, cores) if isinstance(value, int) else 1
 
 
@@ -141,8 +141,8 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         target=PackageTarget(
             target["name"],
             target["kind"],
-            _pairs(target["attributes"]),
-            _pairs(target["host"]),
+            freeze_attributes(target["attributes"]),
+            freeze_attributes(target["host"]),
             target["glibc"],
             _read_precision(target),
         ),
@@ -153,8 +153,8 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
         layout=str(value["layout"]),
         preprocess=None if preprocess is None else Preprocess(**{k: _frozen(v) for k, v in preprocess.items()}),
         labels=None if labels is None else tuple(labels),
-        digests=_pairs(value["digests"]),
-        tools=_pairs(value["tools"]),
+        digests=FrozenMap(sorted(value["digests"].items())),
+        tools=FrozenMap(sorted(value["tools"].items())),
         notes=tuple(value["notes"]),
         operators=_operators(value.get("operators")),
         files=tuple(FileEntry(name, entry["sha256"], entry["size"]) for name, entry in value["files"].items()),
@@ -177,10 +177,6 @@ def _tensors(values: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
 def _operators(values: list[dict[str, Any]] | None) -> tuple[OperatorInfo, ...] | None:
     names = [each.name for each in fields(OperatorInfo)]
     return None if values is None else tuple(OperatorInfo(**{name: v[name] for name in names}) for v in values)
-
-
-def _pairs(value: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, _frozen(entry)) for name, entry in sorted(value.items()))
 
 
 def _frozen(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.files import canonical_json, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import choices_folder
 from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.quarantine import installed_tvm
@@ -43,7 +44,7 @@ class Choice:
 
     algorithm: str
     measured_on: str
-    seconds: tuple[tuple[str, float], ...] = ()
+    seconds: FrozenMap[str, float] = FrozenMap()
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Choices:
         """Return the signatures for which nothing was chosen yet."""
         return tuple(signature for signature in graph.convolutions if signature not in self.by_signature)
 
-    def algorithms(self, allowed: Collection[str]) -> tuple[tuple[str, str], ...]:
-        """Return what `schedule.json` says: (signature, algorithm), sorted, of those that are not direct."""
+    def algorithms(self, allowed: Collection[str]) -> FrozenMap[str, str]:
+        """Return what `schedule.json` says: signature → algorithm, sorted, of those that are not direct."""
         chosen = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
-        return tuple(sorted((s, each) for s, each in chosen.items() if each != DIRECT and each in allowed))
+        return FrozenMap(sorted((s, each) for s, each in chosen.items() if each != DIRECT and each in allowed))
 
 
 def describe_graph(tasks: Iterable[tuple[str, int]], convolutions: Iterable[str]) -> Graph:
@@ -118,7 +119,7 @@ def write_choices(folder: Path, graph: Graph, target: ResolvedTarget, choices: C
         signature: {
             "algorithm": choice.algorithm,
             "measured_on": choice.measured_on,
-            "seconds": {name: float(f"{seconds:.4g}") for name, seconds in choice.seconds},
+            "seconds": {name: float(f"{seconds:.4g}") for name, seconds in choice.seconds.items()},
         }
         for signature, choice in choices.by_signature.items()
     }
@@ -129,5 +130,5 @@ def write_choices(folder: Path, graph: Graph, target: ResolvedTarget, choices: C
 def _choice(row: Mapping[str, Any]) -> Choice:
     if not isinstance(row["algorithm"], str) or not isinstance(row["measured_on"], str):
         raise TypeError("algorithm and measured_on are text")
-    seconds = tuple(sorted((str(name), float(value)) for name, value in row["seconds"].items()))
+    seconds = FrozenMap(sorted((str(name), float(value)) for name, value in row["seconds"].items()))
     return Choice(row["algorithm"], row["measured_on"], seconds)

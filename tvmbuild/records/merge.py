@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import records_for
 from tvmbuild.records.store import TaskFile, keep_best
 
-_Number = TypeVar("_Number", int, float)
 IMPORTED = "imported"
 """Name of a Task whose records come from a database, which has no names."""
 
@@ -62,19 +61,15 @@ def _version_order(file: TaskFile) -> tuple[tuple[int, ...], str, str]:
     return (tuple(map(int, re.findall(r"\d{1,18}", file.tvm))), file.tvm, file.workload)
 
 
-def _merge_spent(ours: TaskFile, theirs: TaskFile) -> tuple[tuple[str, float], ...]:
+def _merge_spent(ours: TaskFile, theirs: TaskFile) -> FrozenMap[str, float]:
     unknown = -1.0
     spent = {
-        name: max((file.searched_on(name), dict(file.spent).get(name, unknown)) for file in (ours, theirs))[1]
-        for name in dict((*ours.spent, *theirs.spent))
+        name: max((file.searched_on(name), file.spent.get(name, unknown)) for file in (ours, theirs))[1]
+        for name in ours.spent.keys() | theirs.spent.keys()
     }
-    return tuple(sorted((name, seconds) for name, seconds in spent.items() if seconds != unknown))
+    return FrozenMap(sorted((name, seconds) for name, seconds in spent.items() if seconds != unknown))
 
 
-def _greater(
-    ours: tuple[tuple[str, _Number], ...], theirs: tuple[tuple[str, _Number], ...]
-) -> tuple[tuple[str, _Number], ...]:
-    merged = dict(ours)
-    for device_class, value in theirs:
-        merged[device_class] = max(value, merged.get(device_class, value))
-    return tuple(sorted(merged.items()))
+def _greater(ours: FrozenMap[str, int], theirs: FrozenMap[str, int]) -> FrozenMap[str, int]:
+    both = ours.keys() | theirs.keys()
+    return FrozenMap({name: max(each[name] for each in (ours, theirs) if name in each) for name in sorted(both)})

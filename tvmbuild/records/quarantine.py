@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from tvmbuild.files import write_bytes, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import layout_of_records
 from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, record_path
 
@@ -92,7 +93,7 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
         return task
     records = tuple(record for record in task.records if digest(record.trace) not in bad)
     if task.records and not records:
-        return replace(task, records=(), searched=(), exhausted=(), settled=())
+        return replace(task, records=(), searched=FrozenMap(), exhausted=(), settled=FrozenMap())
     return replace(task, records=records)
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, pretty_json, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
-from tvmbuild.specs import TuneOptions
+from tvmbuild.specs import TuneOptions, is_timed
 from tvmbuild.steps import Step, TuneStep
 
 FORMAT = 1
@@ -34,40 +35,36 @@ class TaskId:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The winning traces that one cell uses: (Task key, canonical JSON text of the trace), sorted by key."""
+    """The winning traces that one cell uses."""
 
-    winners: tuple[tuple[str, str], ...]
+    traces: FrozenMap[str, str]
+    """Task key → canonical JSON text of the trace, sorted."""
     layout: str | None = None
     """The graph's measured layout; None: the default."""
-    algorithms: tuple[tuple[str, str], ...] = ()
-    """The measured algorithms: (convolution's signature, algorithm), sorted; only those that are not the default."""
-    blocks: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(Task key, names of the blocks of the workload that its winner was recorded for), sorted."""
-
-    @property
-    def traces(self) -> dict[str, str]:
-        """Task key → trace."""
-        return dict(self.winners)
+    algorithms: FrozenMap[str, str] = FrozenMap()
+    """The measured algorithms: convolution's signature → algorithm, sorted; only those that are not the default."""
+    blocks: FrozenMap[str, tuple[str, ...]] = FrozenMap()
+    """Task key → names of the blocks of the workload that its winner was recorded for, sorted."""
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
-        blocks = dict(self.blocks)
-        traces = {key: json.loads(_pretty_winner(trace, blocks.get(key, ()))) for key, trace in self.winners}
+        traces = {key: json.loads(self._pretty(key)) for key in self.traces}
         return {**self._frame(), "schedule": traces}
 
     def to_text(self) -> str:
         """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
         frame = pretty_json({**self._frame(), "schedule": {}})
-        if not self.winners:
+        if not self.traces:
             return frame
-        blocks = dict(self.blocks)
-        winners = ((json.dumps(key), _pretty_winner(trace, blocks.get(key, ()))) for key, trace in self.winners)
-        rows = ",\n".join(f"  {key}: {winner}" for key, winner in winners)
+        rows = ",\n".join(f"  {json.dumps(key)}: {self._pretty(key)}" for key in self.traces)
         return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
 
     def _frame(self) -> dict[str, object]:
-        chosen = {"algorithms": dict(self.algorithms)} if self.algorithms else {}
+        chosen = {"algorithms": self.algorithms} if self.algorithms else {}
         return {**chosen, "format": FORMAT, "layout": self.layout}
+
+    def _pretty(self, key: str) -> str:
+        return _pretty_winner(self.traces[key], self.blocks.get(key, ()))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -167,16 +164,13 @@ def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Sch
 def _elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
     winners = {key: elect(task, device_class) for key, task in files.items()}
     elected = {key: winner.trace for key, winner in winners.items() if winner is not None}
-    blocks = tuple((key, list_blocks(files[key].workload)) for key in elected)
-    return Schedule(tuple(elected.items()), blocks=blocks)
+    return Schedule(FrozenMap(elected), blocks=FrozenMap({key: list_blocks(files[key].workload) for key in elected}))
 
 
-def is_current(step: Step) -> str | None:
+def is_current(step: Step[TuneStep]) -> str | None:
     """Return None when the tune step's Schedule is what the record files elect, else the reason to run it."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
-    if step.settings.tune == "full" and options.device.is_timed:
+    if step.settings.tune == "full" and is_timed(options.device):
         return "tune=full was asked for"
     try:
         tasks, graph = read_tasks(step.output("tasks")), read_graph(step.output("tasks"))
@@ -195,7 +189,7 @@ def is_current(step: Step) -> str | None:
         reason = "other algorithms are chosen now"
     elif replace(_elect_all(files, options.measured_on), algorithms=algorithms).to_text() != schedule:
         reason = "other records win now"
-    elif step.settings.tune == "missing" and options.device.is_timed:
+    elif step.settings.tune == "missing" and is_timed(options.device):
         reason = _explain_search(step, tasks, files)
         if must_choose(options, graph, choices):
             reason = reason or "how its convolutions are best computed was not measured"
@@ -204,10 +198,8 @@ def is_current(step: Step) -> str | None:
     return reason and "; ".join((reason, *_list_damage(folder, tasks)))
 
 
-def _explain_search(step: Step, tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
+def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
         return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
     missing = [task.name for task in list_missing(files, tasks, options.tune)]
@@ -219,9 +211,9 @@ def must_choose(options: TuneStep, graph: Graph | None, choices: Choices) -> boo
     return set(options.tune.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))
 
 
-def _read_algorithms(schedule: str) -> tuple[tuple[str, str], ...] | None:
+def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:
     try:
-        return tuple(sorted(json.loads(schedule).get("algorithms", {}).items()))
+        return FrozenMap(sorted(json.loads(schedule).get("algorithms", {}).items()))
     except (ValueError, AttributeError):
         return None
 

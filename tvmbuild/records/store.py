@@ -14,10 +14,11 @@ import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_text
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.field_form import check_count, check_spent, check_target, check_text
 from tvmbuild.records.file_text import format_task_file
@@ -29,6 +30,9 @@ KEY = re.compile(r"[0-9a-f]{16}")
 """What a Task's key looks like; with `.json` it is its file's name, so nothing else may become a path."""
 BEST = 5
 """Traces kept for each device class."""
+
+
+N = TypeVar("N", int, float)
 
 
 class DamagedRecordsError(TvmbuildError):
@@ -44,12 +48,12 @@ class ResolvedTarget:
 
     kind: str
     attributes: Attributes
-    host: Attributes = ()
+    host: Attributes = FrozenMap()
 
     def to_json(self) -> dict[str, Json]:
         """Return the form that record files hold: lists for tuples."""
         value: dict[str, Json] = json.loads(
-            json.dumps({"kind": self.kind, "attributes": dict(self.attributes), "host": dict(self.host)})
+            canonical_json({"kind": self.kind, "attributes": self.attributes, "host": self.host})
         )
         return value
 
@@ -80,32 +84,32 @@ class TaskFile:
     """Canonical JSON text of ResolvedTarget.to_json()."""
     tvm: str
     records: tuple[Record, ...] = ()
-    searched: tuple[tuple[str, int], ...] = ()
-    """(device class, candidates measured so far), sorted."""
+    searched: FrozenMap[str, int] = FrozenMap()
+    """Device class → candidates measured so far, sorted."""
     exhausted: tuple[str, ...] = ()
     """Device classes whose search found no new candidate any more."""
-    settled: tuple[tuple[str, int], ...] = ()
-    """(device class, candidates in a row that brought nothing when its search was given up), sorted."""
-    spent: tuple[tuple[str, float], ...] = ()
-    """(device class, wall seconds of searching, building and timing so far), sorted; an absent class: unknown."""
+    settled: FrozenMap[str, int] = FrozenMap()
+    """Device class → candidates in a row that brought nothing when its search was given up, sorted."""
+    spent: FrozenMap[str, float] = FrozenMap()
+    """Device class → wall seconds of searching, building and timing so far, sorted; an absent class: unknown."""
 
     def searched_on(self, device_class: str) -> int:
         """Return how many candidates that device class has measured."""
-        return dict(self.searched).get(device_class, 0)
+        return self.searched.get(device_class, 0)
 
     def spent_on(self, device_class: str) -> float | None:
         """Return how many seconds that device class has put into the Task; None: unknown."""
-        return dict(self.spent).get(device_class)
+        return self.spent.get(device_class)
 
     @property
     def most_searched(self) -> int:
         """How many candidates the device class that did most has measured."""
-        return max((count for _, count in self.searched), default=0)
+        return max(self.searched.values(), default=0)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Every device class that has a record or has searched, sorted."""
-        return tuple(sorted({record.measured_on for record in self.records} | dict(self.searched).keys()))
+        return tuple(sorted({record.measured_on for record in self.records} | self.searched.keys()))
 
     def best_on(self, device_class: str) -> tuple[Record, ...]:
         """Return the device class's records, fastest first."""
@@ -119,15 +123,14 @@ class TaskFile:
         ``seconds`` is the wall time that it took; 0 leaves what is known, or unknown, as it is. Where earlier
         candidates were counted and their time was not, it stays unknown: it would seem to be the time of all.
         """
-        counts, spent = dict(self.searched), dict(self.spent)
-        counts[device_class] = self.searched_on(device_class) + measured
+        spent = self.spent
         if seconds and (device_class in spent or not self.searched_on(device_class)):
-            spent[device_class] = round(spent.get(device_class, 0.0) + seconds, 2)
+            spent = _with(spent, device_class, round(spent.get(device_class, 0.0) + seconds, 2))
         return replace(
             self,
             records=keep_best((*self.records, *records)),
-            searched=tuple(sorted(counts.items())),
-            spent=tuple(sorted(spent.items())),
+            searched=_with(self.searched, device_class, self.searched_on(device_class) + measured),
+            spent=spent,
         )
 
     def with_times(self, records: tuple[Record, ...]) -> TaskFile:
@@ -138,15 +141,19 @@ class TaskFile:
 
     def is_settled(self, patience: int | None) -> bool:
         """Say whether some device class gave up after that many candidates, or more, that brought nothing."""
-        return patience is not None and any(count >= patience for _, count in self.settled)
+        return patience is not None and any(count >= patience for count in self.settled.values())
 
     def with_settled(self, device_class: str, candidates: int) -> TaskFile:
         """Return the file with that device class's search given up after so many candidates that brought nothing."""
-        return replace(self, settled=tuple(sorted({**dict(self.settled), device_class: candidates}.items())))
+        return replace(self, settled=_with(self.settled, device_class, candidates))
 
     def with_exhausted(self, device_class: str) -> TaskFile:
         """Return the file with that device class marked: more trials would find nothing new."""
         return replace(self, exhausted=tuple(sorted({*self.exhausted, device_class})))
+
+
+def _with(counts: FrozenMap[str, N], name: str, count: N) -> FrozenMap[str, N]:
+    return FrozenMap(sorted({**counts, name: count}.items()))
 
 
 def keep_best(records: tuple[Record, ...]) -> tuple[Record, ...]:
@@ -242,12 +249,12 @@ def _task_file(data: dict[str, Any]) -> TaskFile:
         target=canonical_json(data["target"]),
         tvm=check_text(data, "tvm"),
         records=keep_best(tuple(_record(item) for item in data["records"])),
-        searched=tuple(sorted((str(k), check_count(v)) for k, v in data["searched"].items())),
+        searched=FrozenMap(sorted((str(k), check_count(v)) for k, v in data["searched"].items())),
         exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
-        settled=tuple(sorted((str(k), check_count(v)) for k, v in data.get("settled", {}).items())),
-        spent=tuple(sorted((str(k), check_spent(v)) for k, v in data.get("spent", {}).items())),
+        settled=FrozenMap(sorted((str(k), check_count(v)) for k, v in data.get("settled", {}).items())),
+        spent=FrozenMap(sorted((str(k), check_spent(v)) for k, v in data.get("spent", {}).items())),
     )
-    classes = (name for pairs in (task.searched, task.settled, task.spent) for name, _ in pairs)
+    classes = (name for counts in (task.searched, task.settled, task.spent) for name in counts)
     for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
         text.encode()  # a lone surrogate is valid JSON and no valid text
     return task

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
+from tvmbuild.files import canonical_json, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import layout_of_records
 from tvmbuild.processes import neutral_folder
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm, keep_aside
@@ -38,7 +39,7 @@ class _Check:
     key: str
     sha256: str
     """Of what is checked: a trace, or the file's workload."""
-    question: tuple[tuple[str, str], ...]
+    question: FrozenMap[str, str]
     """What the child is asked."""
     of_file: bool = False
 
@@ -55,7 +56,7 @@ def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = F
     target = listed[0].file.target
     good = {subject.file.key: set() if again else _read_good(folder, subject.file.key, target) for subject in listed}
     checks = [check for subject in listed for check in _list_checks(subject) if check.sha256 not in good[check.key]]
-    reasons = ask(target, [dict(check.question) for check in checks])
+    reasons = ask(target, [check.question for check in checks])
     found: dict[str, list[Fault]] = {}
     for check, reason in zip(checks, reasons, strict=True):
         if reason is None:
@@ -92,8 +93,8 @@ def _list_checks(subject: Subject) -> list[_Check]:
     ]
 
 
-def _question(**fields: str) -> tuple[tuple[str, str], ...]:
-    return tuple(fields.items())
+def _question(**fields: str) -> FrozenMap[str, str]:
+    return FrozenMap(fields)
 
 
 def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
@@ -103,7 +104,7 @@ def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
     """
     if not checks:
         return []
-    text = json.dumps({"target": json.loads(target), "timeout_s": TIMEOUT_S, "checks": list(checks)})
+    text = canonical_json({"target": json.loads(target), "timeout_s": TIMEOUT_S, "checks": list(checks)})
     with neutral_folder() as empty:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD], cwd=empty, input=text, capture_output=True, text=True, check=False

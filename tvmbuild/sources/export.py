@@ -40,7 +40,7 @@ def _export(source: Source, export: Export, root: Path, folder: Path) -> Path:
         "root": str(root),
         "script": source.location,
         "function": export.function,
-        "arguments": {name: json.loads(value) for name, value in export.arguments},
+        "arguments": {name: json.loads(value) for name, value in export.arguments.items()},
         "files": files,
     }
     write_json(folder / REQUEST, request)

@@ -18,7 +18,7 @@ import sys
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 from tvmbuild.stage_table import STAGES
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep, Step
 
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",
@@ -68,7 +68,7 @@ def _report(fd: int, error: TvmbuildError) -> int:
     return 1
 
 
-def _receive() -> Step:
+def _receive() -> AnyStep:
     length = int(_read(8), 16)
     step = pickle.loads(_read(length))  # noqa: S301 - from our own parent
     if not isinstance(step, Step):

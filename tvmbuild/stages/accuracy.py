@@ -28,16 +28,16 @@ Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], Arrays]
 
 
-def make_judge(step: Step) -> Callable[[Run], Agreement] | None:
+def make_judge(step: Step[BenchmarkStep]) -> Callable[[Run], Agreement] | None:
     """Return what runs both on the step's samples; None where the model names none.
 
     It raises TvmbuildError for inputs that do not fit.
     """
     options = step.options
-    if not isinstance(options, BenchmarkStep) or options.accuracy is None:
+    if options.accuracy is None:
         return None
     package, model = step.input("package"), step.input("model").read_bytes()
-    paths = [path for role, path in step.inputs if role.startswith("sample ")]
+    paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
     accuracy = options.accuracy
 
     def judge(ours: Run) -> Agreement:

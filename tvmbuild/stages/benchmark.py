@@ -18,7 +18,7 @@ from tvmbuild.stages.emulated import run_emulated
 from tvmbuild.steps import BenchmarkStep, Step
 
 
-def run(step: Step) -> None:
+def run(step: Step[BenchmarkStep]) -> None:
     """Publish result.json and add to the history; TvmbuildError when the package's numbers are not the reference's.
 
     What an emulated board tells is no part of the history: it has no times.
@@ -32,11 +32,9 @@ def run(step: Step) -> None:
     write_json(step.output("result"), result.to_json())
 
 
-def make_trial(step: Step) -> Trial:
+def make_trial(step: Step[BenchmarkStep]) -> Trial:
     """Return what the step times; TvmbuildError for a device that packages cannot run on."""
     options = step.options
-    if not isinstance(options, BenchmarkStep):
-        raise TypeError(f"{step.id} has the options of another stage")
     return Trial(
         subject=step.subject,
         package=step.input("package"),
@@ -50,7 +48,7 @@ def make_trial(step: Step) -> Trial:
     )
 
 
-def keep_result(step: Step, result: Result) -> None:
+def keep_result(step: Step[BenchmarkStep], result: Result) -> None:
     """Add the result to the project's history, without its operators."""
     layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
     used = dict(read_metadata(step.input("package")).digests).get("schedule")

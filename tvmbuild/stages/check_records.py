@@ -103,6 +103,6 @@ class CheckedRecords:
         print(line)
 
 
-def checked_records(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> CheckedRecords:
+def checked_records(step: Step[TuneStep], options: TuneStep, tasks: tuple[Task, ...]) -> CheckedRecords:
     """Return the cell's record files; nothing is read yet."""
     return CheckedRecords(Layout(step.root), options, tasks, {task.key: dump_workload(task.mod) for task in tasks})

@@ -11,6 +11,7 @@ from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.compiler.winograd_tasks import fastest, find_tasks, sum_times, time_reading
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, describe_graph, write_choices
@@ -31,7 +32,7 @@ def find_graph(direct: Lowered, tasks: Sequence[Task]) -> Graph | None:
 
 
 def choose_algorithms(
-    step: Step, model: tuple[ImportedModel, Lowered, Graph], target: tvm.target.Target, search: Search
+    step: Step[TuneStep], model: tuple[ImportedModel, Lowered, Graph], target: tvm.target.Target, search: Search
 ) -> Choices:
     """Measure every algorithm that the step allows, write the choices file, and return what was chosen.
 
@@ -40,8 +41,6 @@ def choose_algorithms(
     weights from memory. What has no time (``ops`` leaves its Tasks out) is computed directly.
     """
     options, (imported, direct, graph) = step.options, model
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     lowered = {DIRECT: direct}
     with device_lock("local", exclusive=False):
         for name in options.tune.algorithms:
@@ -59,7 +58,7 @@ def choose_algorithms(
                 times[signature][name] = round(times[signature][name] + seconds, 6)
     chosen = Choices(
         {
-            signature: Choice(fastest(found) or DIRECT, device_class(options), tuple(sorted(found.items())))
+            signature: Choice(fastest(found) or DIRECT, device_class(options), FrozenMap(sorted(found.items())))
             for signature, found in times.items()
         }
     )
@@ -67,7 +66,7 @@ def choose_algorithms(
     return chosen
 
 
-def _best_seconds(step: Step, options: TuneStep, keys: Mapping[str, Task]) -> dict[str, float]:
+def _best_seconds(step: Step[TuneStep], options: TuneStep, keys: Mapping[str, Task]) -> dict[str, float]:
     folder = Layout(step.root).records(options.target)
     files = read_applicable_files(folder, keys, resolved_target(options))
     found = {key: file.best_on(device_class(options)) for key, file in files.items()}

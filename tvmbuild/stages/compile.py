@@ -20,6 +20,7 @@ from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
 from tvmbuild.progress import report_progress
@@ -29,15 +30,15 @@ from tvmbuild.steps import CompileStep, Step
 SCHEDULE_FORMAT = 1
 
 
-def run(step: Step) -> None:
+def run(step: Step[CompileStep]) -> None:
     """Import, lower, apply the schedule's records, build, link and publish the package."""
-    options = cast("CompileStep", step.options)
+    options = step.options
     # Shared: compiling beside a compile is fine, beside a timing it is not.
     with device_lock("local", exclusive=False):
         _compile(step, options)
 
 
-def _compile(step: Step, options: CompileStep) -> None:
+def _compile(step: Step[CompileStep], options: CompileStep) -> None:
     schedule = _read_schedule(step.input("schedule"))
     target = tvm_target(options.kind, options.attributes, options.host)
     report_progress("importing")
@@ -59,11 +60,11 @@ def _compile(step: Step, options: CompileStep) -> None:
     _report(info.coverage)
 
 
-def check_coverage(coverage: Coverage, scheduled: AbstractSet[str], step: Step) -> None:
+def check_coverage(coverage: Coverage, scheduled: AbstractSet[str], step: Step[CompileStep]) -> None:
     """Raise TvmbuildError unless exactly the Tasks of the schedule are covered: TVM drops a record without a word."""
-    names = dict(coverage.uncovered)
+    names = coverage.uncovered
     lost = [f"{names[key]} ({key})" for key in sorted(scheduled & names.keys())]
-    lost += sorted(scheduled - names.keys() - dict(coverage.covered).keys())
+    lost += sorted(scheduled - names.keys() - coverage.covered.keys())
     if lost:
         raise TvmbuildError(
             f"{len(lost)} records of schedule.json were not applied: {', '.join(lost)}",
@@ -81,11 +82,13 @@ def _read_schedule(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", schedule)
 
 
-def _info(step: Step, lowered: Lowered, applied: Applied, params: Literal["lifted", "embedded"]) -> PackageInfo:
-    options = cast("CompileStep", step.options)
-    inputs = dict(step.inputs)
+def _info(
+    step: Step[CompileStep], lowered: Lowered, applied: Applied, params: Literal["lifted", "embedded"]
+) -> PackageInfo:
+    options = step.options
+    inputs = step.inputs
     coverage = applied.coverage
-    uncovered = tuple(name for _, name in coverage.uncovered)
+    uncovered = tuple(coverage.uncovered.values())
     return PackageInfo(
         model=options.model,
         target=PackageTarget(
@@ -98,8 +101,8 @@ def _info(step: Step, lowered: Lowered, applied: Applied, params: Literal["lifte
         layout=lowered.layout,
         preprocess=options.preprocess,
         labels=_labels(inputs["labels"]) if "labels" in inputs else None,
-        digests=tuple((role, sha256_file(path)) for role, path in sorted(inputs.items())),
-        tools=tuple(sorted(step.tools)),
+        digests=FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())}),
+        tools=FrozenMap(sorted(step.tools.items())),
         notes=lowered.notes,
         operators=describe_operators(lowered.mod, applied.mod, coverage),
         profiled=PROFILED if options.kind == "llvm" else "main",

@@ -208,7 +208,7 @@ def describe_product(package: Path, info: PackageInfo) -> Product:
     """Return what identifies the package that ran."""
     target = info.target
     reduced = [] if target.precision == "fp32" else [target.precision]
-    seen = canonical_json([target.kind, dict(target.attributes), dict(target.host), *reduced])
+    seen = canonical_json([target.kind, target.attributes, target.host, *reduced])
     return Product(
         target=target.name,
         target_digest=hashlib.sha256(seen.encode()).hexdigest()[:16],

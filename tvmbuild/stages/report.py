@@ -13,7 +13,7 @@ from tvmbuild.stages.report_data import collect_cells
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_latency import list_absent, list_doubts, name_baseline
 from tvmbuild.stages.report_text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,7 +22,7 @@ _SHORT = {"ONNX Runtime": "ORT", "OpenVINO": "OV", "TVM untuned": "untuned", "ba
 _STYLES = {"ok": "green", "failed": "red", "unavailable": "yellow", "built": "cyan", "not built": "dim"}
 
 
-def write_report(root: Path, steps: Sequence[Step]) -> None:
+def write_report(root: Path, steps: Sequence[AnyStep]) -> None:
     """Write both reports of the plan's ``steps`` below ``root``; a file that would not change is left alone."""
     layout = Layout(root)
     cells = collect_cells(root, steps)
@@ -30,7 +30,7 @@ def write_report(root: Path, steps: Sequence[Step]) -> None:
     _write_changed(layout.report_html, write_html(cells))
 
 
-def render_table(root: Path, steps: Sequence[Step]) -> Table:
+def render_table(root: Path, steps: Sequence[AnyStep]) -> Table:
     """Return the matrix for the terminal; below it, why cells are not `ok`."""
     from rich import box  # noqa: PLC0415 - slow to import, and not needed to write the files
     from rich.table import Table  # noqa: PLC0415

@@ -15,7 +15,7 @@ from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_em
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.steps import Step
+from tvmbuild.steps import AnyStep
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
@@ -72,7 +72,7 @@ class CellReport:
         return self.result or self.emulated
 
 
-def collect_cells(root: Path, steps: Sequence[Step]) -> list[CellReport]:
+def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
     """Return one row a cell of ``steps``, in their order; files that are missing or unreadable count as not built."""
     layout = Layout(root)
     by_id = {step.id: step for step in steps}
@@ -98,7 +98,7 @@ def _list_comparable(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple(entry for entry in entries if explain_difference(entry, entries[-1]) is None)[-HISTORY_LENGTH:]
 
 
-def _collect_cell(layout: Layout, steps: Mapping[str, Step], model: str, target: str) -> CellReport:
+def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, target: str) -> CellReport:
     cell = f"{model}@{target}"
     ids = {stage: f"{stage}:{model if stage == 'simplify' else cell}" for stage in _STAGES}
     package = layout.package(model, target)
@@ -137,7 +137,7 @@ def _list_notes(info: PackageInfo) -> tuple[str, ...]:
 
 
 def _judge(
-    steps: Mapping[str, Step], ids: Mapping[str, str], failure: Failure | None, *, built: bool, measured: bool
+    steps: Mapping[str, AnyStep], ids: Mapping[str, str], failure: Failure | None, *, built: bool, measured: bool
 ) -> tuple[Status, str | None]:
     if failure is not None:
         return "failed", f"{failure.step}: {failure.message}"

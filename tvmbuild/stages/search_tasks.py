@@ -24,6 +24,7 @@ from tvmbuild.progress import report_progress
 from tvmbuild.rates import Spent, add_rates, find_word
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
+from tvmbuild.specs import RpcDevice
 from tvmbuild.stages.task_records import TaskRecords
 from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuner.cores import Cores, all_cores, share_cores
@@ -53,14 +54,12 @@ class Searched:
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
-def search_tasks(step: Step, cell: Cell) -> Searched:
+def search_tasks(step: Step[TuneStep], cell: Cell) -> Searched:
     """Search the chosen Tasks."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     records = TaskRecords(step, options, cell.target)
     cell = replace(cell, chosen=tuple(map(records.as_recorded, cell.chosen)))
-    threads, elsewhere = int(os.environ["TVM_NUM_THREADS"]), options.device.kind != "local" or options.kind == "cuda"
+    threads, elsewhere = options.threads, isinstance(options.device, RpcDevice) or options.kind == "cuda"
     cores = all_cores() if elsewhere else share_cores(threads)
     if not elsewhere and len(cores.timing) < threads:
         raise TvmbuildError(
@@ -101,7 +100,7 @@ def search_tasks(step: Step, cell: Cell) -> Searched:
 
 
 @contextmanager
-def _taken_down(step: Step, searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
+def _taken_down(step: Step[TuneStep], searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
     """Write down for the next plan how long the searches took since ``start``, also where they are interrupted."""
     try:
         yield
@@ -112,14 +111,14 @@ def _taken_down(step: Step, searches: Sequence[TaskSearch], start: float) -> Ite
             if search.curve.measured:
                 trials = search.allowance.share if search.over else search.curve.measured
                 spent[find_word(search.task.name)] += Spent(trials, search.curve.spent * share)
-        if spent and isinstance(step.options, TuneStep):
+        if spent:
             with suppress(OSError):  # a plan's price is worth no failed step
                 add_rates(Layout(step.root), step.options, spent)
 
 
 def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer | None:
     """Return what times where this machine's cores do not."""
-    if options.device.kind != "local":
+    if isinstance(options.device, RpcDevice):
         return BoardTimer(options.device, threads)
     if options.kind == "cuda":
         return GpuTimer("cuda", time_kernel, cores.building)
@@ -127,7 +126,7 @@ def _make_timer(options: TuneStep, threads: int, cores: Cores) -> CandidateTimer
     return GpuTimer("vulkan", time_shader, cores.timing) if options.kind == "vulkan" else None
 
 
-def _allow(step: Step, options: TuneStep, cell: Cell, file: TaskFile) -> Allowance:
+def _allow(step: Step[TuneStep], options: TuneStep, cell: Cell, file: TaskFile) -> Allowance:
     """Return how many candidates the Task of that file gets now."""
     done, tasks = 0, len(cell.tasks)
     if step.settings.tune == "missing":

@@ -43,11 +43,9 @@ class _Outcome:
     gate: Comparison | None
 
 
-def run(step: Step) -> None:
+def run(step: Step[SimplifyStep]) -> None:
     """Publish model.onnx, reference.npz (the original model's outputs) and simplify.json."""
     options = step.options
-    if not isinstance(options, SimplifyStep):
-        raise TypeError(f"{step.id} has the options of another stage")
     with obtain_model(options.source, step.root) as path, device_lock("local", exclusive=False):
         source_sha256 = sha256_file(path)
         proto = load_model(path, options.model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -31,7 +30,7 @@ from tvmbuild.records.selection import read_applicable, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
 from tvmbuild.records.verification import keep_good
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuner.pool import Timed
 from tvmbuild.tuner.prior import Example
@@ -47,7 +46,7 @@ EXAMPLES = 12
 class TaskRecords:
     """The record files of the Tasks that a step searches; every change is on disk when the method returns."""
 
-    def __init__(self, step: Step, options: TuneStep, target: tvm.target.Target) -> None:
+    def __init__(self, step: Step[TuneStep], options: TuneStep, target: tvm.target.Target) -> None:
         self._layout = Layout(step.root)
         self._options = options
         self._target = target
@@ -117,7 +116,7 @@ class TaskRecords:
         record = None
         if timed.samples:
             trace = dump_trace(search.record(candidate, timed))
-            record = Record(trace, _rounded(timed.seconds), self._class, _threads(), version("apache-tvm"))
+            record = Record(trace, _rounded(timed.seconds), self._class, self._options.threads, version("apache-tvm"))
             self._fresh.setdefault(key, []).append(record)
             self._trusted.add(trace)
         self._counted[key] = self._counted.get(key, self._files[key].searched_on(self._class)) + 1
@@ -209,11 +208,11 @@ def device_class(options: TuneStep) -> str:
     That is LLVM's name of this machine's CPU, e.g. `znver4`, or the driver's of its GPU, `h200`; of boards what the
     target calls them (`measured_on`), else LLVM's name of theirs, for which one is asked.
     """
-    if options.device.kind == "local" and options.kind != "llvm":
+    if isinstance(options.device, RpcDevice):
+        return options.measured_on or _ask_board(options.device)
+    if options.kind != "llvm":
         return describe_gpu(options.kind)
-    if options.device.kind == "local":
-        return str(tvm.get_global_func("target.llvm_get_system_cpu")())
-    return options.measured_on or _ask_board(options.device)
+    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
 
 @cache
@@ -229,13 +228,9 @@ def describe_gpu(kind: str) -> str:
 
 
 @cache
-def _ask_board(device: DeviceSpec) -> str:
+def _ask_board(device: RpcDevice) -> str:
     report_progress(f"asking a board {device.key} what it is")
     return find_board_class(device)
-
-
-def _threads() -> int:
-    return int(os.environ["TVM_NUM_THREADS"])
 
 
 def _rounded(seconds: float) -> float:

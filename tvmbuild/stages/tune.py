@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from tvmbuild.records.selection import (
     write_tasks,
 )
 from tvmbuild.records.store import TaskFile
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import DeviceSpec, LocalDevice, RpcDevice, is_timed
 from tvmbuild.stages.check_records import checked_records
 from tvmbuild.stages.choose_algorithms import choose_algorithms, find_graph
 from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
@@ -67,11 +66,9 @@ Lowering = tuple[Lowered, tuple[Task, ...], Graph | None]
 """What is compiled, its Tasks, and what there was to choose."""
 
 
-def run(step: Step) -> None:
+def run(step: Step[TuneStep]) -> None:
     """Write `tasks.json`, `schedule.json` and `tune.json`; add what was measured to the target's records."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     target = tvm_target(options.kind, options.attributes, options.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
@@ -101,7 +98,7 @@ def run(step: Step) -> None:
     lowered = direct
     if algorithms:
         with device_lock("local", exclusive=False):
-            lowered = lower(imported, target, None, dict(algorithms))
+            lowered = lower(imported, target, None, algorithms)
             tasks = extract_tasks(lowered)
     done = frozenset(task.key for task in tuned.searched)
     tuned = _add(tuned, _search(step, Wanted(tasks, done), target))
@@ -113,11 +110,9 @@ def run(step: Step) -> None:
     _publish(step, (lowered, tasks, graph), tuned, (schedule, records.list_quarantined()))
 
 
-def _search(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
+def _search(step: Step[TuneStep], wanted: Wanted, target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for of the Tasks, but not those that this run has searched before."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     with device_lock("local", exclusive=False):
         records = checked_records(step, options, wanted.tasks)
         records.elect()  # what fails is out of the way before anything is searched
@@ -139,16 +134,11 @@ def _add(*runs: Tuned) -> Tuned:
     )
 
 
-def _tune(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
+def _tune(step: Step[TuneStep], wanted: Wanted, target: tvm.target.Target) -> Tuned:
     """Search what the mode asks for, holding the device; nothing for mode `never` or a target without a device."""
     options = step.options
-    if not isinstance(options, TuneStep):
-        raise TypeError(f"not a tune step: {step.id}")
     if not _may_search(step, options) or not _to_search(step, options, wanted):
         return Tuned()
-    threads = os.environ.get("TVM_NUM_THREADS")
-    if threads is None:
-        raise RuntimeError("a tune step's environment must set TVM_NUM_THREADS")
     start = time.monotonic()
     with _hold(options.kind, options.device):
         # Another process may have tuned the same Tasks while we waited.
@@ -157,18 +147,18 @@ def _tune(step: Step, wanted: Wanted, target: tvm.target.Target) -> Tuned:
     return Tuned(searched, time.monotonic() - start, chosen)
 
 
-def _may_search(step: Step, options: TuneStep) -> bool:
-    return step.settings.tune != "never" and options.device.is_timed
+def _may_search(step: Step[TuneStep], options: TuneStep) -> bool:
+    return step.settings.tune != "never" and is_timed(options.device)
 
 
 @contextmanager
 def _hold(kind: str, device: DeviceSpec) -> Iterator[None]:
     """Hold what is timed on; where that are boards, this machine only builds. A card is held by who times on it."""
-    if device.kind == "local" and kind == "cuda":
+    if isinstance(device, LocalDevice) and kind == "cuda":
         with device_lock("local", exclusive=False):
             yield
         return
-    if device.kind == "local":
+    if not isinstance(device, RpcDevice):
         with device_lock("local", exclusive=True):
             yield
         return
@@ -176,7 +166,7 @@ def _hold(kind: str, device: DeviceSpec) -> Iterator[None]:
         yield
 
 
-def _to_search(step: Step, options: TuneStep, wanted: Wanted) -> tuple[Task, ...]:
+def _to_search(step: Step[TuneStep], options: TuneStep, wanted: Wanted) -> tuple[Task, ...]:
     tasks = wanted.tasks
     if step.settings.tune == "full":
         return tuple(task for task in tasks if is_wanted(task.name, options.tune) and task.key not in wanted.done)
@@ -188,7 +178,9 @@ def _to_search(step: Step, options: TuneStep, wanted: Wanted) -> tuple[Task, ...
     return tuple(task for task in tasks if task.key in missing)
 
 
-def _publish(step: Step, cell: Lowering, tuned: Tuned, elected: tuple[Schedule, list[dict[str, str]]]) -> None:
+def _publish(
+    step: Step[TuneStep], cell: Lowering, tuned: Tuned, elected: tuple[Schedule, list[dict[str, str]]]
+) -> None:
     (lowered, tasks, graph), (schedule, quarantined) = cell, elected
     uncovered = [task for task in tasks if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
@@ -207,7 +199,7 @@ def _publish(step: Step, cell: Lowering, tuned: Tuned, elected: tuple[Schedule, 
             "uncovered": [{"key": task.key, "name": task.name} for task in uncovered],
             "quarantined": quarantined,
             "layout": lowered.layout,
-            "algorithms": dict(schedule.algorithms),
+            "algorithms": schedule.algorithms,
             "notes": list(lowered.notes),
             "measured_now": tuned.search.measured,
             "phases_now": dict(tuned.search.phases),
@@ -219,7 +211,7 @@ def _publish(step: Step, cell: Lowering, tuned: Tuned, elected: tuple[Schedule, 
     write_json(step.output("schedule"), schedule.to_json())
 
 
-def _files(step: Step, options: TuneStep, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
+def _files(step: Step[TuneStep], options: TuneStep, tasks: tuple[Task, ...]) -> dict[str, TaskFile]:
     folder = Layout(step.root).records(options.target)
     return read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.records.selection import Schedule
 from tvmbuild.steps import CompileStep, Step
@@ -18,7 +19,7 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
     from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - imports TVM, which only this baseline needs
 
     schedule, package = folder / "schedule.json", folder / "untuned.tar"
-    write_json(schedule, Schedule((), tuned.layout).to_json())
+    write_json(schedule, Schedule(FrozenMap(), tuned.layout).to_json())
     target = tuned.target
     options = CompileStep(
         model=tuned.model,
@@ -31,7 +32,7 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
         preprocess=None,
         precision=target.precision,
     )
-    inputs = (("model", model), ("schedule", schedule))
+    inputs = FrozenMap({"model": model, "schedule": schedule})
     subject = f"{tuned.model}@{target.name}"
-    compile_stage.run(Step("compile", subject, options, inputs, (("package", package),), tools=tuned.tools))
+    compile_stage.run(Step("compile", subject, options, inputs, FrozenMap({"package": package}), tools=tuned.tools))
     return package

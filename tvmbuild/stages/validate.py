@@ -35,11 +35,9 @@ from tvmbuild.steps import Step, ValidateStep
 FORMAT = 1
 
 
-def run(step: Step) -> None:
+def run(step: Step[ValidateStep]) -> None:
     """Publish validated.json; TvmbuildError when the numbers are not the reference's. A lowering is computed once."""
     options = step.options
-    if not isinstance(options, ValidateStep):
-        raise TypeError(f"{step.id} has the options of another stage")
     with device_lock("local", exclusive=False):
         report_progress("lowering")
         imported = reduce_precision(import_onnx(step.input("model"), step.model), options.precision, options.kind)
@@ -50,12 +48,12 @@ def run(step: Step) -> None:
     write_json(step.output("validated"), found)
 
 
-def _lower(imported: ImportedModel, step: Step, target: tvm.target.Target) -> Lowered:
+def _lower(imported: ImportedModel, step: Step[ValidateStep], target: tvm.target.Target) -> Lowered:
     schedule = json.loads(step.input("schedule").read_text(encoding="utf-8"))
     return lower(imported, target, schedule["layout"], schedule.get("algorithms", {}))
 
 
-def _without_gpu_code(lowered: Lowered, imported: ImportedModel, step: Step) -> Lowered:
+def _without_gpu_code(lowered: Lowered, imported: ImportedModel, step: Step[ValidateStep]) -> Lowered:
     """Return the module, lowered for this CPU where TVM has code for GPUs alone in it, which comes scheduled."""
     functions = lowered.mod.functions.values()
     if any(isinstance(each, tvm.tirx.PrimFunc) and is_scheduled(each) for each in functions):
@@ -63,7 +61,7 @@ def _without_gpu_code(lowered: Lowered, imported: ImportedModel, step: Step) -> 
     return lowered
 
 
-def _digest(lowered: Lowered, step: Step, options: ValidateStep) -> str:
+def _digest(lowered: Lowered, step: Step[ValidateStep], options: ValidateStep) -> str:
     told = hashlib.sha256(repr(options.tolerance).encode() + step.input("reference").read_bytes()).hexdigest()
     return task_key(lowered.mod) + told[:16]
 
@@ -76,7 +74,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value.get("format") == FORMAT else None
 
 
-def _compute(step: Step, options: ValidateStep, lowered: Lowered) -> dict[str, Any]:
+def _compute(step: Step[ValidateStep], options: ValidateStep, lowered: Lowered) -> dict[str, Any]:
     comparison = _compare(step, options, lowered)
     if comparison.problem is not None:
         raise TvmbuildError(
@@ -90,7 +88,7 @@ def _compute(step: Step, options: ValidateStep, lowered: Lowered) -> dict[str, A
     }
 
 
-def _compare(step: Step, options: ValidateStep, lowered: Lowered) -> Comparison:
+def _compare(step: Step[ValidateStep], options: ValidateStep, lowered: Lowered) -> Comparison:
     report_progress("generating code for this CPU")
     compute = build_here(lowered, host_target(threads=available_cores()))
     reference = read_reference(step.input("reference"))

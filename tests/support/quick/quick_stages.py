@@ -102,7 +102,7 @@ def compile_(step: Step) -> None:
         raise TypeError(step.id)
     report_progress("importing")
     leaks = sorted(item for item in os.environ.items() if item[0].startswith(("TVM_", "PYTHONHASHSEED")))
-    digests = [(role, sha256_file(path)) for role, path in step.inputs]
+    digests = [(role, sha256_file(path)) for role, path in step.inputs.items()]
     info = PackageInfo(
         model=step.options.model,
         target=PackageTarget(step.options.target, step.options.kind),

@@ -28,7 +28,7 @@ def check_cpu(target: PackageTarget) -> None:
 
     Levels of x86-64 and single features are checked; what another ``mcpu`` needs is known to the compiler only.
     """
-    attributes = dict(target.attributes if target.kind == "llvm" else target.host)
+    attributes = target.attributes if target.kind == "llvm" else target.host
     triple = str(attributes.get("mtriple", ""))
     here, wanted = machine_of(platform.machine()), machine_of(triple)
     if wanted and wanted != here:
@@ -48,9 +48,8 @@ def check_cpu(target: PackageTarget) -> None:
 
 def required_features(attributes: Attributes) -> frozenset[str]:
     """Return the x86 features that the attributes name, in /proc/cpuinfo's spelling."""
-    values = dict(attributes)
-    needed = set(X86_LEVELS.get(str(values.get("mcpu", "")), frozenset()))
-    mattr = values.get("mattr", ())
+    needed = set(X86_LEVELS.get(str(attributes.get("mcpu", "")), frozenset()))
+    mattr = attributes.get("mattr", ())
     for entry in mattr if isinstance(mattr, tuple) else str(mattr).split(","):
         name = str(entry)
         if name.startswith("+") and name[1:] in X86_FEATURES:
@@ -75,7 +74,7 @@ def find_device(kind: str) -> Any:
 
 def check_card(target: PackageTarget, device: Any) -> None:
     """Refuse a CUDA package whose kernels are machine code for other cards than this one."""
-    arch = str(dict(target.attributes).get("arch", ""))
+    arch = str(target.attributes.get("arch", ""))
     version, name = (
         str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, attribute))
         for attribute in (_COMPUTE_VERSION, _DEVICE_NAME)
