@@ -73,7 +73,7 @@ def make_table(verdicts: Verdicts) -> str:
     for case, verdict in verdicts.values():
         rows[case.operator].append(verdict)
     tools = ", ".join(f"{name} {version(name)}" for name in ("onnx", "apache-tvm"))
-    lines = [f"{len(verdicts)} cases: {summarize(verdicts)} ({tools}, {time.strftime('%Y-%m-%d')}).", ""]
+    lines = [f"{len(verdicts)} cases: {summarize(verdicts)}", f"({tools}, {time.strftime('%Y-%m-%d')}).", ""]
     lines += ["| operator | right | refused | why |", "|---|---|---|---|"]
     lines += [_row(name, rows[name]) for name in sorted(rows, key=str.lower)]
     return "\n".join(lines) + "\n"
