@@ -185,7 +185,7 @@ class NoDevice:
 
 @dataclass(frozen=True)
 class LocalDevice:
-    """This machine, or its GPU."""
+    """The machine that runs tvmbuild, or its GPU."""
 
     kind: ClassVar = "local"
 

@@ -47,7 +47,7 @@ def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
     for candidate in reversed(plan.steps):
         if any(path in wanted for path in candidate.outputs.values()):
             found.append(candidate)
-            wanted |= {path for path in candidate.inputs.values()}
+            wanted |= set(candidate.inputs.values())
     return found[::-1]
 
 
