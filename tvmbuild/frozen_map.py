@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import TypeVar, overload
 
 K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
@@ -14,6 +14,12 @@ class FrozenMap(Mapping[K, V_co]):
 
     __slots__ = ("_items",)
     _items: dict[K, V_co]
+
+    @overload
+    def __init__(self, items: Mapping[K, V_co] = ...) -> None: ...
+
+    @overload
+    def __init__(self, items: Iterable[tuple[K, V_co]]) -> None: ...
 
     def __init__(self, items: Mapping[K, V_co] | Iterable[tuple[K, V_co]] = ()) -> None:
         self._items = dict(items)
