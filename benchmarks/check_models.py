@@ -20,7 +20,8 @@ from pathlib import Path
 from network_files import find_inputs, find_network, list_networks
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import SimplifyOptions, Source
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes, SimplifyOptions, Source
 from tvmbuild.steps import CompileStep, SimplifyStep, Step
 
 TOLERANCE = 1e-3
@@ -53,16 +54,16 @@ def _check(model: Path, target: str, folder: Path) -> Result:
     from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - each model has its own process
     from tvmbuild.stages import simplify  # noqa: PLC0415
 
-    simplified = tuple((role, folder / f"{role}.file") for role in ("model", "reference", "info"))
+    simplified = FrozenMap({role: folder / f"{role}.file" for role in ("model", "reference", "info")})
     source = Source("path", str(model.resolve()))
     options = SimplifyStep(model.stem, source, find_inputs(model.stem), SimplifyOptions())
     simplify.run(Step("simplify", model.stem, options, outputs=simplified, root=folder))
     schedule, package = folder / "schedule.json", folder / "package.tar"
     schedule.write_text(json.dumps({"format": 1, "layout": None, "schedule": {}}))
-    attributes = (("mcpu", target), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
-    inputs = (("model", folder / "model.file"), ("schedule", schedule))
-    cell = CompileStep(model.stem, target, "llvm", attributes, (), "auto", None, None)
-    compile_stage.run(Step("compile", f"{model.stem}@{target}", cell, inputs, (("package", package),)))
+    attributes: Attributes = FrozenMap({"mcpu": target, "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
+    inputs = FrozenMap({"model": folder / "model.file", "schedule": schedule})
+    cell = CompileStep(model.stem, target, "llvm", attributes, FrozenMap(), "auto", None, None)
+    compile_stage.run(Step("compile", f"{model.stem}@{target}", cell, inputs, FrozenMap({"package": package})))
     return _run(model.stem, package, folder)
 
 

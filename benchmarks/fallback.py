@@ -20,6 +20,7 @@ from tuner_contestants import Setting, compile_with
 from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.selection import Schedule
 
 
@@ -59,7 +60,7 @@ def build_package(setting: Setting, package: Path, fallback: bool) -> None:
 
     if not fallback:
         vars(build)["schedule_uncovered"] = _leave
-    compile_with(setting, Schedule(()), package)
+    compile_with(setting, Schedule(FrozenMap()), package)
 
 
 def _leave(mod: Any, _target: Any) -> Any:

@@ -25,6 +25,7 @@ from tvmbuild.compiler import one_hot, pipeline
 from tvmbuild.compiler.fold import fold_constants
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 
 
@@ -43,7 +44,9 @@ def main() -> int:
     parser.add_argument("--cpu", default="x86-64-v3")
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
-    target = tvm_target("llvm", (("mcpu", args.cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)), ())
+    target = tvm_target(
+        "llvm", FrozenMap({"mcpu": args.cpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap()
+    )
     table = Table("model", "TVM s", "numpy s", "TVM/numpy", title=f"{cpu_name()}, {time.strftime('%Y-%m-%d')}")
     ratios = []
     for model in args.models:

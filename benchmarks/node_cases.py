@@ -24,12 +24,13 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import Attributes
 
 Kind = Literal["right", "folded", "wrong", "refused", "crashed", "skipped"]
 """``folded``: refused, but for a model in which all that goes into the operator is constant."""
 Form = Literal["inputs", "parameters", "constants"]
-TARGET: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+TARGET: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 TIMEOUT_S = 120
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _FORMS: tuple[Form, ...] = ("inputs", "parameters", "constants")
@@ -162,7 +163,7 @@ def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
-    target = tvm_target("llvm", TARGET, ())
+    target = tvm_target("llvm", TARGET, FrozenMap())
     lowered = lower(import_model(_prepare(case, form), case.name), target)
     fed = dict(zip((value.name for value in case.model.graph.input), map(np.asarray, case.inputs), strict=False))
     return list(build_here(lowered, target)(fed).values())

@@ -23,6 +23,7 @@ from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import Precision, Tolerance
@@ -76,11 +77,11 @@ def build_package(setting: Setting, precision: Precision, package: Path) -> None
     from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - imports TVM
 
     schedule = setting.folder / "schedule.json"
-    write_json(schedule, Schedule(()).to_json())
+    write_json(schedule, Schedule(FrozenMap()).to_json())
     name = setting.model.stem
-    options = CompileStep(name, precision, "llvm", setting.attributes, (), "auto", None, None, precision)
-    inputs = (("model", setting.folder / "model.onnx"), ("schedule", schedule))
-    compile_stage.run(Step("compile", f"{name}@{precision}", options, inputs, (("package", package),)))
+    options = CompileStep(name, precision, "llvm", setting.attributes, FrozenMap(), "auto", None, None, precision)
+    inputs = FrozenMap({"model": setting.folder / "model.onnx", "schedule": schedule})
+    compile_stage.run(Step("compile", f"{name}@{precision}", options, inputs, FrozenMap({"package": package})))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.selection import elect, read_applicable_files
 from tvmbuild.records.store import ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.specs import freeze_attributes
 
 SHIPPED = Path(__file__).resolve().parent.parent / "records" / "x86-64-v3"
 FILES, TASKS, LIMIT_S, RUNS = 10_000, 34, 0.5, 5
@@ -70,7 +71,7 @@ def look_up_in_a_process(folder: Path, keys: list[str], target: str) -> float:
 def look_up(folder: str, target: str, *keys: str) -> int:
     """Print the seconds that finding the winners takes."""
     value = json.loads(target)
-    resolved = ResolvedTarget(value["kind"], tuple(value["attributes"].items()), tuple(value["host"].items()))
+    resolved = ResolvedTarget(value["kind"], freeze_attributes(value["attributes"]), freeze_attributes(value["host"]))
     start = time.perf_counter()
     files = read_applicable_files(Path(folder), keys, resolved)
     winners = [elect(file, None) for file in files.values()]

@@ -22,8 +22,9 @@ from tvmbuild.benchmarking.statistics import summarize
 from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.table import LOCAL
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.selection import Schedule
-from tvmbuild.specs import DeviceSpec, SimplifyOptions, Source, TuneOptions
+from tvmbuild.specs import Attributes, LocalDevice, SimplifyOptions, Source, TuneOptions
 from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
 
 TARGET = "bench"
@@ -51,9 +52,9 @@ class Setting:
         path.write_text(json.dumps(asdict(self), default=str))
 
     @property
-    def attributes(self) -> tuple[tuple[str, Any], ...]:
+    def attributes(self) -> Attributes:
         """Return the target's."""
-        return (("mcpu", self.cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", self.threads))
+        return FrozenMap({"mcpu": self.cpu, "mtriple": "x86_64-linux-gnu", "num-cores": self.threads})
 
     def work(self, tuner: str) -> Path:
         """Return where a tuner keeps what it finds."""
@@ -63,16 +64,16 @@ class Setting:
         """Return the folder with a tuner's records."""
         return self.work(tuner) if tuner == "stock" else self.work(tuner) / "records" / TARGET
 
-    def tune_step(self) -> Step:
+    def tune_step(self) -> Step[TuneStep]:
         """Return our tune step; its project is ``work('tvmbuild')``."""
         root = self.work("tvmbuild")
         options = TuneOptions(trials_per_task=self.trials_per_task)
         return Step(
             "tune",
             f"{self.model.stem}@{TARGET}",
-            TuneStep(TARGET, "llvm", self.attributes, (), None, DeviceSpec(), options),
-            inputs=(("model", self.folder / "model.onnx"),),
-            outputs=tuple((role, root / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+            TuneStep(TARGET, "llvm", self.attributes, FrozenMap(), None, LocalDevice(), options, threads=self.threads),
+            inputs=FrozenMap({"model": self.folder / "model.onnx"}),
+            outputs=FrozenMap({role: root / "build" / f"{role}.json" for role in ("tasks", "schedule", "info")}),
             root=root,
         )
 
@@ -82,9 +83,9 @@ def simplify_model(setting: Setting) -> None:
     from tvmbuild.stages import simplify  # noqa: PLC0415 - each function runs in a process of its own
 
     name = setting.model.stem
-    outputs = tuple((role, setting.folder / file) for role, file in _SIMPLIFIED.items())
+    outputs = FrozenMap({role: setting.folder / file for role, file in _SIMPLIFIED.items()})
     options = SimplifyStep(name, Source("path", str(setting.model)), find_inputs(name), SimplifyOptions())
-    simplify.run(Step("simplify", name, options, (("source", setting.model),), outputs, root=setting.folder))
+    simplify.run(Step("simplify", name, options, FrozenMap({"source": setting.model}), outputs, root=setting.folder))
 
 
 _SIMPLIFIED = {"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}
@@ -122,7 +123,7 @@ def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> No
     lowered, _ = _lower(setting)
     tasks = extract_tasks(lowered)
     winners, trials = (_stock_winners if tuner == "stock" else _our_winners)(copy, tasks)
-    compile_with(setting, Schedule(tuple(sorted(winners.items()))), package)
+    compile_with(setting, Schedule(FrozenMap(sorted(winners.items()))), package)
     write_json(package.with_suffix(".json"), {"covered": len(winners), "tasks": len(tasks), "trials": trials})
 
 
@@ -142,9 +143,11 @@ def compile_with(setting: Setting, schedule: Schedule, package: Path) -> None:
 
     path = package.with_suffix(".schedule.json")
     write_json(path, schedule.to_json())
-    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, (), "auto", None, None)
-    inputs = (("model", setting.folder / "model.onnx"), ("schedule", path))
-    compile_stage.run(Step("compile", package.stem, options, inputs, (("package", package),), root=setting.folder))
+    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, FrozenMap(), "auto", None, None)
+    inputs = FrozenMap({"model": setting.folder / "model.onnx", "schedule": path})
+    compile_stage.run(
+        Step("compile", package.stem, options, inputs, FrozenMap({"package": package}), root=setting.folder)
+    )
 
 
 def time_loads(loads: Mapping[str, Load], repeat: int) -> dict[str, float]:
@@ -167,7 +170,7 @@ def _lower(setting: Setting) -> tuple[Any, Any]:
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
-    target = tvm_target("llvm", setting.attributes, ())
+    target = tvm_target("llvm", setting.attributes, FrozenMap())
     return lower(import_onnx(setting.folder / "model.onnx"), target), target
 
 

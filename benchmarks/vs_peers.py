@@ -29,12 +29,22 @@ from tvmbuild.devices.peak import measure_peak
 from tvmbuild.doit_adapter.process import run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json, write_text
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout, layout_of_records
 from tvmbuild.package.profile import Peak, share_of_peak
 from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import Attributes, BenchmarkOptions, DeviceSpec, SimplifyOptions, Source, Tolerance, TuneOptions
+from tvmbuild.specs import (
+    Attributes,
+    BenchmarkOptions,
+    LocalDevice,
+    SimplifyOptions,
+    Source,
+    Tolerance,
+    TuneOptions,
+    freeze_attributes,
+)
 from tvmbuild.stages.contest import Trial, run_contest
-from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
+from tvmbuild.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 ROOT = Path(__file__).resolve().parent.parent
 TOLERANCE = Tolerance(2e-3, 2e-3)
@@ -84,7 +94,7 @@ def main() -> int:
 def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Setting:
     """Copy the records, and take the target from them: they apply to no other."""
     files = sorted(records.glob("????????????????.json"))
-    attributes: Attributes = (("mcpu", cpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", max(args.threads)))
+    attributes: Attributes = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": max(args.threads)})
     if args.records and not records.is_dir():
         sys.exit(f"there is no folder {records}")
     if files:
@@ -93,9 +103,9 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
         if source.verified(records.name).is_dir():  # saves replaying each record
             shutil.copytree(source.verified(records.name), copy.verified(cpu))
         stated = json.loads(files[0].read_text())["target"]["attributes"]
-        attributes = tuple(sorted((key, tuple(v) if isinstance(v, list) else v) for key, v in stated.items()))
-        if dict(attributes)["mcpu"] != cpu:
-            sys.exit(f"the records of {records} are for {dict(attributes)['mcpu']}, not for {cpu}")
+        attributes = freeze_attributes(stated)
+        if attributes["mcpu"] != cpu:
+            sys.exit(f"the records of {records} are for {attributes['mcpu']}, not for {cpu}")
     return Setting(root, cpu, attributes, args.repeat)
 
 
@@ -132,17 +142,21 @@ def build_model(model: Path, setting: Setting) -> dict[str, Path]:
     roles = ("model", "reference", "simplified", "tasks", "schedule", "tuned")
     files = {role: folder / f"{role}.json" for role in roles} | {"package": folder / f"{name}.tar"}
     files |= {"model": folder / "model.onnx", "reference": folder / "reference.npz"}
-    environment = (("TVM_NUM_THREADS", str(dict(setting.attributes)["num-cores"])),)
+    threads = str(setting.attributes["num-cores"])
+    environment = FrozenMap({"TVM_NUM_THREADS": threads})
 
-    def step(stage: str, options: SimplifyStep | TuneStep | CompileStep, reads: str, writes: dict[str, str]) -> Step:
+    def step(stage: str, options: SimplifyStep | TuneStep | CompileStep, reads: str, writes: dict[str, str]) -> AnyStep:
         subject = name if stage == "simplify" else f"{name}@{setting.target}"
-        inputs = tuple((role, files[role]) for role in reads.split())
-        outputs = tuple((role, files[file]) for role, file in writes.items())
-        return Step(stage, subject, options, inputs, outputs, (), 1, environment, setting.root, settings)
+        inputs = FrozenMap({role: files[role] for role in reads.split()})
+        outputs = FrozenMap({role: files[file] for role, file in writes.items()})
+        return Step(stage, subject, options, inputs, outputs, FrozenMap(), 1, environment, setting.root, settings)
 
     simplify = SimplifyStep(name, Source("path", str(model)), find_inputs(name), SimplifyOptions())
-    tune = TuneStep(setting.target, "llvm", setting.attributes, (), None, DeviceSpec(), TuneOptions())
-    compile_ = CompileStep(name, setting.target, "llvm", setting.attributes, (), "auto", None, None)
+    device, options = LocalDevice(), TuneOptions()
+    tune = TuneStep(
+        setting.target, "llvm", setting.attributes, FrozenMap(), None, device, options, threads=int(threads)
+    )
+    compile_ = CompileStep(name, setting.target, "llvm", setting.attributes, FrozenMap(), "auto", None, None)
     outputs = {"model": "model", "reference": "reference", "info": "simplified"}
     run_process(step("simplify", simplify, "", outputs))
     run_process(step("tune", tune, "model", {"tasks": "tasks", "schedule": "schedule", "info": "tuned"}))

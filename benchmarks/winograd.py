@@ -27,6 +27,7 @@ from tuner_contestants import Setting, compile_with, run_in_child, simplify_mode
 
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import Tolerance
@@ -97,13 +98,13 @@ def build_package(setting: Setting, algorithm: str) -> None:
     if algorithm == "chosen":
         algorithms = json.loads(chosen.read_text())
     else:
-        target = tvm_target("llvm", setting.attributes, ())
+        target = tvm_target("llvm", setting.attributes, FrozenMap())
         imported = import_onnx(setting.folder / "model.onnx")
         signatures = [each.convolution.signature for each in lower(imported, target).convolutions]
         algorithms = dict.fromkeys(signatures, algorithm)
         tasks = find_tasks(lower(imported, target, None, algorithms))
         (setting.folder / f"{algorithm}.tasks.json").write_text(json.dumps(tasks))
-    schedule = Schedule((), algorithms=tuple(sorted(algorithms.items())))
+    schedule = Schedule(FrozenMap(), algorithms=FrozenMap(sorted(algorithms.items())))
     compile_with(setting, schedule, setting.folder / f"{algorithm}.tar")
 
 

@@ -18,15 +18,17 @@ from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.files import pretty_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.specs import Attributes
 
 PREFIX = "linked_"
 
 
 def build(model: Path, mcpu: str, folder: Path) -> None:
     """Write the objects and the header; the weights stay in the code, and its schedules are tvmbuild's rules."""
-    attributes = (("mcpu", mcpu), ("mtriple", f"{platform.machine()}-linux-gnu"), ("num-cores", 1))
-    target = tvm_target("llvm", attributes, ())
+    attributes: Attributes = FrozenMap({"mcpu": mcpu, "mtriple": f"{platform.machine()}-linux-gnu", "num-cores": 1})
+    target = tvm_target("llvm", attributes, FrozenMap())
     lowered = lower(import_onnx(model), target)
     applied = apply_records(lowered, target, meta_schedule.database.MemoryDatabase())
     executable = build_executable(applied.mod.with_attr("system_lib_prefix", PREFIX), target)

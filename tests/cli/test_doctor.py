@@ -14,8 +14,9 @@ from tvmbuild.commands.doctor_checks import check_installation, list_pins
 from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.files import sha256_file
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import runtime_dir
-from tvmbuild.specs import CacheSpec, DeviceSpec, TargetSpec
+from tvmbuild.specs import CacheSpec, NoDevice, TargetSpec
 from tvmbuild.step_cache import write_entry
 
 HERE = Capabilities(
@@ -25,7 +26,7 @@ HERE = Capabilities(
     llvm="22",
     nvcc="13.0",
     machine="x86_64",
-    versions=(("apache-tvm", "a"), ("apache-tvm-ffi", "b"), ("xgboost-cpu", "3"), ("ziglang", "0.17")),
+    versions=FrozenMap({"apache-tvm": "a", "apache-tvm-ffi": "b", "xgboost-cpu": "3", "ziglang": "0.17"}),
 )
 
 
@@ -47,21 +48,21 @@ def test_wrong_pin_is_wrong() -> None:
 
 
 def test_right_pins_are_ok() -> None:
-    rows = _rows(replace(HERE, versions=tuple(list_pins().items())))
+    rows = _rows(replace(HERE, versions=FrozenMap(list_pins())))
     assert rows["apache-tvm"][0] == rows["apache-tvm-ffi"][0] == "ok"
 
 
 @pytest.mark.parametrize(
     ("versions", "state"),
     [
-        ((("xgboost-cpu", "3"),), "ok"),
-        ((("xgboost", "3"),), "ok"),
-        ((("xgboost", "3"), ("xgboost-cpu", "3")), "wrong"),
-        ((), "wrong"),
+        ({"xgboost-cpu": "3"}, "ok"),
+        ({"xgboost": "3"}, "ok"),
+        ({"xgboost": "3", "xgboost-cpu": "3"}, "wrong"),
+        ({}, "wrong"),
     ],
 )
-def test_xgboost(versions: tuple[tuple[str, str], ...], state: str) -> None:
-    assert _rows(replace(HERE, versions=versions))["xgboost"][0] == state
+def test_xgboost(versions: dict[str, str], state: str) -> None:
+    assert _rows(replace(HERE, versions=FrozenMap(versions)))["xgboost"][0] == state
 
 
 BOTH = replace(HERE, codegens=("vulkan",), runtimes=("vulkan",))
@@ -95,7 +96,7 @@ def test_cuda_without_a_compiler_names_the_packages() -> None:
 
 
 def test_linker_absent_is_wrong() -> None:
-    assert _rows(replace(HERE, versions=()))["linker"][0] == "wrong"
+    assert _rows(replace(HERE, versions=FrozenMap()))["linker"][0] == "wrong"
 
 
 def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,15 +116,15 @@ def test_holders_of_device_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 CARD = ("llvm", "cuda")
-V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)))
+V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}))
 
 
 @pytest.mark.parametrize(
     ("target", "state", "detail", "remedy"),
     [
         (V3, "ok", "is built here and runs on 2 threads", ""),
-        (replace(V3, device=DeviceSpec("none")), "ok", "is built here; it has no device to run on", ""),
-        (replace(V3, attributes=(("mcpu", "zen9"),)), "missing", "is built here and does not run", "this CPU"),
+        (replace(V3, device=NoDevice()), "ok", "is built here; it has no device to run on", ""),
+        (replace(V3, attributes=FrozenMap({"mcpu": "zen9"})), "missing", "is built here and does not run", "this CPU"),
         (replace(V3, link="icc"), "missing", "is not built here", "the compiler `icc` is not on PATH"),
         (
             replace(V3, kind="cuda", host=V3.attributes),

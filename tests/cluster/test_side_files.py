@@ -9,16 +9,17 @@ import pytest
 
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
-OPTIONS = TuneStep("v3", "llvm", (("mcpu", "x86-64-v3"),), (), None, DeviceSpec(), TuneOptions())
+OPTIONS = TuneStep("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3"}), FrozenMap(), None, LocalDevice(), TuneOptions())
 TARGET = '{"attributes":{"mcpu":"x86-64-v3"},"host":{},"kind":"llvm"}'
 KEY = "a" * 16
 
 
-def make_step(root: Path, mode: str = "missing") -> Step:
+def make_step(root: Path, mode: str = "missing") -> Step[TuneStep]:
     settings = Settings(tune="never" if mode == "never" else "missing")
     return Step("tune", "net@v3", OPTIONS, root=root, settings=settings)
 
@@ -91,9 +92,9 @@ def test_a_file_that_was_damaged_meanwhile_is_no_side(tmp_path: Path) -> None:
 
 def test_files_outside_the_project_lie_outside_there_too(tmp_path: Path) -> None:
     root = tmp_path / "here/project"
-    inputs = (("model", root / "build/model.onnx"), ("labels", tmp_path / "labels.txt"))
-    step = replace(make_step(root), inputs=inputs, outputs=(("info", root / "build/info.json"),))
-    names = tuple(name_of(path, step) for _, path in inputs)
+    inputs = FrozenMap({"model": root / "build/model.onnx", "labels": tmp_path / "labels.txt"})
+    step = replace(make_step(root), inputs=inputs, outputs=FrozenMap({"info": root / "build/info.json"}))
+    names = tuple(name_of(path, step) for path in inputs.values())
     assert names == ("build/model.onnx", "../../labels.txt")
     moved = unpack(Parcel(step, names), [b"model", b"labels"], tmp_path / "there")
     assert moved.root.is_relative_to(tmp_path / "there")

@@ -13,6 +13,7 @@ import pytest
 from doit_project import DoitProject, Ran, write_project
 
 from tvmbuild.benchmarking.history import read_history
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
 
@@ -54,7 +55,7 @@ def test_cells_are_timed_again_and_remembered(project: DoitProject) -> None:
     table = [line.rstrip() for line in done.output.splitlines() if line.lstrip().startswith(("ours", "onnxruntime"))]
     assert max(map(len, table)) <= 80
     (entry,) = read_history(Layout(project.root).history).entries
-    assert (entry.result.cell, entry.result.latency.repeat, entry.schedules) == (CELL, 5, ())
+    assert (entry.result.cell, entry.result.latency.repeat, entry.schedules) == (CELL, 5, FrozenMap())
     # No result.json: that is doit's, which would find it changed.
     assert not Layout(project.root).cell_file("digits", "v3", "result.json").exists()
 

@@ -21,6 +21,7 @@ from finished_project import (
 )
 
 from tvmbuild.cli import main
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
@@ -62,7 +63,10 @@ def quarantine(project: DoitProject, file: TaskFile, number: int = 0) -> None:
 
 def test_ls_sums_up_each_target_and_class(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     elsewhere = Record(trace(9), 1e-3, "cortex-a72", 4, "0.27.0")
-    put(project, replace(read(project, POOL), records=(elsewhere,), searched=(("cortex-a72", 8),), spent=()))
+    put(
+        project,
+        replace(read(project, POOL), records=(elsewhere,), searched=FrozenMap({"cortex-a72": 8}), spent=FrozenMap()),
+    )
     code, said = run(capsys, "ls")
     rows = [line.split() for line in said.splitlines() if line.startswith(" v3")]
     assert code == 0
@@ -208,7 +212,7 @@ def test_merge_brings_in_what_is_new_and_counts_it(
 
 def test_merge_writes_all_or_nothing(project: DoitProject, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ours, other = read(project, SHARED), tmp_path / "other"
-    write_task_file(record_path(other, CONV), replace(read(project, CONV), searched=(("znver4", 999),)))
+    write_task_file(record_path(other, CONV), replace(read(project, CONV), searched=FrozenMap({"znver4": 999})))
     write_task_file(record_path(other, SHARED), replace(ours, target=CUDA))
     write_task_file(record_path(other, POOL), replace(read(project, POOL), target=CUDA))
     before = {path: path.read_bytes() for path in folder(project).iterdir()}

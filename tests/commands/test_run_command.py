@@ -13,11 +13,13 @@ from small_package import change_package
 from tvmbuild.cli import main
 from tvmbuild.devices.machine import Machine
 from tvmbuild.devices.watch import Watch
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo, default_threads
 from tvmbuild.progress import report_progress
+from tvmbuild.specs import AttributeValue
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]
 
@@ -110,14 +112,18 @@ def test_mistakes_in_the_package_are_named(package: Path, tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ((("mtriple", "riscv64-linux-gnu"), ("num-cores", 64)), "the package is built for riscv64 (far)"),
-        ((("mattr", ("+amx-fp16",)), ("mcpu", "x86-64")), "this CPU has no amx_fp16"),
+        ({"mtriple": "riscv64-linux-gnu", "num-cores": 64}, "the package is built for riscv64 (far)"),
+        ({"mattr": ("+amx-fp16",), "mcpu": "x86-64"}, "this CPU has no amx_fp16"),
     ],
 )
 def test_a_package_for_another_cpu_is_refused(
-    package: Path, tmp_path: Path, attributes: Any, message: str, capsys: pytest.CaptureFixture[str]
+    package: Path,
+    tmp_path: Path,
+    attributes: dict[str, AttributeValue],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    other = change_package(package, tmp_path / "far.tar", target=PackageTarget("far", "llvm", attributes))
+    other = change_package(package, tmp_path / "far.tar", target=PackageTarget("far", "llvm", FrozenMap(attributes)))
     assert message in expect_error(capsys, other)
 
 
@@ -154,7 +160,7 @@ def test_the_threads_are_the_targets_cores_or_those_that_there_are() -> None:
         tensors = (TensorInfo("x", (1,), "float32"),)
         return PackageInfo("net", target, tensors, tensors, "lifted", PackageCoverage(0, 0), "NHWC")
 
-    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 3),))), 8) == 3
-    assert default_threads(make(PackageTarget("a", "cuda", (), (("num-cores", 5),))), 8) == 5
-    assert default_threads(make(PackageTarget("a", "llvm", (("num-cores", 16),))), 8) == 8
+    assert default_threads(make(PackageTarget("a", "llvm", FrozenMap({"num-cores": 3}))), 8) == 3
+    assert default_threads(make(PackageTarget("a", "cuda", FrozenMap(), FrozenMap({"num-cores": 5}))), 8) == 5
+    assert default_threads(make(PackageTarget("a", "llvm", FrozenMap({"num-cores": 16}))), 8) == 8
     assert default_threads(make(PackageTarget("a", "llvm")), 8) == 1

@@ -16,10 +16,11 @@ from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.cli import main
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_metadata
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]
-DEVICE = tuple(sorted(FAMILIES["intel-iris-xe"].items()))
+DEVICE = FrozenMap(sorted(FAMILIES["intel-iris-xe"].items()))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_a_package_is_refused_in_the_doctors_words(
 ) -> None:
     if no_vulkan is None:
         pytest.skip("Vulkan packages run here")
-    target = replace(read_metadata(package).target, kind="vulkan", attributes=(), host=ANY_X86)
+    target = replace(read_metadata(package).target, kind="vulkan", attributes=FrozenMap(), host=ANY_X86)
     path = change_package(package, Path("vulkan.tar"), target=target)
     with pytest.raises(TvmbuildError) as caught:
         tvmbuild.load(path)

@@ -15,6 +15,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes
 
 SaveModel = Callable[..., Path]
 
@@ -26,21 +28,21 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cpu() -> tvm.target.Target:
-    attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
-    return tvm_target("llvm", attributes, ())
+    attributes: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
+    return tvm_target("llvm", attributes, FrozenMap())
 
 
 @pytest.fixture
 def pi4() -> tvm.target.Target:
-    attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
-    return tvm_target("llvm", attributes, ())
+    attributes: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})
+    return tvm_target("llvm", attributes, FrozenMap())
 
 
 @pytest.fixture
 def gpu() -> tvm.target.Target:
-    limits = (("max_num_threads", 1024), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
-    host = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"))
-    return tvm_target("cuda", (("arch", "sm_90"), *limits, ("thread_warp_size", 32)), host)
+    limits = FrozenMap({"max_num_threads": 1024, "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024})
+    host = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu"})
+    return tvm_target("cuda", FrozenMap({"arch": "sm_90", **limits, "thread_warp_size": 32}), host)
 
 
 @pytest.fixture

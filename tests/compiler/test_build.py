@@ -37,9 +37,9 @@ def test_without_records_nothing_is_covered_and_the_numbers_are_right(
 ) -> None:
     path = save_convnet()
     applied = apply_records(lower(import_onnx(path), cpu), cpu, ms.database.MemoryDatabase())
-    assert applied.coverage.covered == ()
+    assert applied.coverage.covered == {}
     assert applied.coverage.tasks == 3
-    assert [name for _, name in applied.coverage.uncovered] == ["conv2d_maximum_minimum", "conv2d", "transpose"]
+    assert list(applied.coverage.uncovered.values()) == ["conv2d_maximum_minimum", "conv2d", "transpose"]
     got, want = run_net(applied.mod, path, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
@@ -54,8 +54,8 @@ def test_records_are_applied_counted_and_weights_repacked(
     lowered = lower(import_onnx(path), cpu)
     tasks = extract_tasks(lowered)
     applied = apply_records(lowered, cpu, sample_schedules(tasks[:2]))
-    assert [key for key, _ in applied.coverage.covered] == [task.key for task in tasks[:2]]
-    assert [key for key, _ in applied.coverage.uncovered] == [task.key for task in tasks[2:]]
+    assert list(applied.coverage.covered) == [task.key for task in tasks[:2]]
+    assert list(applied.coverage.uncovered) == [task.key for task in tasks[2:]]
     text = applied.mod["main"].script()
     assert "_prepacked" in text
     assert text.count("R.call_tir(") == 3  # repacking itself was folded away
@@ -72,7 +72,7 @@ def test_records_of_one_model_serve_another(
     database = sample_schedules(extract_tasks(lower(import_onnx(save_convnet()), cpu)))
     path = save_convnet(seed=7, prefix="renamed/", name="b.onnx")
     applied = apply_records(lower(import_onnx(path), cpu), cpu, database)
-    assert applied.coverage.uncovered == ()
+    assert applied.coverage.uncovered == {}
     got, want = run_net(applied.mod, path, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
@@ -80,7 +80,7 @@ def test_records_of_one_model_serve_another(
 @pytest.mark.compiler
 def test_gpu_functions_without_records_get_threads(save_convnet: SaveModel, gpu: tvm.target.Target) -> None:
     applied = apply_records(lower(import_onnx(save_convnet()), gpu), gpu, ms.database.MemoryDatabase())
-    assert applied.coverage.covered == ()
+    assert applied.coverage.covered == {}
     functions = [f for f in applied.mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     assert functions
     assert all("threadIdx.x" in function.script() for function in functions)
@@ -124,6 +124,6 @@ def test_a_record_serves_an_equal_task_whose_blocks_have_other_names(
     winner = {"trace": json.loads(dump_trace(record)), "blocks": list_blocks(dump_workload(recorded.mod))}
     schedule = {"schedule": {recorded.key: winner}}
     applied = apply_records(lowered, cpu, database_from_schedule(schedule, tasks, cpu))
-    assert [key for key, _ in applied.coverage.covered] == [recorded.key]
+    assert list(applied.coverage.covered) == [recorded.key]
     got, want = run_net(applied.mod, second, cpu)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

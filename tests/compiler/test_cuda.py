@@ -23,6 +23,7 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
@@ -49,7 +50,7 @@ def test_another_packing_is_not_touched() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_87", "sm_90"])
 def test_every_card_s_machine_code_is_compiled_without_a_card(arch: str) -> None:
-    target = tvm_target("cuda", (("arch", arch),), (("mtriple", "x86_64-linux-gnu"),))
+    target = tvm_target("cuda", FrozenMap({"arch": arch}), FrozenMap({"mtriple": "x86_64-linux-gnu"}))
     cubin = compile_source(SOURCE, target)
     assert cubin[:4] == b"\x7fELF"
     assert arch.encode() in cubin

@@ -20,12 +20,13 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.winograd import TILES
-from tvmbuild.specs import Precision, Tolerance
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes, Precision, Tolerance
 from tvmbuild.stages.compare import compare
 
 PARTS = 6
 EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS
-ATTRIBUTES = (("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
+ATTRIBUTES: Attributes = FrozenMap({"mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 TOLERANCES: dict[Precision, Tolerance] = {"fp32": Tolerance(1e-3, 1e-4, 1e-3), "fp16": Tolerance(0.0, 0.0, 0.03)}
 
 
@@ -50,7 +51,7 @@ WAYS = st.builds(
 
 
 def check(model: onnx.ModelProto, way: Way) -> None:
-    target = tvm_target("llvm", (("mcpu", way.cpu), *ATTRIBUTES), ())
+    target = tvm_target("llvm", FrozenMap({"mcpu": way.cpu, **ATTRIBUTES}), FrozenMap())
     # Rounded, a number would be that of another row.
     precision = "fp32" if any(node.op_type == "Equal" for node in model.graph.node) else way.precision
     imported = reduce_precision(import_model(model, "drawn"), precision, "llvm")

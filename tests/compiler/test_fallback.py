@@ -26,7 +26,9 @@ from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.traces import dump_trace, load_record
+from tvmbuild.specs import AttributeValue
 
 SaveModel = Callable[..., Path]
 Sample = Callable[..., ms.database.MemoryDatabase]
@@ -139,7 +141,7 @@ def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel,
     nodes, weights, shape = {**CONVOLUTIONS, **OTHERS}[name]
     path = save_model(nodes, weights, shape)
     applied = apply_records(lower(import_onnx(path), cpu), cpu, ms.database.MemoryDatabase())
-    assert applied.coverage.covered == ()
+    assert applied.coverage.covered == {}
     data = draw(*shape)
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
     np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
@@ -167,7 +169,7 @@ def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
         trace = dump_trace(ms.database.TuningRecord(schedule.trace, workload, [1.0], cpu, None))
         database.commit_tuning_record(load_record(trace, workload, cpu))
         applied = apply_records(lowered, cpu, database)
-        assert [key for key, _ in applied.coverage.covered] == [task.key]
+        assert list(applied.coverage.covered) == [task.key]
         np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
 
 
@@ -245,7 +247,9 @@ def fill(buffer: Any, random: np.random.RandomState) -> np.ndarray:
 @pytest.mark.parametrize("name", TYPED)
 @pytest.mark.parametrize("mcpu", ["x86-64-v2", "x86-64-v3"])
 def test_every_dtype_gives_what_the_unscheduled_function_gives(name: str, mcpu: str) -> None:
-    target = tvm_target("llvm", (("mcpu", mcpu), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2)), ())
+    target = tvm_target(
+        "llvm", FrozenMap({"mcpu": mcpu, "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2}), FrozenMap()
+    )
     function = TYPED[name]()
     results = []
     for each in (function, schedule_function(function, describe_machine(target))):
@@ -279,14 +283,14 @@ def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
 @pytest.mark.parametrize(
     ("attributes", "machine"),
     [
-        ((("mcpu", "x86-64-v4"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)), Machine(64, 32, 2)),
-        ((("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 6)), Machine(32, 16, 6)),
-        ((("mcpu", "x86-64"), ("mtriple", "x86_64-linux-gnu")), Machine(16, 16, 4)),
-        ((("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu"), ("mattr", ("+neon",))), Machine(16, 32, 4)),
+        ({"mcpu": "x86-64-v4", "mtriple": "x86_64-linux-gnu", "num-cores": 2}, Machine(64, 32, 2)),
+        ({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 6}, Machine(32, 16, 6)),
+        ({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu"}, Machine(16, 16, 4)),
+        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "mattr": ("+neon",)}, Machine(16, 32, 4)),
     ],
 )
-def test_the_machine_is_what_the_target_says(attributes: Any, machine: Machine) -> None:
-    assert describe_machine(tvm_target("llvm", attributes, ())) == machine
+def test_the_machine_is_what_the_target_says(attributes: dict[str, AttributeValue], machine: Machine) -> None:
+    assert describe_machine(tvm_target("llvm", FrozenMap(attributes), FrozenMap())) == machine
 
 
 def test_power_of_two_divisors() -> None:
@@ -349,7 +353,9 @@ from tvmbuild.compiler.build import apply_records
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-target = tvm_target("llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2)), ())
+from tvmbuild.frozen_map import FrozenMap
+attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
+target = tvm_target("llvm", attributes, FrozenMap())
 mod = apply_records(lower(import_onnx(pathlib.Path(sys.argv[1])), target), target, ms.database.MemoryDatabase()).mod
 print(hashlib.sha256(mod.script().encode()).hexdigest())
 """

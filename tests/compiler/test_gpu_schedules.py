@@ -27,6 +27,7 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
@@ -125,7 +126,7 @@ def test_each_schedule_keeps_to_the_limits_and_is_made_again_of_its_record(
     only_task: Callable[..., Task], gpu: tvm.target.Target, graph: Graph
 ) -> None:
     task = only_task(graph)
-    for target in (gpu, tvm_target("vulkan", tuple(sorted(LEAST.items())), HOST)):
+    for target in (gpu, tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
         schedules = list_schedules(task.mod["main"], target, 6)
         assert 2 <= len(schedules) <= 6
         assert len({tvm_ffi.structural_hash(each.mod, map_free_vars=True) for each in schedules}) == len(schedules)

@@ -20,6 +20,7 @@ from tvmbuild.compiler.link import LinkOptions, export_library, link_objects
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.specs import Attributes
 
@@ -127,12 +128,14 @@ def test_a_cross_compiler_by_name(
 
 
 CROSS: dict[str, Attributes] = {
-    "arm": (("mattr", ("+neon", "+vfp4")), ("mcpu", "cortex-a7"), ("mtriple", "armv7l-linux-gnueabihf")),
-    "riscv64": (
-        ("mabi", "lp64d"),
-        ("mattr", ("+m", "+a", "+f", "+d", "+c")),
-        ("mcpu", "generic-rv64"),
-        ("mtriple", "riscv64-linux-gnu"),
+    "arm": FrozenMap({"mattr": ("+neon", "+vfp4"), "mcpu": "cortex-a7", "mtriple": "armv7l-linux-gnueabihf"}),
+    "riscv64": FrozenMap(
+        {
+            "mabi": "lp64d",
+            "mattr": ("+m", "+a", "+f", "+d", "+c"),
+            "mcpu": "generic-rv64",
+            "mtriple": "riscv64-linux-gnu",
+        }
     ),
 }
 
@@ -142,7 +145,7 @@ CROSS: dict[str, Attributes] = {
 @pytest.mark.usefixtures("no_compilers")
 @pytest.mark.parametrize("machine", CROSS)
 def test_machines_that_are_only_built_for(power: Path, machine: str, tmp_path: Path) -> None:
-    target = tvm_target("llvm", CROSS[machine], ())
+    target = tvm_target("llvm", CROSS[machine], FrozenMap())
     elf = read_elf(write(export_library(build(power, target), target, LinkOptions(glibc="2.28")), tmp_path))
     assert elf.machine == machine
     assert (2, 0) < elf.glibc <= (2, 28)

@@ -12,6 +12,7 @@ from tvm import relax, te
 from tvmbuild.compiler.build import Coverage
 from tvmbuild.compiler.operators import count_bytes, count_flops, describe_operators
 from tvmbuild.compiler.tasks import normalised, task_key
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import OperatorInfo
 
 pytestmark = pytest.mark.compiler
@@ -108,7 +109,7 @@ def test_operators_keep_their_tasks_when_weights_are_repacked() -> None:
         {"add": one, "fused_add1_add2_prepacked1": two, "add_prepacked": three, "strange": make_adder(4)}
     )
     keys = {name: task_key(normalised(before[name])) for name in ("add", "fused_add1_add2", "add_prepacked")}
-    coverage = Coverage(((keys["fused_add1_add2"], "add_add"),), ((keys["add"], "add"),))
+    coverage = Coverage(FrozenMap({keys["fused_add1_add2"]: "add_add"}), FrozenMap({keys["add"]: "add"}))
     assert describe_operators(before, after, coverage) == (
         OperatorInfo("add", "add", keys["add"], 6, 48, covered=False),
         OperatorInfo("add_prepacked", "add_prepacked", keys["add_prepacked"], 18, 48, covered=False),

@@ -17,6 +17,7 @@ from tvmbuild.compiler.pad_channels import padded_channels
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 RANDOM = np.random.RandomState(5)
@@ -82,7 +83,9 @@ def test_channels_that_fill_vectors_are_left_alone(save_model: SaveModel) -> Non
     path, _ = save_convolution(save_model, 48)
     keys = set()
     for mcpu in ("x86-64-v3", "x86-64-v4"):
-        target = tvm_target("llvm", (("mcpu", mcpu), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)), ())
+        target = tvm_target(
+            "llvm", FrozenMap({"mcpu": mcpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap()
+        )
         keys |= {task.key for task in extract_tasks(lower(import_onnx(path), target)) if "conv2d" in task.name}
     assert len(keys) == 1
 

@@ -12,6 +12,7 @@ from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.pipeline import _last_line, default_layout, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 
@@ -26,7 +27,7 @@ def test_the_layout_can_be_chosen_and_chosen_again(save_convnet: SaveModel, cpu:
 
 
 def test_gpus_stay_nchw() -> None:
-    assert default_layout(tvm_target("cuda", (("arch", "sm_90"),), (("mcpu", "x86-64-v3"),))) == "NCHW"
+    assert default_layout(tvm_target("cuda", FrozenMap({"arch": "sm_90"}), FrozenMap({"mcpu": "x86-64-v3"}))) == "NCHW"
 
 
 def test_a_model_without_convolutions_has_no_layout_to_convert(save_model: SaveModel, cpu: tvm.target.Target) -> None:

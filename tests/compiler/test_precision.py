@@ -21,12 +21,13 @@ from tvmbuild.compiler.link import LinkOptions, export_library
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_flags
-from tvmbuild.specs import ModelSpec, Precision, Source
+from tvmbuild.specs import Attributes, ModelSpec, Precision, Source
 from tvmbuild.stages.compare import compare
 
 SaveModel = Callable[..., Path]
-X86 = (("mcpu", "sapphirerapids"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+X86: Attributes = FrozenMap({"mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 
 
 def convert(path: Path, precision: Precision = "fp16", kind: str = "llvm") -> tvm.ir.IRModule:
@@ -127,7 +128,7 @@ def test_exponentials_are_wide(save_model: SaveModel) -> None:
 
 @pytest.mark.compiler
 def test_a_cpu_computes_with_float16_vectors(save_convnet: SaveModel, tmp_path: Path) -> None:
-    path, target = save_convnet(), tvm_target("llvm", X86, ())
+    path, target = save_convnet(), tvm_target("llvm", X86, FrozenMap())
     imported = reduce_precision(import_onnx(path), "fp16", "llvm")
     lowered = lower(imported, target)
     assert (lowered.layout, lowered.notes) == ("NHWC", ())

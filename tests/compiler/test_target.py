@@ -4,16 +4,15 @@ import pytest
 
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes, AttributeValue
 
 
 def test_cpu_attributes_reach_tvm() -> None:
-    attributes = (
-        ("mattr", ("+neon", "+crc")),
-        ("mcpu", "cortex-a72"),
-        ("mtriple", "aarch64-linux-gnu"),
-        ("num-cores", 4),
+    attributes: Attributes = FrozenMap(
+        {"mattr": ("+neon", "+crc"), "mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "num-cores": 4}
     )
-    target = tvm_target("llvm", attributes, ())
+    target = tvm_target("llvm", attributes, FrozenMap())
     assert target.kind.name == "llvm"
     assert not is_gpu(target)
     assert [str(feature) for feature in target.attrs["mattr"]] == ["+neon", "+crc"]
@@ -21,8 +20,10 @@ def test_cpu_attributes_reach_tvm() -> None:
 
 
 def test_a_gpu_gets_a_host() -> None:
-    limits = (("arch", "sm_90"), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
-    target = tvm_target("cuda", limits, (("mcpu", "x86-64-v3"),))
+    limits: Attributes = FrozenMap(
+        {"arch": "sm_90", "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024}
+    )
+    target = tvm_target("cuda", limits, FrozenMap({"mcpu": "x86-64-v3"}))
     assert is_gpu(target)
     assert target.attrs["arch"] == "sm_90"
     assert target.host.kind.name == "llvm"
@@ -30,25 +31,25 @@ def test_a_gpu_gets_a_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "attributes"), [("llvm", (("mcp", "x86-64-v3"),)), ("nonsense", ()), ("llvm", (("num-cores", "two"),))]
+    ("kind", "attributes"), [("llvm", {"mcp": "x86-64-v3"}), ("nonsense", {}), ("llvm", {"num-cores": "two"})]
 )
-def test_what_tvm_refuses_is_an_error_for_the_user(kind: str, attributes: tuple[tuple[str, str], ...]) -> None:
+def test_what_tvm_refuses_is_an_error_for_the_user(kind: str, attributes: dict[str, str]) -> None:
     with pytest.raises(TvmbuildError, match="TVM refuses the target") as caught:
-        tvm_target(kind, attributes, ())
+        tvm_target(kind, FrozenMap(attributes), FrozenMap())
     assert caught.value.hint == "check the target's attributes in targets.yaml"
 
 
 @pytest.mark.parametrize(
     ("attributes", "message", "hint"),
     [
-        ((("mcpu", "x86-64-v9"),), "LLVM knows no CPU x86-64-v9 for x86_64-linux-gnu", "did you mean x86-64-v"),
-        ((("mcpu", "x86-64-v3"), ("mattr", ("+avx9000",))), "LLVM knows no feature +avx9000", "correct `mattr`"),
+        ({"mcpu": "x86-64-v9"}, "LLVM knows no CPU x86-64-v9 for x86_64-linux-gnu", "did you mean x86-64-v"),
+        ({"mcpu": "x86-64-v3", "mattr": ("+avx9000",)}, "LLVM knows no feature +avx9000", "correct `mattr`"),
     ],
 )
 def test_a_cpu_that_llvm_would_replace_by_generic_is_refused(
-    attributes: tuple[tuple[str, object], ...], message: str, hint: str
+    attributes: dict[str, AttributeValue], message: str, hint: str
 ) -> None:
     with pytest.raises(TvmbuildError) as caught:
-        tvm_target("llvm", (*attributes, ("mtriple", "x86_64-linux-gnu")), ())  # type: ignore[arg-type]
+        tvm_target("llvm", FrozenMap({**attributes, "mtriple": "x86_64-linux-gnu"}), FrozenMap())
     assert caught.value.message.startswith(message)
     assert str(caught.value.hint).startswith(hint)

@@ -24,6 +24,7 @@ from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.database import database_from_schedule
 from tvmbuild.records.selection import read_applicable
 from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
@@ -31,13 +32,13 @@ from tvmbuild.records.traces import dump_trace, dump_workload
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
-DEFAULTS = tuple(sorted(FAMILIES["intel-iris-xe"].items()))
+DEFAULTS = FrozenMap(sorted(FAMILIES["intel-iris-xe"].items()))
 DEVICES = {"intel-iris-xe": FAMILIES["intel-iris-xe"], "least": LEAST}
 
 
 @pytest.fixture(params=DEVICES)
 def vulkan(request: pytest.FixtureRequest) -> tvm.target.Target:
-    return tvm_target("vulkan", tuple(sorted(DEVICES[request.param].items())), HOST)
+    return tvm_target("vulkan", FrozenMap(sorted(DEVICES[request.param].items())), HOST)
 
 
 @pytest.fixture
@@ -79,13 +80,13 @@ def test_default_schedules_keep_to_the_limits(model: Path, vulkan: tvm.target.Ta
     for name, function in functions.items():
         assert {"blockIdx.x", "threadIdx.x"} <= thread_tags(function), name
         assert fits(normalised(function), vulkan), name
-    assert applied.coverage.covered == ()
+    assert applied.coverage.covered == {}
 
 
 def test_the_analysis_refuses_what_a_device_cannot_do(model: Path, vulkan: tvm.target.Target) -> None:
     lowered = lower(import_onnx(model), vulkan)
     mod = apply_records(lowered, vulkan, ms.database.MemoryDatabase()).mod
-    small = tvm_target("vulkan", (*LEAST.items(), ("max_threads_per_block", 2)), HOST)
+    small = tvm_target("vulkan", FrozenMap({**LEAST, "max_threads_per_block": 2}), HOST)
     assert not all(fits(normalised(mod[variable]), small) for variable in called_functions(mod))
 
 
@@ -100,7 +101,7 @@ def test_the_search_space_keeps_to_the_limits(model: Path, vulkan: tvm.target.Ta
 
 
 def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
-    resolved = ResolvedTarget("vulkan", tuple(sorted(LEAST.items())), HOST)
+    resolved = ResolvedTarget("vulkan", FrozenMap(sorted(LEAST.items())), HOST)
     target = tvm_target(resolved.kind, resolved.attributes, resolved.host)
     lowered = lower(import_onnx(model), target)
     schedule = {}
@@ -119,5 +120,5 @@ def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
         schedule[task.key] = {"trace": json.loads(record.trace)}
     database = database_from_schedule({"schedule": schedule}, extract_tasks(lowered), target)
     coverage = apply_records(lowered, target, database).coverage
-    assert coverage.uncovered == ()
-    assert {key for key, _ in coverage.covered} == schedule.keys()
+    assert coverage.uncovered == {}
+    assert coverage.covered.keys() == schedule.keys()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.config import load_project
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import Export, ExportFile, Json, Source
 
 SHA = "AB" * 32
@@ -45,13 +46,15 @@ def test_every_key_becomes_a_value(write_project: Callable[..., Path]) -> None:
         "models/make.py",
         export=Export(
             "make_net",
-            (
-                ("deep", Json('{"a":[],"b":1}')),
-                ("name", Json('"no"')),
-                ("none", Json("null")),
-                ("on", Json("true")),
-                ("shape", Json('[1,2.5,["a"]]')),
-                ("width", Json("32")),
+            FrozenMap(
+                {
+                    "deep": Json('{"a":[],"b":1}'),
+                    "name": Json('"no"'),
+                    "none": Json("null"),
+                    "on": Json("true"),
+                    "shape": Json('[1,2.5,["a"]]'),
+                    "width": Json("32"),
+                }
             ),
             (
                 ExportFile("extra", Source("url", "https://example.org/w.bin", None, SHA.lower())),

@@ -10,13 +10,17 @@ import pytest
 
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import (
+    Attributes,
     BenchmarkOptions,
-    DeviceSpec,
     InputSpec,
     ModelSpec,
+    NoDevice,
     Preprocess,
     Project,
+    QemuDevice,
+    RpcDevice,
     SimplifyOptions,
     Source,
     TargetSpec,
@@ -104,16 +108,13 @@ def test_every_key_becomes_a_value(load: Load) -> None:
             exclude=("b*",),
         ),
     )
-    board = DeviceSpec("rpc", "host:9190", "board", 60.0)
+    board = RpcDevice("host:9190", "board", 60.0)
     assert project.targets == (
         TargetSpec(
             name="a",
             kind="llvm",
-            attributes=(
-                ("fast-math", True),
-                ("mattr", ("+avx2", "-fma")),
-                ("mtriple", "x86_64-linux-gnu"),
-                ("num-cores", 2),
+            attributes=FrozenMap(
+                {"fast-math": True, "mattr": ("+avx2", "-fma"), "mtriple": "x86_64-linux-gnu", "num-cores": 2}
             ),
             glibc="2.30",
             device=board,
@@ -122,35 +123,39 @@ def test_every_key_becomes_a_value(load: Load) -> None:
         TargetSpec(
             name="b1",
             kind="cuda",
-            attributes=(
-                ("arch", "sm_90"),
-                ("max_shared_memory_per_block", 49152),
-                ("max_threads_per_block", 1024),
-                ("thread_warp_size", 32),
+            attributes=FrozenMap(
+                {
+                    "arch": "sm_90",
+                    "max_shared_memory_per_block": 49152,
+                    "max_threads_per_block": 1024,
+                    "thread_warp_size": 32,
+                }
             ),
-            host=(("mtriple", "aarch64-linux-gnu"), ("num-cores", 4)),
+            host=FrozenMap({"mtriple": "aarch64-linux-gnu", "num-cores": 4}),
             link="gcc",
             glibc="2.28",
             measured_on="board",
-            device=DeviceSpec("qemu", arch="aarch64"),
+            device=QemuDevice("aarch64"),
             tune=TuneOptions(trials_per_task=8, repeat=1),
             benchmark=BenchmarkOptions(2, 3, 4, ("openvino", "tvm-untuned")),
         ),
         TargetSpec(
             name="b2",
             kind="llvm",
-            attributes=(("mtriple", "a-b-c"), ("num-cores", 1)),
+            attributes=FrozenMap({"mtriple": "a-b-c", "num-cores": 1}),
             glibc="2.30",
-            device=DeviceSpec("none"),
+            device=NoDevice(),
             tune=TuneOptions(trials_per_task=8, repeat=1, ops=("conv*",), cost_model="random", seed=1),
         ),
     )
+    assert all(list(each.attributes) == sorted(each.attributes) for each in project.targets)
+    assert all(list(each.host) == sorted(each.host) for each in project.targets)
 
 
 def test_what_is_not_said_is_the_specs_default(load: Load) -> None:
     project = load()
     assert project.models == (ModelSpec("net", Source("path", "models/net.onnx")),)
-    attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+    attributes: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
     assert project.targets == (TargetSpec("pc", "llvm", attributes),)
 
 

@@ -37,7 +37,7 @@ GPU = "targets:\n  gpu: {{kind: {}, " + LIMITS + ", {}, host: {{mtriple: x86_64-
 def test_precision_of_hardware_that_has_it(load: Load, targets: str) -> None:
     (target,) = load(targets=targets).targets
     assert target.precision == targets.partition("precision: ")[2][:4]
-    assert "precision" not in dict(target.attributes)
+    assert "precision" not in target.attributes
 
 
 MISTAKES = {

@@ -12,7 +12,15 @@ import pytest
 from tvmbuild.config import load_project
 from tvmbuild.config.check import load_schema
 from tvmbuild.config.targets import attribute_names
-from tvmbuild.specs import BenchmarkOptions, DeviceSpec, Preprocess, SimplifyOptions, Tolerance, TuneOptions
+from tvmbuild.specs import (
+    BenchmarkOptions,
+    LocalDevice,
+    Preprocess,
+    RpcDevice,
+    SimplifyOptions,
+    Tolerance,
+    TuneOptions,
+)
 
 LEFT_OUT = {
     # what targets.yaml states in its own words
@@ -111,10 +119,10 @@ def test_other_schema_defaults_are_the_specs() -> None:
     )
     assert properties["scale"]["default"] == "1/255"
     device = load_schema("targets")["$defs"]["device"]
-    assert device["default"] == DeviceSpec().kind
+    assert device["default"] == LocalDevice().kind
     limits = device["anyOf"][1]["properties"]["rpc"]["properties"]
     for name in ("timeout_s", "wait_s", "session_s"):
-        assert limits[name]["default"] == getattr(DeviceSpec(), name)
+        assert limits[name]["default"] == getattr(RpcDevice("host:9190", "board"), name)
 
 
 @pytest.mark.compiler

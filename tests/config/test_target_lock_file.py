@@ -7,6 +7,7 @@ import pytest
 
 from tvmbuild.config import load_project
 from tvmbuild.config.lock import TargetLock, write_lock
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 
 NATIVE = "targets:\n  me: {kind: llvm, mcpu: native, num-cores: 2}\n"
@@ -26,28 +27,29 @@ def test_without_a_lock_the_target_is_unresolved(targets: str, asked: str, write
 
 def test_native_is_what_the_lock_says(write_project: Callable[..., Path]) -> None:
     root = write_project(targets=NATIVE)
-    lock = TargetLock((("mattr", ("-amx-tile",)), ("mcpu", "emeraldrapids"), ("mtriple", "x86_64-linux-gnu")))
-    write_lock(Layout(root).target_lock("me"), lock, (("mcpu", "native"),))
+    lock = TargetLock(FrozenMap({"mattr": ("-amx-tile",), "mcpu": "emeraldrapids", "mtriple": "x86_64-linux-gnu"}))
+    write_lock(Layout(root).target_lock("me"), lock, FrozenMap({"mcpu": "native"}))
     (target,) = load_project(root).targets
     assert target.unresolved is None
-    assert target.attributes == (*lock.attributes, ("num-cores", 2))
+    assert tuple(target.attributes.items()) == (*lock.attributes.items(), ("num-cores", 2))
 
 
 def test_targets_yaml_goes_before_the_lock(write_project: Callable[..., Path]) -> None:
     root = write_project(targets=GPU)
     lock = TargetLock(
-        (("supports_int64", True), ("thread_warp_size", 8)), (("mcpu", "znver4"), ("mtriple", "x86_64-linux-gnu"))
+        FrozenMap({"supports_int64": True, "thread_warp_size": 8}),
+        FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu"}),
     )
-    write_lock(Layout(root).target_lock("me"), lock, (("from_device", 0), ("host.mcpu", "native")))
+    write_lock(Layout(root).target_lock("me"), lock, FrozenMap({"from_device": 0, "host.mcpu": "native"}))
     (target,) = load_project(root).targets
     assert target.unresolved is None
-    assert target.attributes == (("supports_int64", True), ("thread_warp_size", 32))
-    assert target.host == (("mcpu", "znver4"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2))
+    assert list(target.attributes.items()) == [("supports_int64", True), ("thread_warp_size", 32)]
+    assert list(target.host.items()) == [("mcpu", "znver4"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)]
 
 
 def test_lock_made_for_another_device_does_not_count(write_project: Callable[..., Path]) -> None:
     root = write_project(targets=NATIVE)
-    write_lock(Layout(root).target_lock("me"), TargetLock(), (("from_device", 1),))
+    write_lock(Layout(root).target_lock("me"), TargetLock(), FrozenMap({"from_device": 1}))
     (target,) = load_project(root).targets
     assert target.unresolved == f"target.lock.json of me does not answer mcpu: native: {REMEDY}"
 

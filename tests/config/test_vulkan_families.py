@@ -35,7 +35,7 @@ def test_what_the_target_states_goes_before_its_family(write_project: Callable[.
     lines = "    family: nvidia-rtx\n    max_threads_per_block: 512\n    max_push_constants_size: 256\n"
     (target,) = load_project(write_project(targets=TARGET.format(lines))).targets
     expected = {**FAMILIES["nvidia-rtx"], "max_threads_per_block": 512, "max_push_constants_size": 256}
-    assert dict(target.attributes) == expected
+    assert target.attributes == expected
 
 
 def test_a_family_may_compute_in_16_bits(write_project: Callable[..., Path]) -> None:

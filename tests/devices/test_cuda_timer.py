@@ -9,10 +9,11 @@ import pytest
 from gpu_kernels import check_timer
 
 from tvmbuild.devices.gpu_timer import GpuTimer
+from tvmbuild.frozen_map import FrozenMap
 
 pytestmark = [pytest.mark.compiler, pytest.mark.cuda]
 
-HOST = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"))
+HOST = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +23,8 @@ def target() -> Any:
     from tvmbuild.compiler.target import tvm_target
 
     arch = "sm_" + str(tvm.cuda(0).compute_version).replace(".", "")
-    limits = (("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024), ("thread_warp_size", 32))
-    return tvm_target("cuda", (("arch", arch), *limits), HOST)
+    limits = FrozenMap({"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32})
+    return tvm_target("cuda", FrozenMap({"arch": arch, **limits}), HOST)
 
 
 def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:

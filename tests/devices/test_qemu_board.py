@@ -28,7 +28,7 @@ from tvmbuild.devices.qemu_board import (
 from tvmbuild.devices.qemu_debian import AptError
 from tvmbuild.devices.qemu_make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import QemuDevice
 
 TARGETS = """\
 targets:
@@ -66,7 +66,7 @@ def test_pins_are_those_of_the_metadata() -> None:
 def test_no_board() -> None:
     assert (find_board("aarch64"), list_boards()) == (None, ())
     with pytest.raises(TvmbuildError) as caught:
-        open_qemu(DeviceSpec("qemu", arch="aarch64"))
+        open_qemu(QemuDevice("aarch64"))
     assert caught.value.message == (
         "the emulated board aarch64 is not made, or not for this TVM; `tvmbuild device emulator make aarch64` makes it"
     )

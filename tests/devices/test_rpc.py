@@ -37,7 +37,7 @@ from tvmbuild.devices.rpc_supervisor import Serving
 from tvmbuild.devices.rpc_tracker import request_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import RpcDevice
 
 pytestmark = pytest.mark.compiler
 
@@ -60,17 +60,17 @@ def supervisor(address: str, folder: Path) -> Iterator[psutil.Process]:
 
 
 @pytest.fixture
-def spec(address: str, supervisor: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeviceSpec:
+def spec(address: str, supervisor: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RpcDevice:
     """A board that is there."""
     assert supervisor.is_running()
     (tmp_path / "locks").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
     wait_until(lambda: count_free(address, "pc") == 1)
-    return DeviceSpec("rpc", address, "pc", timeout_s=30.0)
+    return RpcDevice(address, "pc", timeout_s=30.0)
 
 
 def test_a_package_runs_on_a_board_and_leaves_nothing_there(
-    spec: DeviceSpec, load: Load, supervisor: psutil.Process
+    spec: RpcDevice, load: Load, supervisor: psutil.Process
 ) -> None:
     device = open_rpc(spec)
     assert not device.takes_baselines
@@ -100,7 +100,7 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(
 
 
 def test_a_lost_session_is_said_and_its_server_started_again(
-    spec: DeviceSpec, load: Load, supervisor: psutil.Process
+    spec: RpcDevice, load: Load, supervisor: psutil.Process
 ) -> None:
     device = open_rpc(spec)
     with device.start(load) as worker:
@@ -114,7 +114,7 @@ def test_a_lost_session_is_said_and_its_server_started_again(
 
 
 @pytest.mark.nightly
-def test_a_board_that_hangs_is_given_up(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
+def test_a_board_that_hangs_is_given_up(spec: RpcDevice, load: Load, supervisor: psutil.Process) -> None:
     with open_rpc(replace(spec, timeout_s=5.0)).start(load) as worker:
         (session,), (server,) = find_sessions(supervisor), supervisor.children()
         session.suspend()
@@ -123,10 +123,10 @@ def test_a_board_that_hangs_is_given_up(spec: DeviceSpec, load: Load, supervisor
         session.kill()
     # The listener ends with it, a moment later: until then it would take sessions that die with it.
     wait_until(lambda: is_gone(server))
-    wait_until(lambda: count_boards(str(spec.tracker), "pc") == 1)
+    wait_until(lambda: count_boards(spec.tracker, "pc") == 1)
 
 
-def test_a_crash_of_the_package_ends_no_server(spec: DeviceSpec, load: Load, supervisor: psutil.Process) -> None:
+def test_a_crash_of_the_package_ends_no_server(spec: RpcDevice, load: Load, supervisor: psutil.Process) -> None:
     device, (server,) = open_rpc(spec), supervisor.children()
     with device.start(load) as worker:
         find_workers(supervisor)[0].kill()
@@ -138,7 +138,7 @@ def test_a_crash_of_the_package_ends_no_server(spec: DeviceSpec, load: Load, sup
     assert supervisor.children() == [server]
 
 
-def test_two_at_once_take_turns(spec: DeviceSpec, load: Load) -> None:
+def test_two_at_once_take_turns(spec: RpcDevice, load: Load) -> None:
     order, first_runs, told = [], threading.Event(), list[str]()
 
     def run_first() -> None:
@@ -158,17 +158,17 @@ def test_two_at_once_take_turns(spec: DeviceSpec, load: Load) -> None:
     assert order == ["first", "second"]
 
 
-def test_busy_boards_are_waited_for_so_long(spec: DeviceSpec, load: Load) -> None:
+def test_busy_boards_are_waited_for_so_long(spec: RpcDevice, load: Load) -> None:
     with (
         open_rpc(spec).start(load),
         pytest.raises(TvmbuildError, match=r"no board pc of the tracker at .* was free within 1 s") as caught,
     ):
-        request_board(str(spec.tracker), "pc", 1.0)
+        request_board(spec.tracker, "pc", 1.0)
     assert "wait_s" in (caught.value.hint or "")
 
 
 def test_an_unknown_key_says_what_there_is_and_how_to_start_one(
-    spec: DeviceSpec, load: Load, monkeypatch: pytest.MonkeyPatch
+    spec: RpcDevice, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tvmbuild.devices.rpc.RESTART_S", 0.1)
     with (
@@ -180,11 +180,11 @@ def test_an_unknown_key_says_what_there_is_and_how_to_start_one(
     assert "Did you mean pc?" in (caught.value.hint or "")
 
 
-def test_another_tvm_is_said(spec: DeviceSpec, load: Load, folder: Path) -> None:
-    host, _, port = str(spec.tracker).rpartition(":")
+def test_another_tvm_is_said(spec: RpcDevice, load: Load, folder: Path) -> None:
+    host, _, port = spec.tracker.rpartition(":")
     serving = json.dumps(asdict(Serving((host, int(port)), "old", port=free_port(), cpu=CPU)))
     with running(["-c", OLD, serving], folder / "old.log"):
-        wait_until(lambda: count_boards(str(spec.tracker), "old") == 1)
+        wait_until(lambda: count_boards(spec.tracker, "old") == 1)
         with (
             pytest.raises(TvmbuildError, match=r"the board old has TVM 0\.24\.0, this machine ") as caught,
             open_rpc(replace(spec, key="old")).start(load),
@@ -193,11 +193,11 @@ def test_another_tvm_is_said(spec: DeviceSpec, load: Load, folder: Path) -> None
     assert "on the board: `pip install apache-tvm==" in (caught.value.hint or "")
 
 
-def test_a_plain_server_of_tvm_is_said(spec: DeviceSpec, load: Load, folder: Path) -> None:
+def test_a_plain_server_of_tvm_is_said(spec: RpcDevice, load: Load, folder: Path) -> None:
     port = free_port()
     arguments = ["-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 9)]
-    with running([*arguments, "--tracker", str(spec.tracker), "--key", "plain"], folder / "plain.log"):
-        wait_until(lambda: count_boards(str(spec.tracker), "plain") == 1)
+    with running([*arguments, "--tracker", spec.tracker, "--key", "plain"], folder / "plain.log"):
+        wait_until(lambda: count_boards(spec.tracker, "plain") == 1)
         with (
             pytest.raises(TvmbuildError, match="the board plain runs TVM's plain RPC server") as caught,
             open_rpc(replace(spec, key="plain")).start(load),
@@ -206,12 +206,12 @@ def test_a_plain_server_of_tvm_is_said(spec: DeviceSpec, load: Load, folder: Pat
     assert "tvmbuild device serve" in (caught.value.hint or "")
 
 
-def test_ls_shows_free_and_busy_boards(spec: DeviceSpec, load: Load) -> None:
-    command = [sys.executable, "-m", "tvmbuild", "device", "ls", "--tracker", str(spec.tracker)]
+def test_ls_shows_free_and_busy_boards(spec: RpcDevice, load: Load) -> None:
+    command = [sys.executable, "-m", "tvmbuild", "device", "ls", "--tracker", spec.tracker]
 
     def list_row() -> list[str]:
         done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"})
-        return next(line.split() for line in done.stdout.splitlines() if str(spec.tracker) in line)
+        return next(line.split() for line in done.stdout.splitlines() if spec.tracker in line)
 
     row = list_row()
     assert row[1] == "pc"
@@ -220,7 +220,7 @@ def test_ls_shows_free_and_busy_boards(spec: DeviceSpec, load: Load) -> None:
         assert list_row()[3:] == ["busy"]
 
 
-def test_the_run_command_runs_there(spec: DeviceSpec, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_run_command_runs_there(spec: RpcDevice, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     device = f"rpc:{spec.tracker}/pc"
     assert main(["run", str(load.model), "--device", device, "--profile", "--print-time", "--repeat", "3"]) == 0
     printed = " ".join(capsys.readouterr().out.split())

@@ -24,9 +24,10 @@ from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.ssh import open_ssh
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.specs import DeviceSpec
+from tvmbuild.specs import Attributes, SshDevice
 
 pytestmark = [
     pytest.mark.nightly,
@@ -62,13 +63,13 @@ def board(running: SshBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def fail(load: Load, host: str = "board") -> TvmbuildError:
-    with pytest.raises(TvmbuildError) as caught, open_ssh(DeviceSpec("ssh", host=host)).start(load):
+    with pytest.raises(TvmbuildError) as caught, open_ssh(SshDevice(host)).start(load):
         pass
     return caught.value
 
 
 def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, load: Load) -> None:
-    device = open_ssh(DeviceSpec("ssh", host="board"))
+    device = open_ssh(SshDevice("board"))
     assert not device.takes_baselines
     inputs = {name.removeprefix("input:"): value for name, value in np.load(load.reference).items()}
     with device.start(load) as worker, start_worker(load) as here:
@@ -103,7 +104,7 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, loa
 
 
 def test_a_lost_connection_is_said_and_cleaned_up_after(board: SshBoard, load: Load) -> None:
-    with open_ssh(DeviceSpec("ssh", host="board")).start(load) as worker:
+    with open_ssh(SshDevice("board")).start(load) as worker:
         (program,) = board.find_programs()
         for each in board.find_connections():
             each.kill()
@@ -114,7 +115,7 @@ def test_a_lost_connection_is_said_and_cleaned_up_after(board: SshBoard, load: L
 
 
 def test_a_crash_on_the_board_is_said(board: SshBoard, load: Load) -> None:
-    with open_ssh(DeviceSpec("ssh", host="board")).start(load) as worker:
+    with open_ssh(SshDevice("board")).start(load) as worker:
         board.find_programs()[0].send_signal(signal.SIGILL)
         with pytest.raises(TvmbuildError, match=r"on the board board: the program .* died of SIGILL") as caught:
             worker.outputs()
@@ -139,7 +140,7 @@ def test_a_board_that_cannot_be_reached(board: SshBoard, load: Load, host: str, 
 
 
 def test_another_machine_and_too_few_cores_are_said(board: SshBoard, load: Load, tmp_path: Path) -> None:
-    target = PackageTarget("pi4", "llvm", (("mtriple", "aarch64-linux-gnu"),))
+    target = PackageTarget("pi4", "llvm", FrozenMap({"mtriple": "aarch64-linux-gnu"}))
     other = Load("tvm", change_package(load.model, tmp_path / "pi4.tar", target=target), load.reference, 2)
     assert fail(other).message == "the board board is x86_64, and the package's code is for aarch64"
     error = fail(Load("tvm", load.model, load.reference, 999))
@@ -171,12 +172,12 @@ def test_arm64_code_on_a_board(load: Load, digits: Path, tmp_path: Path, monkeyp
     tar = f'/bin/tar "$@" && mv serve_model arm64 && cp {tmp_path}/own/emulate serve_model'
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     tmp_path.chmod(0o700)
-    attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu"), ("num-cores", 2))
+    attributes: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "num-cores": 2})
     (tmp_path / "package").mkdir()
     package = build_package(digits, tmp_path / "package", attributes)
     with ssh_board(tmp_path, {"uname": "echo aarch64", "tar": tar}) as board, start_worker(load) as here:
         monkeypatch.setenv("PATH", board.path)
-        with open_ssh(DeviceSpec("ssh", host="board")).start(replace(load, model=package)) as worker:
+        with open_ssh(SshDevice("board")).start(replace(load, model=package)) as worker:
             (folder,) = board.temporary.iterdir()
             assert {read_elf(folder / name).machine for name in ("arm64", "libtvm_runtime.so")} == {"aarch64"}
             got, want = worker.outputs(), here.outputs()

@@ -11,14 +11,15 @@ from gpu_kernels import check_timer
 
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.devices.gpu_timer import GpuTimer
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import TargetSpec
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
 SPEC = TargetSpec(
     "here",
     "vulkan",
-    tuple(sorted(FAMILIES["intel-iris-xe"].items())),
-    host=(("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")),
+    FrozenMap(sorted(FAMILIES["intel-iris-xe"].items())),
+    host=FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}),
 )
 
 

@@ -11,11 +11,12 @@ import pytest
 from tvmbuild.doit_adapter.cache import CacheUse, restore_outputs, store_outputs
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.fingerprint import Digest, digest_file
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import keep_damaged
 from tvmbuild.records.selection import resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.specs import CacheSpec, DeviceSpec, TuneOptions
+from tvmbuild.specs import CacheSpec, DeviceSpec, LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
 
 TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
@@ -27,20 +28,25 @@ def inputs(tmp_path: Path) -> dict[str, Digest]:
     return {"model": digest_file(tmp_path / "model.onnx")}
 
 
-def _make_step(root: Path, mode: TuneMode = "never", device: DeviceSpec | None = None, *, strict: bool = False) -> Step:
+def _make_step(
+    root: Path, mode: TuneMode = "never", device: DeviceSpec | None = None, *, strict: bool = False
+) -> Step[TuneStep]:
     return Step(
         stage="tune",
         subject="net@pc",
-        options=TuneStep("pc", "llvm", (), (), None, device or DeviceSpec(), TuneOptions()),
-        inputs=(("model", root / "model.onnx"),),
-        outputs=tuple((role, root / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        options=TuneStep("pc", "llvm", FrozenMap(), FrozenMap(), None, device or LocalDevice(), TuneOptions()),
+        inputs=FrozenMap({"model": root / "model.onnx"}),
+        outputs=FrozenMap({role: root / "build" / f"{role}.json" for role in ("tasks", "schedule", "info")}),
         root=root,
         settings=Settings(mode, strict, CacheSpec(root / "cache")),
     )
 
 
 def _store(
-    step: Step, inputs: dict[str, Digest], schedule: dict[str, object] | None = None, warnings: Sequence[str] = ()
+    step: Step[TuneStep],
+    inputs: dict[str, Digest],
+    schedule: dict[str, object] | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
     """Store a tune step's outputs, then remove them."""
     _write(step, schedule)
@@ -52,7 +58,7 @@ def _store(
         path.unlink()
 
 
-def _write(step: Step, schedule: dict[str, object] | None = None) -> None:
+def _write(step: Step[TuneStep], schedule: dict[str, object] | None = None) -> None:
     write_json(step.output("tasks"), {"format": 1, "tasks": TASKS})
     write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": schedule or {}})
     write_json(step.output("info"), {"uncovered": TASKS, "quarantined": []})
@@ -73,7 +79,7 @@ def test_what_this_run_asks_for_decides(
     tmp_path: Path, inputs: dict[str, Digest], mode: TuneMode, device: str, *, strict: bool, restored: bool
 ) -> None:
     """One Task that no record covers: to be searched, to be complained about, or to be left as it is."""
-    spec = DeviceSpec("none") if device == "none" else DeviceSpec()
+    spec = NoDevice() if device == "none" else LocalDevice()
     step = _make_step(tmp_path, mode, spec, strict=strict)
     _store(step, inputs)
     assert restore_outputs(step, inputs).restored is restored

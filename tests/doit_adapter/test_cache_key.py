@@ -12,12 +12,25 @@ import pytest
 from tvmbuild import host_cpu
 from tvmbuild.doit_adapter import cache_key
 from tvmbuild.doit_adapter.cache_key import identify_device, make_key
-from tvmbuild.specs import BenchmarkOptions, CacheSpec, DeviceSpec, SimplifyOptions, Source, Tolerance
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import (
+    BenchmarkOptions,
+    CacheSpec,
+    DeviceSpec,
+    LocalDevice,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SimplifyOptions,
+    Source,
+    SshDevice,
+    Tolerance,
+)
 from tvmbuild.steps import BenchmarkStep, Settings, SimplifyStep, Step
 
 INPUTS = {"source": (3, 0, "a" * 64)}
 SIMPLIFY = Step("simplify", "net", SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions()))
-BENCHMARK = BenchmarkStep("pc", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+BENCHMARK = BenchmarkStep("pc", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
 
 
 def test_place_times_and_settings_are_not_in_the_key() -> None:
@@ -27,8 +40,8 @@ def test_place_times_and_settings_are_not_in_the_key() -> None:
     elsewhere = replace(
         SIMPLIFY,
         root=Path("/elsewhere"),
-        inputs=(("source", Path("/elsewhere/net.onnx")),),
-        outputs=(("model", Path("/elsewhere/model.onnx")),),
+        inputs=FrozenMap({"source": Path("/elsewhere/net.onnx")}),
+        outputs=FrozenMap({"model": Path("/elsewhere/model.onnx")}),
         settings=Settings("full", strict=True, cache=CacheSpec(Path("/cache"))),
     )
     assert make_key(elsewhere, {"source": (4, 9, "a" * 64)}) == key
@@ -42,15 +55,17 @@ def test_bytes_options_tools_and_versions_are_in_the_key() -> None:
         make_key(SIMPLIFY, INPUTS | {"external data w": INPUTS["source"]}),
         make_key(replace(SIMPLIFY, stage="tune"), INPUTS),
         make_key(replace(SIMPLIFY, version=2), INPUTS),
-        make_key(replace(SIMPLIFY, tools=(("onnx", "1"),)), INPUTS),
-        make_key(replace(SIMPLIFY, environment=(("TVM_NUM_THREADS", "1"),)), INPUTS),
+        make_key(replace(SIMPLIFY, tools=FrozenMap({"onnx": "1"})), INPUTS),
+        make_key(replace(SIMPLIFY, environment=FrozenMap({"TVM_NUM_THREADS": "1"})), INPUTS),
     }
     assert len(keys) == 8
 
 
-@pytest.mark.parametrize("kind", ["none", "rpc", "qemu"])
-def test_other_devices_than_this_machine_are_not_cached(kind: str) -> None:
-    device = DeviceSpec("rpc" if kind == "rpc" else "qemu" if kind == "qemu" else "none")
+OTHERS = (NoDevice(), RpcDevice("h:1", "pi4"), QemuDevice("aarch64"), SshDevice("pi@pi"))
+
+
+@pytest.mark.parametrize("device", OTHERS, ids=lambda device: device.kind)
+def test_other_devices_than_this_machine_are_not_cached(device: DeviceSpec) -> None:
     assert make_key(Step("benchmark", "net@pc", replace(BENCHMARK, device=device)), INPUTS) is None
 
 

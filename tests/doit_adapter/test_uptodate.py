@@ -9,18 +9,19 @@ from tvmbuild.doit_adapter.actions import RECORD
 from tvmbuild.doit_adapter.uptodate import explain_changes
 from tvmbuild.files import write_json
 from tvmbuild.fingerprint import digest_file, fingerprint
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
 
 @pytest.fixture
-def tuned(tmp_path: Path) -> tuple[Step, dict[str, object]]:
+def tuned(tmp_path: Path) -> tuple[Step[TuneStep], dict[str, object]]:
     """A tune step whose one Task has no record, and what doit keeps of its success."""
-    outputs = tuple((role, tmp_path / f"{role}.json") for role in ("tasks", "schedule", "info"))
+    outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
     step = Step(
         stage="tune",
         subject="net@pc",
-        options=TuneStep("pc", "llvm", (), (), None, DeviceSpec(), TuneOptions()),
+        options=TuneStep("pc", "llvm", FrozenMap(), FrozenMap(), None, LocalDevice(), TuneOptions()),
         outputs=outputs,
         root=tmp_path,
         settings=Settings(tune="never"),
@@ -29,20 +30,19 @@ def tuned(tmp_path: Path) -> tuple[Step, dict[str, object]]:
     write_json(step.output("tasks"), {"format": 1, "tasks": tasks})
     write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": {}})
     write_json(step.output("info"), {"uncovered": tasks})
-    digests = {role: digest_file(path) for role, path in outputs}
+    digests = {role: digest_file(path) for role, path in outputs.items()}
     return step, {RECORD: {"fingerprint": fingerprint(step), "inputs": {}, "outputs": digests}}
 
 
-def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step, dict[str, object]]) -> None:
+def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
     step, values = tuned
     assert list(explain_changes(step, values)) == []
     strict = replace(step, settings=Settings(tune="never", strict=True))
     assert list(explain_changes(strict, values)) == ["strict=1: 1 Tasks have no record"]
 
 
-def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step, dict[str, object]]) -> None:
+def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
     step, values = tuned
-    assert isinstance(step.options, TuneStep)
     strict = Settings(tune="never", strict=True)
     gpu = replace(step, options=replace(step.options, kind="cuda"), settings=strict)
     assert "strict" not in "".join(explain_changes(gpu, values))
@@ -50,7 +50,7 @@ def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step, dic
     assert not gpu.refuses_uncovered
 
 
-def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step, dict[str, object]]) -> None:
+def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
     step, values = tuned
     step.output("info").write_text("{")
     reasons = list(explain_changes(replace(step, settings=Settings(tune="never", strict=True)), values))

@@ -20,6 +20,7 @@ from small_package import build_package, change_package
 
 from tvmbuild.cpu_features import X86_FEATURES
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.specs import Preprocess
@@ -186,7 +187,7 @@ def test_an_instruction_set_that_is_missing_is_named_as_python_names_it(
     ]
     refused = 0
     for name, mattr in cases:
-        target = replace(metadata.target, attributes=(("mattr", mattr), ("mcpu", "x86-64"), ("num-cores", 2)))
+        target = replace(metadata.target, attributes=FrozenMap({"mattr": mattr, "mcpu": "x86-64", "num-cores": 2}))
         package = change_package(digits_package, tmp_path / "m.tar", target=target)
         done = run_program(installed / "bin" / "bench_model", package, "--repeat", 1)
         told = ""

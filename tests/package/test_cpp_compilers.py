@@ -21,7 +21,8 @@ from cpp_programs import (
 from PIL import Image
 from small_package import ANY_X86, build_package, change_package
 
-from tvmbuild.specs import Preprocess
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import Attributes, Preprocess
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 AARCH64 = "aarch64-linux-gnu.2.28"
@@ -90,7 +91,9 @@ def test_the_programs_run_on_aarch64(project_root: Path, tmp_path: Path, capsys:
     if emulator is None and platform.machine() != "aarch64":
         pytest.skip("qemu-aarch64 is not installed")
     model = project_root / "models" / "mobilenet_v2.onnx"
-    attributes = (("mcpu", "cortex-a72"), ("mattr", ("+neon",)), ("mtriple", "aarch64-linux-gnu"), ("num-cores", 2))
+    attributes: Attributes = FrozenMap(
+        {"mcpu": "cortex-a72", "mattr": ("+neon",), "mtriple": "aarch64-linux-gnu", "num-cores": 2}
+    )
     rules = Preprocess(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     packages = []
     for name, target in (("here", ANY_X86), ("pi4", attributes)):

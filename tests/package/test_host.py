@@ -6,37 +6,38 @@ import pytest
 
 from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.host import check_cpu, load_backend, required_features, runs_on_card
-from tvmbuild.specs import Attributes
+from tvmbuild.specs import AttributeValue
 
 
 @pytest.mark.parametrize(
     ("attributes", "features"),
     [
-        ((), set()),
-        ((("mcpu", "znver4"),), set()),
-        ((("mcpu", "x86-64-v3"),), X86_LEVELS["x86-64-v3"]),
-        ((("mattr", ("+avx2", "+sse4.1", "+lzcnt", "-avx2")),), {"sse4_1", "abm"}),
-        ((("mattr", "+fma,+something-new"),), {"fma"}),
-        ((("mattr", ("-avx512vl",)), ("mcpu", "x86-64-v4")), X86_LEVELS["x86-64-v4"] - {"avx512vl"}),
-        ((("mattr", ("+avx512vnni", "+amx-tile", "+avx512bf16", "-avx512bf16")),), {"avx512_vnni", "amx_tile"}),
+        ({}, set()),
+        ({"mcpu": "znver4"}, set()),
+        ({"mcpu": "x86-64-v3"}, X86_LEVELS["x86-64-v3"]),
+        ({"mattr": ("+avx2", "+sse4.1", "+lzcnt", "-avx2")}, {"sse4_1", "abm"}),
+        ({"mattr": "+fma,+something-new"}, {"fma"}),
+        ({"mattr": ("-avx512vl",), "mcpu": "x86-64-v4"}, X86_LEVELS["x86-64-v4"] - {"avx512vl"}),
+        ({"mattr": ("+avx512vnni", "+amx-tile", "+avx512bf16", "-avx512bf16")}, {"avx512_vnni", "amx_tile"}),
     ],
 )
-def test_features_that_a_target_needs(attributes: Attributes, features: set[str]) -> None:
-    assert required_features(attributes) == features
+def test_features_that_a_target_needs(attributes: dict[str, AttributeValue], features: set[str]) -> None:
+    assert required_features(FrozenMap(attributes)) == features
 
 
 def test_another_architecture_is_refused() -> None:
     other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
-    target = PackageTarget("board", "llvm", (("mtriple", f"{other}-linux-gnu"),))
+    target = PackageTarget("board", "llvm", FrozenMap({"mtriple": f"{other}-linux-gnu"}))
     with pytest.raises(TvmbuildError, match=rf"the package is built for {other} \(board\); this machine is "):
         check_cpu(target)
 
 
 def test_the_host_of_a_gpu_target_is_checked() -> None:
-    target = PackageTarget("gpu", "cuda", (("arch", "sm_90"),), (("mtriple", "riscv64-linux-gnu"),))
+    target = PackageTarget("gpu", "cuda", FrozenMap({"arch": "sm_90"}), FrozenMap({"mtriple": "riscv64-linux-gnu"}))
     with pytest.raises(TvmbuildError, match="the package is built for riscv64"):
         check_cpu(target)
 
@@ -46,14 +47,14 @@ def test_a_missing_feature_is_named() -> None:
     missing = sorted(name for name in wanted if X86_FEATURES[name] not in cpu_flags())
     if platform.machine() != "x86_64" or not cpu_flags() or not missing:
         pytest.skip("this CPU has every feature that the test could miss, or does not tell")
-    target = PackageTarget("new", "llvm", (("mattr", (f"+{missing[0]}",)), ("mcpu", "new-cpu")))
+    target = PackageTarget("new", "llvm", FrozenMap({"mattr": (f"+{missing[0]}",), "mcpu": "new-cpu"}))
     expected = f"the package is built for new-cpu; this CPU has no {X86_FEATURES[missing[0]]}"
     with pytest.raises(TvmbuildError, match=expected):
         check_cpu(target)
 
 
 def test_this_machine_runs_its_own_code() -> None:
-    check_cpu(PackageTarget("here", "llvm", (("mtriple", f"{platform.machine()}-linux-gnu"),)))
+    check_cpu(PackageTarget("here", "llvm", FrozenMap({"mtriple": f"{platform.machine()}-linux-gnu"})))
 
 
 @pytest.mark.parametrize(

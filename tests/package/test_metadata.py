@@ -8,12 +8,13 @@ import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import pretty_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import FileEntry, OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.specs import Preprocess
 
 INFO = PackageInfo(
     model="net",
-    target=PackageTarget("pi4", "llvm", (("mattr", ("+neon", "+crc")), ("num-cores", 4)), (), "2.28"),
+    target=PackageTarget("pi4", "llvm", FrozenMap({"mattr": ("+neon", "+crc"), "num-cores": 4}), FrozenMap(), "2.28"),
     inputs=(TensorInfo("x", (1, 3, 8, 8), "float32"),),
     outputs=(TensorInfo("y", (), "int64"), TensorInfo("z", (2,), "float32")),
     params="lifted",
@@ -21,8 +22,8 @@ INFO = PackageInfo(
     layout="NHWC",
     preprocess=Preprocess(mean=(0.485, 0.456, 0.406), color="bgr"),
     labels=("cat", "größer"),
-    digests=(("model", "ab" * 32), ("schedule", "cd" * 32)),
-    tools=(("tvm", "0.27.0.post1"),),
+    digests=FrozenMap({"model": "ab" * 32, "schedule": "cd" * 32}),
+    tools=FrozenMap({"tvm": "0.27.0.post1"}),
     notes=("layout NCHW: because",),
     operators=(
         OperatorInfo("conv2d", "conv2d", "0123456789abcdef", 10, 20, covered=True),
@@ -42,7 +43,7 @@ def test_json_and_back_is_the_same_value() -> None:
 
 
 def test_absent_parts_stay_absent() -> None:
-    target = PackageTarget("h200", "cuda", (("arch", "sm_90"),), (("mcpu", "x86-64-v3"),))
+    target = PackageTarget("h200", "cuda", FrozenMap({"arch": "sm_90"}), FrozenMap({"mcpu": "x86-64-v3"}))
     info = PackageInfo("net", target, (), (), "embedded", PackageCoverage(0, 0), "NCHW")
     value = value_of(info)
     assert (value["labels"], value["preprocess"], value["entry"]) == (None, None, "main")

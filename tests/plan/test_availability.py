@@ -6,7 +6,18 @@ import pytest
 
 from tvmbuild.availability import explain_device, explain_unavailable, may_measure
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec, TuneOptions
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import (
+    AttributeValue,
+    DeviceSpec,
+    LocalDevice,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SshDevice,
+    TargetSpec,
+    TuneOptions,
+)
 from tvmbuild.steps import TuneStep
 
 HERE = Capabilities(
@@ -18,8 +29,8 @@ HERE = Capabilities(
     host_cpu="zen4",
     cpu_features=("avx", "avx2", "fma"),
     runnable_cpus=("generic", "x86-64-v3"),
-    versions=(("ziglang", "6"),),
-    linkers=(("gcc", "gcc 13"),),
+    versions=FrozenMap({"ziglang": "6"}),
+    linkers=FrozenMap({"gcc": "gcc 13"}),
 )
 VULKAN_HERE = replace(
     HERE,
@@ -28,15 +39,15 @@ VULKAN_HERE = replace(
     devices=("llvm", "vulkan"),
     vulkan_devices=("Iris",),
 )
-V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu")))
-MANY = TargetSpec("many", "llvm", (*V3.attributes, ("num-cores", 8)))
-PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu")))
-RISCV = TargetSpec("riscv64", "llvm", (("mtriple", "riscv64-linux-gnu"),))
-GPU = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
-VULKAN = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
-LOCAL = DeviceSpec("local")
-QEMU = DeviceSpec("qemu", arch="aarch64")
-SSH = DeviceSpec("ssh", host="pi@pi")
+V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}))
+MANY = TargetSpec("many", "llvm", FrozenMap({**V3.attributes, "num-cores": 8}))
+PI4 = TargetSpec("pi4", "llvm", FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}))
+RISCV = TargetSpec("riscv64", "llvm", FrozenMap({"mtriple": "riscv64-linux-gnu"}))
+GPU = TargetSpec("gpu", "cuda", FrozenMap({"arch": "sm_90"}), host=V3.attributes)
+VULKAN = TargetSpec("nuc", "vulkan", FrozenMap(), host=V3.attributes)
+LOCAL = LocalDevice()
+QEMU = QemuDevice("aarch64")
+SSH = SshDevice("pi@pi")
 
 
 @pytest.mark.parametrize(
@@ -62,11 +73,11 @@ SSH = DeviceSpec("ssh", host="pi@pi")
         *((stage, VULKAN, VULKAN_HERE, None) for stage in ("tune", "compile", "benchmark")),
         ("compile", VULKAN, replace(VULKAN_HERE, vulkan_missing="driver", devices=("llvm",)), None),
         ("compile", V3, replace(HERE, codegens=()), "the installed TVM generates no llvm code"),
-        ("compile", V3, replace(HERE, versions=()), "the linker is missing; `pip install ziglang`"),
-        ("compile", replace(V3, link="gcc"), replace(HERE, versions=()), None),
+        ("compile", V3, replace(HERE, versions=FrozenMap()), "the linker is missing; `pip install ziglang`"),
+        ("compile", replace(V3, link="gcc"), replace(HERE, versions=FrozenMap()), None),
         ("compile", replace(V3, link="icc"), HERE, "the compiler `icc` is not on PATH"),
-        ("benchmark", replace(V3, device=DeviceSpec("none")), HERE, "the target has no device"),
-        ("benchmark", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), HERE, None),
+        ("benchmark", replace(V3, device=NoDevice()), HERE, "the target has no device"),
+        ("benchmark", replace(PI4, device=RpcDevice("h:1", "pi4")), HERE, None),
         ("benchmark", replace(PI4, device=QEMU), HERE, "the emulated board aarch64 is not made, or not for this TVM; "),
         ("benchmark", replace(PI4, device=QEMU), replace(HERE, emulators=("aarch64",)), None),
         ("benchmark", replace(V3, device=QEMU), HERE, "its code is for x86_64 and the emulated board is aarch64"),
@@ -87,7 +98,7 @@ def test_reasons(stage: str, target: TargetSpec, here: Capabilities, reason: str
     [
         ("cuda", ("llvm", "cuda"), LOCAL, True),
         ("cuda", ("llvm",), LOCAL, False),
-        ("cuda", ("llvm", "cuda"), DeviceSpec("none"), False),
+        ("cuda", ("llvm", "cuda"), NoDevice(), False),
         ("vulkan", ("llvm", "vulkan"), LOCAL, True),
         ("vulkan", ("llvm",), LOCAL, False),
     ],
@@ -98,23 +109,23 @@ def test_candidates_of_a_gpu_are_timed_where_it_answers(
     device: DeviceSpec,
     may: bool,
 ) -> None:
-    options = TuneStep("gpu", kind, (("arch", "sm_90"),), V3.attributes, None, device, TuneOptions())
+    options = TuneStep("gpu", kind, FrozenMap({"arch": "sm_90"}), V3.attributes, None, device, TuneOptions())
     assert may_measure(options, replace(HERE, devices=devices, runtimes=devices)) is may
 
 
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ((), None),
-        ((("mcpu", "zen4"),), None),
-        ((("mcpu", "x86-64-v4"),), "this CPU (zen4) lacks instructions of x86-64-v4"),
-        ((("mattr", ("+avx2", "-avx512f")),), None),
-        ((("mattr", ("+avx2", "+avx512f", "+avx512bw")),), "this CPU (zen4) lacks avx512f, avx512bw"),
-        ((("mattr", ("+prefer-256-bit",)),), None),
-        ((("mtriple", "aarch64-linux-gnu"),), "its code is for aarch64 and this machine is x86_64"),
-        ((("mtriple", "amd64-unknown-linux-gnu"),), None),
+        ({}, None),
+        ({"mcpu": "zen4"}, None),
+        ({"mcpu": "x86-64-v4"}, "this CPU (zen4) lacks instructions of x86-64-v4"),
+        ({"mattr": ("+avx2", "-avx512f")}, None),
+        ({"mattr": ("+avx2", "+avx512f", "+avx512bw")}, "this CPU (zen4) lacks avx512f, avx512bw"),
+        ({"mattr": ("+prefer-256-bit",)}, None),
+        ({"mtriple": "aarch64-linux-gnu"}, "its code is for aarch64 and this machine is x86_64"),
+        ({"mtriple": "amd64-unknown-linux-gnu"}, None),
     ],
 )
-def test_cpu(attributes: Attributes, reason: str | None) -> None:
-    found = explain_device("llvm", attributes, LOCAL, HERE)
+def test_cpu(attributes: dict[str, AttributeValue], reason: str | None) -> None:
+    found = explain_device("llvm", FrozenMap(attributes), LOCAL, HERE)
     assert (found is None) if reason is None else (found is not None and found.startswith(reason)), found

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvmbuild.doit_adapter.actions import run_step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import ENTRY, list_external_data
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.specs import SimplifyOptions, Source
 from tvmbuild.steps import SimplifyStep, Step
@@ -74,7 +75,7 @@ def test_hostile_locations_fail_the_step_with_a_message(tmp_path: Path, location
     assert said in caught.value.message
     assert caught.value.hint
     options = SimplifyStep("net", Source("path", "inner/net.onnx"), (), SimplifyOptions())
-    step = Step("simplify", "net", options, (("source", path),), root=tmp_path)
+    step = Step("simplify", "net", options, FrozenMap({"source": path}), root=tmp_path)
     failed = run_step(step, Task("simplify:net", None))
     assert failed is not None
     assert said in failed.message

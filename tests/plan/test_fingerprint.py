@@ -5,16 +5,34 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
-from tvmbuild.specs import Export, ExportFile, InputSpec, Json, SimplifyOptions, Source
-from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import (
+    Attributes,
+    DeviceSpec,
+    Export,
+    ExportFile,
+    InputSpec,
+    Json,
+    LocalDevice,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SimplifyOptions,
+    Source,
+    SshDevice,
+    TuneOptions,
+)
+from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 STEP = Step(
     stage="simplify",
     subject="net",
     options=SimplifyStep("net", Source("path", "net.onnx"), (InputSpec("x", (1, 3)),), SimplifyOptions()),
-    tools=(("onnx", "1.0"),),
-    environment=(("TVM_NUM_THREADS", "2"),),
+    tools=FrozenMap({"onnx": "1.0"}),
+    environment=FrozenMap({"TVM_NUM_THREADS": "2"}),
 )
 
 
@@ -29,7 +47,7 @@ def test_pairs_are_flat_and_readable() -> None:
 
 def test_arguments_of_an_export_are_shown_as_the_yaml_has_them() -> None:
     files = (ExportFile("weights", Source("path", "w.bin")),)
-    export = Export("make", (("depth", Json('{"a":[1,2]}')), ("name", Json('"net"'))), files)
+    export = Export("make", FrozenMap({"depth": Json('{"a":[1,2]}'), "name": Json('"net"')}), files)
     options = SimplifyStep("net", Source("export", "net.py", export=export), (), SimplifyOptions())
     pairs = fingerprint(replace(STEP, options=options))
     assert pairs["option.source.export.function"] == '"make"'
@@ -51,12 +69,60 @@ def test_mode_root_and_availability_are_not_in_it() -> None:
 
 
 def test_a_field_that_came_later_counts_only_where_it_is_said() -> None:
-    plain = CompileStep("net", "pc", "llvm", (), (), "auto", None, None)
+    plain = CompileStep("net", "pc", "llvm", FrozenMap(), FrozenMap(), "auto", None, None)
     names = {"model", "target", "kind", "attributes", "host", "link", "glibc", "preprocess"}
-    before = fingerprint(replace(STEP, options=plain))
+    before = fingerprint(Step("compile", "net@pc", plain))
     assert {name for name in before if name.startswith("option.")} == {f"option.{name}" for name in names}
-    reduced = fingerprint(replace(STEP, options=replace(plain, precision="fp16")))
+    reduced = fingerprint(Step("compile", "net@pc", replace(plain, precision="fp16")))
     assert reduced == before | {"option.precision": '"fp16"'}
+
+
+NOTHING = {"tracker": "null", "key": "null", "timeout_s": "60.0", "arch": "null"}
+RPC = {"kind": '"rpc"', "tracker": '"h:1"', "key": '"pi4"', "timeout_s": "60.0", "arch": "null"}
+DEVICES: list[tuple[DeviceSpec, dict[str, str]]] = [
+    (NoDevice(), {"kind": '"none"', **NOTHING}),
+    (LocalDevice(), {"kind": '"local"', **NOTHING}),
+    (QemuDevice("aarch64"), {"kind": '"qemu"', **NOTHING, "arch": '"aarch64"'}),
+    (SshDevice("pi@pi"), {"kind": '"ssh"', **NOTHING, "host": '"pi@pi"'}),
+    (RpcDevice("h:1", "pi4"), RPC),
+    (RpcDevice("h:1", "pi4", 5.0), RPC | {"timeout_s": "5.0"}),
+    (RpcDevice("h:1", "pi4", wait_s=1.0), RPC | {"wait_s": "1.0"}),
+    (RpcDevice("h:1", "pi4", session_s=2.5), RPC | {"session_s": "2.5"}),
+]
+
+
+@pytest.mark.parametrize(("device", "said"), DEVICES)
+def test_devices_have_the_fingerprint_of_when_they_were_one_class(device: DeviceSpec, said: dict[str, str]) -> None:
+    attributes: Attributes = FrozenMap({"mattr": ("+a",), "num-cores": 2})
+    options = TuneStep("pc", "llvm", attributes, FrozenMap(), None, device, TuneOptions(), threads=2)
+    pairs = fingerprint(Step("tune", "net@pc", options))
+    assert pairs == {
+        "option.target": '"pc"',
+        "option.kind": '"llvm"',
+        "option.attributes.mattr": '["+a"]',
+        "option.attributes.num-cores": "2",
+        "option.host": "[]",
+        "option.measured_on": "null",
+        **{f"option.device.{name}": value for name, value in said.items()},
+        "option.tune.trials": "null",
+        "option.tune.trials_per_task": "64",
+        "option.tune.number": "1",
+        "option.tune.repeat": "3",
+        "option.tune.min_repeat_ms": "10",
+        "option.tune.seed": "0",
+        "option.tune.patience": "48",
+        "option.tune.cost_model": '"xgb"',
+        "option.tune.ops": '["*"]',
+        "stage version": "1",
+    }
+
+
+def test_an_empty_map_is_shown_as_it_was_when_it_was_a_tuple() -> None:
+    cell = CompileStep("net", "pc", "llvm", FrozenMap(), FrozenMap(), "auto", None, None)
+    pairs = fingerprint(Step("compile", "net@pc", cell))
+    assert (pairs["option.attributes"], pairs["option.host"]) == ("[]", "[]")
+    options = SimplifyStep("net", Source("export", "net.py", export=Export("make")), (), SimplifyOptions())
+    assert fingerprint(Step("simplify", "net", options))["option.source.export.arguments"] == "[]"
 
 
 def test_a_step_survives_pickling() -> None:

@@ -6,9 +6,20 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.placement import explain_lack, list_resources
 from tvmbuild.plan import make_plan
-from tvmbuild.specs import DeviceSpec, Export, ModelSpec, Project, Source, TargetSpec
+from tvmbuild.specs import (
+    Export,
+    ModelSpec,
+    NoDevice,
+    Project,
+    QemuDevice,
+    RpcDevice,
+    Source,
+    SshDevice,
+    TargetSpec,
+)
 from tvmbuild.steps import Needs, Settings
 
 LAPTOP = Capabilities(
@@ -18,13 +29,13 @@ LAPTOP = Capabilities(
     cores=2,
     host_cpu="alderlake",
     runnable_cpus=("x86-64-v3",),
-    versions=(("apache-tvm", "0.27"), ("ziglang", "16")),
+    versions=FrozenMap({"apache-tvm": "0.27", "ziglang": "16"}),
 )
 SERVER = replace(LAPTOP, cores=16, host_cpu="znver4", nvrtc="13.1", emulators=("aarch64",))
 GPU = replace(SERVER, runtimes=("llvm", "cuda"), devices=("llvm", "cuda"))
-V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("num-cores", 8)))
-PI4 = TargetSpec("pi4", "llvm", (("mcpu", "cortex-a72"), ("mtriple", "aarch64-linux-gnu")))
-H100 = TargetSpec("h100", "cuda", (("arch", "sm_90"),), host=(("mcpu", "x86-64-v3"),))
+V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "num-cores": 8}))
+PI4 = TargetSpec("pi4", "llvm", FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}))
+H100 = TargetSpec("h100", "cuda", FrozenMap({"arch": "sm_90"}), host=FrozenMap({"mcpu": "x86-64-v3"}))
 MODEL = ModelSpec("net", Source("path", "net.onnx"))
 
 
@@ -46,13 +57,13 @@ def needs(step: str, target: TargetSpec, mode: str = "missing", model: ModelSpec
         ("tune", H100, {"build:cuda": 1, "nvcc": 1, "device:local": 1, "cuda": 1}),
         ("tune", V3, {"build:llvm": 1, "device:local": 1, "cpu:alderlake": 8}),
         ("tune", replace(V3, measured_on="znver4"), {"build:llvm": 1, "device:local": 1, "cpu:znver4": 8}),
-        ("tune", replace(PI4, device=DeviceSpec("rpc", "h:1", "pi4")), {"build:llvm": 1, "device:pi4": 1}),
-        ("tune", replace(PI4, device=DeviceSpec("qemu", arch="aarch64")), {"build:llvm": 1}),
-        ("tune", replace(V3, device=DeviceSpec("none")), {"build:llvm": 1}),
-        ("benchmark", replace(PI4, device=DeviceSpec("ssh", host="pi@board")), {"device:pi@board": 1}),
+        ("tune", replace(PI4, device=RpcDevice("h:1", "pi4")), {"build:llvm": 1, "device:pi4": 1}),
+        ("tune", replace(PI4, device=QemuDevice("aarch64")), {"build:llvm": 1}),
+        ("tune", replace(V3, device=NoDevice()), {"build:llvm": 1}),
+        ("benchmark", replace(PI4, device=SshDevice("pi@board")), {"device:pi@board": 1}),
         ("benchmark", V3, {"device:local": 1, "cpu:alderlake": 8}),
         ("benchmark", H100, {"device:local": 1, "cuda": 1}),
-        ("benchmark", replace(PI4, device=DeviceSpec("qemu", arch="aarch64")), {"device:qemu-aarch64": 1}),
+        ("benchmark", replace(PI4, device=QemuDevice("aarch64")), {"device:qemu-aarch64": 1}),
     ],
 )
 def test_needs(step: str, target: TargetSpec, wanted: dict[str, int]) -> None:
@@ -65,16 +76,16 @@ def test_who_does_not_search_needs_no_device() -> None:
 
 def test_an_export_runs_where_its_user_is() -> None:
     export = Source("export", "export.py", export=Export("make"))
-    assert needs("simplify", V3, model=replace(MODEL, source=export)) == ()
+    assert needs("simplify", V3, model=replace(MODEL, source=export)) == {}
 
 
 def test_a_linker_is_said_by_its_name() -> None:
-    machines = [replace(SERVER, linkers=(("gcc", "gcc 13"),))]
+    machines = [replace(SERVER, linkers=FrozenMap({"gcc": "gcc 13"}))]
     project = Project(Path("/project"), (MODEL,), (replace(V3, link="gcc"),))
     step = make_plan(project, LAPTOP, Settings(), machines).find("compile:net@v3")
     assert step is not None
-    assert dict(step.needs)["linker:gcc"] == 1
-    assert dict(step.tools)["gcc"] == "gcc 13"
+    assert step.needs["linker:gcc"] == 1
+    assert step.tools["gcc"] == "gcc 13"
 
 
 def test_a_step_is_available_where_one_worker_can_run_it_and_has_its_tools() -> None:
@@ -87,7 +98,7 @@ def test_a_step_is_available_where_one_worker_can_run_it_and_has_its_tools() -> 
     assert [step.id for step in there.steps if step.unavailable] == []
     step = there.find("compile:net@h100")
     assert step is not None
-    assert dict(step.tools)["nvrtc"] == "13.1"
+    assert step.tools["nvrtc"] == "13.1"
 
 
 def test_resources() -> None:
@@ -118,4 +129,4 @@ def test_resources() -> None:
     ],
 )
 def test_lack(workers: list[dict[str, float]], lack: str | None) -> None:
-    assert explain_lack((("tvmbuild", 1), ("cpu:x", 8)), workers) == lack
+    assert explain_lack(FrozenMap({"tvmbuild": 1, "cpu:x": 8}), workers) == lack

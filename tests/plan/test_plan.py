@@ -9,8 +9,18 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.fingerprint import fingerprint
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.plan import Plan, includes, make_plan
-from tvmbuild.specs import Accuracy, BenchmarkOptions, DeviceSpec, ModelSpec, Project, Source, TargetSpec, TuneOptions
+from tvmbuild.specs import (
+    Accuracy,
+    BenchmarkOptions,
+    ModelSpec,
+    NoDevice,
+    Project,
+    Source,
+    TargetSpec,
+    TuneOptions,
+)
 from tvmbuild.steps import Settings, TuneStep
 
 ROOT = Path("/project")
@@ -24,17 +34,12 @@ HERE = Capabilities(
     host_cpu="zen4",
     cpu_features=("avx", "avx2"),
     runnable_cpus=("generic", "x86-64-v3"),
-    versions=(
-        ("apache-tvm", "1"),
-        ("apache-tvm-ffi", "2"),
-        ("onnx", "3"),
-        ("onnxruntime", "5"),
-        ("onnxsim", "4"),
-        ("ziglang", "6"),
+    versions=FrozenMap(
+        {"apache-tvm": "1", "apache-tvm-ffi": "2", "onnx": "3", "onnxruntime": "5", "onnxsim": "4", "ziglang": "6"}
     ),
 )
 MODEL = ModelSpec("net", Source("path", "net.onnx"))
-V3 = TargetSpec("v3", "llvm", (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 2)))
+V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}))
 
 
 def _plan(
@@ -87,8 +92,8 @@ def test_steps_files_and_environment_of_one_cell() -> None:
 
 
 def test_tools_are_those_that_can_change_the_output() -> None:
-    cuda = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes, device=DeviceSpec("none"))
-    tools = {step.id: dict(step.tools) for step in _plan(V3, cuda, replace(V3, name="g", link="gcc")).steps}
+    cuda = TargetSpec("gpu", "cuda", FrozenMap({"arch": "sm_90"}), host=V3.attributes, device=NoDevice())
+    tools = {step.id: step.tools for step in _plan(V3, cuda, replace(V3, name="g", link="gcc")).steps}
     tvm = {"apache-tvm": "1", "apache-tvm-ffi": "2"}
     assert tools["simplify:net"] == {"onnx": "3", "onnxsim": "4", "onnxruntime": "5"}
     assert tools["tune:net@v3"] == {**tvm, "llvm": "22"}
@@ -108,7 +113,7 @@ def test_labels_are_an_input_of_compile_and_url_sources_are_none() -> None:
     plan = _plan(V3, models=(model,))
     simplify, compile_ = plan.find("simplify:net"), plan.find("compile:net@v3")
     assert simplify is not None
-    assert simplify.inputs == ()
+    assert simplify.inputs == {}
     assert compile_ is not None
     assert compile_.input("labels") == ROOT / "names.txt"
 
@@ -132,8 +137,8 @@ def test_one_plan_is_equal_to_the_next() -> None:
 
 
 def test_threads_of_a_gpu_target_are_left_alone() -> None:
-    cuda = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes, device=DeviceSpec("none"))
-    assert all(step.environment == () for step in _plan(cuda).steps)
+    cuda = TargetSpec("gpu", "cuda", FrozenMap({"arch": "sm_90"}), host=V3.attributes, device=NoDevice())
+    assert all(step.environment == {} for step in _plan(cuda).steps)
 
 
 def test_options_hold_only_what_changes_the_output() -> None:
@@ -157,12 +162,12 @@ def test_options_hold_only_what_changes_the_output() -> None:
 
 
 def test_an_unavailable_step_makes_what_needs_it_unavailable() -> None:
-    vulkan = TargetSpec("nuc", "vulkan", (), host=V3.attributes)
+    vulkan = TargetSpec("nuc", "vulkan", FrozenMap(), host=V3.attributes)
     reasons = {step.id: step.unavailable for step in _plan(vulkan).steps}
     assert reasons["simplify:net"] is None
     assert str(reasons["tune:net@nuc"]).startswith("the installed TVM generates no Vulkan code; install")
     assert str(reasons["compile:net@nuc"]).startswith("the installed TVM generates no Vulkan code; install")
-    cuda = TargetSpec("gpu", "cuda", (("arch", "sm_90"),), host=V3.attributes)
+    cuda = TargetSpec("gpu", "cuda", FrozenMap({"arch": "sm_90"}), host=V3.attributes)
     here = replace(HERE, nvcc=None, runtimes=("llvm", "cuda"), devices=("llvm", "cuda"))
     reasons = {step.id: step.unavailable for step in _plan(cuda, here=here).steps}
     assert reasons["tune:net@gpu"] is None
@@ -172,7 +177,7 @@ def test_an_unavailable_step_makes_what_needs_it_unavailable() -> None:
 
 
 def test_tuning_without_a_device_acts_as_never_and_is_available() -> None:
-    plan = _plan(V3, replace(V3, name="away", device=DeviceSpec("none")), tune="full")
+    plan = _plan(V3, replace(V3, name="away", device=NoDevice()), tune="full")
     modes = {step.id: step.settings.tune for step in plan.steps if isinstance(step.options, TuneStep)}
     assert modes == {"tune:net@v3": "full", "tune:net@away": "never"}
     away = plan.find("tune:net@away")
@@ -199,7 +204,7 @@ def test_a_benchmark_depends_on_the_baselines_that_it_asks_for() -> None:
     def tools(*baselines: str) -> set[str]:
         step = _plan(replace(V3, benchmark=BenchmarkOptions(baselines=baselines))).find("benchmark:net@v3")
         assert step is not None
-        return set(dict(step.tools))
+        return set(step.tools)
 
     plain = {"apache-tvm", "apache-tvm-ffi"}
     assert tools() == plain
@@ -224,5 +229,5 @@ def test_real_inputs_are_files_that_the_benchmark_reads() -> None:
     model = replace(MODEL, accuracy=Accuracy("images", ("a.png", "../b.png")))
     benchmark = _plan(replace(V3, benchmark=BenchmarkOptions(baselines=())), models=(model,)).find("benchmark:net@v3")
     assert benchmark is not None
-    assert benchmark.inputs[-2:] == (("sample 0", ROOT / "a.png"), ("sample 1", ROOT / "../b.png"))
-    assert dict(benchmark.tools)["onnxruntime"] == "5"
+    assert tuple(benchmark.inputs.items())[-2:] == (("sample 0", ROOT / "a.png"), ("sample 1", ROOT / "../b.png"))
+    assert benchmark.tools["onnxruntime"] == "5"

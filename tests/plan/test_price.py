@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.price import CellPrice, Known, TaskPrice, TotalPrice, price_cells, total_price
 from tvmbuild.rates import NO_TIME, Seconds, Spent, add_rates
@@ -13,7 +14,7 @@ from tvmbuild.records.choices import Graph
 from tvmbuild.records.journal import Entry, append_entry
 from tvmbuild.records.selection import TaskId, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import Attributes, DeviceSpec, TuneOptions
+from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
 
 KEY, OTHER = "a" * 16, "b" * 16
@@ -25,9 +26,9 @@ DEFAULTS = TuneOptions()
 
 def make_step(
     root: Path, tune: TuneOptions = DEFAULTS, mode: TuneMode = "missing", cell: str = "net@pc", cores: int = 2
-) -> Step:
-    attributes: Attributes = (("mcpu", "znver4"), ("num-cores", cores))
-    options = TuneStep(cell.partition("@")[2], "llvm", attributes, (), "here", DeviceSpec(), tune)
+) -> Step[TuneStep]:
+    attributes: Attributes = FrozenMap({"mcpu": "znver4", "num-cores": cores})
+    options = TuneStep(cell.partition("@")[2], "llvm", attributes, FrozenMap(), "here", LocalDevice(), tune)
     return Step("tune", cell, options, root=root, settings=Settings(mode))
 
 
@@ -44,7 +45,7 @@ def middle(price: CellPrice | TaskPrice | TotalPrice) -> float:
     return round(price.seconds.middle, 3)
 
 
-def put(step: Step, key: str = KEY, *, searched: int = 0, records: int = 1, ended: str = "") -> None:
+def put(step: Step[TuneStep], key: str = KEY, *, searched: int = 0, records: int = 1, ended: str = "") -> None:
     options = step.options
     assert isinstance(options, TuneStep)
     file = TaskFile(
@@ -54,7 +55,7 @@ def put(step: Step, key: str = KEY, *, searched: int = 0, records: int = 1, ende
         canonical_json(resolved_target(options).to_json()),
         "0.27.0",
         records=(Record(TRACE, 1e-6, "here", 2, "0.27.0"),) * records,
-        searched=(("here", searched),),
+        searched=FrozenMap({"here": searched}),
         exhausted=(ended,) if ended else (),
     )
     write_task_file(record_path(Layout(step.root).records(options.target), key), file)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild import rates
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.rates import (
     MOST_TRIALS,
@@ -21,11 +22,11 @@ from tvmbuild.rates import (
     find_word,
     read_rates,
 )
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import LocalDevice, RpcDevice, TuneOptions
 from tvmbuild.steps import TuneStep
 
-HERE = TuneStep("pc", "llvm", (), (), None, DeviceSpec(), TuneOptions())
-BOARD = replace(HERE, device=DeviceSpec("rpc", "127.0.0.1:9190", "pi4"))
+HERE = TuneStep("pc", "llvm", FrozenMap(), FrozenMap(), None, LocalDevice(), TuneOptions())
+BOARD = replace(HERE, device=RpcDevice("127.0.0.1:9190", "pi4"))
 CARD = replace(HERE, kind="cuda")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tvmbuild.files import canonical_json, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.choices import (
     Choice,
@@ -30,32 +31,34 @@ from tvmbuild.records.selection import (
     write_tasks,
 )
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
-OPTIONS = TuneStep("pc", "llvm", (("mcpu", "znver4"), ("num-cores", 2)), (), "znver4", DeviceSpec(), TuneOptions())
+OPTIONS = TuneStep(
+    "pc", "llvm", FrozenMap({"mcpu": "znver4", "num-cores": 2}), FrozenMap(), "znver4", LocalDevice(), TuneOptions()
+)
 TARGET = resolved_target(OPTIONS)
 KEY = "a" * 16
 SMALL, LARGE = "1x9x9x16 to 32, padding 1 1 1 1", "1x13x13x512 to 1024, padding 1 1 1 1"
 GRAPH = describe_graph([(KEY, 2)], [SMALL, LARGE])
 CHOSEN = Choices(
     {
-        SMALL: Choice("direct", "znver4", (("direct", 1e-6), ("winograd2", 2e-6))),
-        LARGE: Choice("winograd4", "znver4", (("direct", 9e-3), ("winograd4", 3e-3))),
+        SMALL: Choice("direct", "znver4", FrozenMap({"direct": 1e-6, "winograd2": 2e-6})),
+        LARGE: Choice("winograd4", "znver4", FrozenMap({"direct": 9e-3, "winograd4": 3e-3})),
     }
 )
 ALL = OPTIONS.tune.algorithms
 
 
 @pytest.fixture
-def step(tmp_path: Path) -> Step:
+def step(tmp_path: Path) -> Step[TuneStep]:
     """A tune step that has run and has chosen."""
-    outputs = tuple((role, tmp_path / f"{role}.json") for role in ("tasks", "schedule", "info"))
+    outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
     step = Step("tune", "m@pc", OPTIONS, outputs=outputs, root=tmp_path)
     trace = canonical_json({"decisions": [], "instructions": [["Seed", [], [1], []]]})
     record = Record(trace, 1e-6, "znver4", 2, "0.27.0")
     target = canonical_json(TARGET.to_json())
-    file = TaskFile(KEY, "conv2d", "{}", target, "0.27.0", (record,), (("znver4", 64),))
+    file = TaskFile(KEY, "conv2d", "{}", target, "0.27.0", (record,), FrozenMap({"znver4": 64}))
     write_task_file(record_path(folder_of(step), KEY), file)
     write_choices(folder_of(step), GRAPH, TARGET, CHOSEN)
     write_tasks(step.output("tasks"), [TaskId(KEY, "conv2d", 2)], GRAPH)
@@ -63,27 +66,27 @@ def step(tmp_path: Path) -> Step:
     return step
 
 
-def folder_of(step: Step) -> Path:
+def folder_of(step: Step[TuneStep]) -> Path:
     return Layout(step.root).records("pc")
 
 
-def publish(step: Step) -> None:
+def publish(step: Step[TuneStep]) -> None:
     algorithms = read_choices(folder_of(step), GRAPH, TARGET).algorithms(ALL)
     schedule = replace(select_schedule(folder_of(step), [KEY], OPTIONS), algorithms=algorithms)
     write_json(step.output("schedule"), schedule.to_json())
 
 
-def edit(step: Step, change: Callable[[dict[str, Any]], object]) -> None:
+def edit(step: Step[TuneStep], change: Callable[[dict[str, Any]], object]) -> None:
     path = choices_path(folder_of(step), GRAPH)
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
 
 
-def test_what_is_written_is_read(step: Step) -> None:
+def test_what_is_written_is_read(step: Step[TuneStep]) -> None:
     assert read_choices(folder_of(step), GRAPH, TARGET) == CHOSEN
-    assert CHOSEN.algorithms(ALL) == ((LARGE, "winograd4"),)
-    assert CHOSEN.algorithms(["direct", "winograd2"]) == ()
+    assert CHOSEN.algorithms(ALL) == {LARGE: "winograd4"}
+    assert CHOSEN.algorithms(["direct", "winograd2"]) == {}
     assert CHOSEN.list_undecided(Graph(GRAPH.digest, (LARGE, "another"))) == ("another",)
     assert choices_path(folder_of(step), GRAPH).parent == step.root / "records" / "pc" / "choices"
 
@@ -95,8 +98,8 @@ def test_the_digest_is_of_tasks_and_calls_in_any_order() -> None:
 
 
 def test_a_schedule_without_algorithms_is_what_it_was() -> None:
-    assert Schedule(()).to_json() == {"format": 1, "layout": None, "schedule": {}}
-    chosen = Schedule(((KEY, canonical_json({"instructions": []})),), None, ((LARGE, "winograd4"),))
+    assert Schedule(FrozenMap()).to_json() == {"format": 1, "layout": None, "schedule": {}}
+    chosen = Schedule(FrozenMap({KEY: canonical_json({"instructions": []})}), None, FrozenMap({LARGE: "winograd4"}))
     assert json.loads(chosen.to_text()) == chosen.to_json()
     assert chosen.to_json()["algorithms"] == {LARGE: "winograd4"}
 
@@ -126,7 +129,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_what_cannot_be_used_counts_as_absent(case: str, step: Step) -> None:
+def test_what_cannot_be_used_counts_as_absent(case: str, step: Step[TuneStep]) -> None:
     change, reason = FAULTS[case]
     assert is_current(step) is None
     edit(step, change)
@@ -139,12 +142,12 @@ def test_what_cannot_be_used_counts_as_absent(case: str, step: Step) -> None:
     assert said.startswith(f"other algorithms are chosen now; {path} counts as absent: {reason}")
 
 
-def test_a_text_that_is_no_json_counts_as_absent(step: Step) -> None:
+def test_a_text_that_is_no_json_counts_as_absent(step: Step[TuneStep]) -> None:
     choices_path(folder_of(step), GRAPH).write_text("{")
     assert "damaged (JSONDecodeError" in str(read_choices(folder_of(step), GRAPH, TARGET).problem)
 
 
-def test_an_edited_choice_runs_tune_and_equal_ones_change_nothing(step: Step) -> None:
+def test_an_edited_choice_runs_tune_and_equal_ones_change_nothing(step: Step[TuneStep]) -> None:
     before = step.output("schedule").read_bytes()
     edit(step, lambda data: data["convolutions"][LARGE]["seconds"].update(direct=1.0))
     assert is_current(step) is None
@@ -156,7 +159,7 @@ def test_an_edited_choice_runs_tune_and_equal_ones_change_nothing(step: Step) ->
     assert is_current(step) is None
 
 
-def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: Step) -> None:
+def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: Step[TuneStep]) -> None:
     choices_path(folder_of(step), GRAPH).unlink()
     assert is_current(step) == "other algorithms are chosen now"
     publish(step)
@@ -164,9 +167,9 @@ def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: St
     assert is_current(replace(step, settings=Settings(tune="never"))) is None
     only_direct = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct",)))
     assert is_current(replace(step, options=only_direct)) is None
-    assert is_current(replace(step, options=replace(OPTIONS, device=DeviceSpec("none")))) is None
+    assert is_current(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
 
 
-def test_an_algorithm_that_the_target_does_not_allow_is_not_used(step: Step) -> None:
+def test_an_algorithm_that_the_target_does_not_allow_is_not_used(step: Step[TuneStep]) -> None:
     allowed = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct", "winograd2")))
     assert is_current(replace(step, options=allowed)) == "other algorithms are chosen now"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
 from tvmbuild.records.conflicts import ConflictedRecordsError
 from tvmbuild.records.store import DamagedRecordsError, ResolvedTarget, read_task_file
@@ -28,7 +29,8 @@ def test_both_sides_of_a_merge(project_root: Path, tmp_path: Path) -> None:
 
 
 def test_both_sides_of_a_merge_of_choices(tmp_path: Path) -> None:
-    graph, target = describe_graph([("a" * 16, 1)], ["1x8x8x8 to 8"]), ResolvedTarget("llvm", (("mcpu", "znver4"),))
+    graph = describe_graph([("a" * 16, 1)], ["1x8x8x8 to 8"])
+    target = ResolvedTarget("llvm", FrozenMap({"mcpu": "znver4"}))
     write_choices(tmp_path, graph, target, Choices({"1x8x8x8 to 8": Choice("direct", "znver4")}))
     path = choices_path(tmp_path, graph)
     ours = path.read_text()

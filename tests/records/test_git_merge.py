@@ -104,8 +104,8 @@ def test_two_branches_that_tuned_the_same_tasks_merge_to_the_union(clone: Clone)
         ("znver4", 4e-6),
         ("znver4", 9e-6),
     ]
-    assert merged.searched == (("znver4", 96),)
-    assert merged.spent == (("znver4", 96.0),)
+    assert merged.searched == {"znver4": 96}
+    assert merged.spent == {"znver4": 96.0}
     assert clone.read(ONLY_OURS).records
     assert clone.read(ONLY_THEIRS).records
 

@@ -28,6 +28,7 @@ from tvmbuild.records.store import (
 )
 from tvmbuild.records.stored import read_stored
 from tvmbuild.records.verification import Subject, keep_good, verify_records
+from tvmbuild.specs import freeze_attributes
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,7 @@ def shipped(project_root: Path) -> list[TaskFile]:
 
 def resolved(file: TaskFile) -> ResolvedTarget:
     value = json.loads(file.target)
-    attributes, host = (
-        tuple((name, tuple(item) if isinstance(item, list) else item) for name, item in value[part].items())
-        for part in ("attributes", "host")
-    )
-    return ResolvedTarget(value["kind"], attributes, host)
+    return ResolvedTarget(value["kind"], freeze_attributes(value["attributes"]), freeze_attributes(value["host"]))
 
 
 def test_no_edit_of_a_files_bytes_is_a_crash(shipped: list[TaskFile], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.merge import IMPORTED, merge_branches, merge_files
 from tvmbuild.records.store import BEST, Record, TaskFile, keep_best, read_task_file, write_task_file
 
 HERE, THERE = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}', '{"attributes":{},"host":{},"kind":"llvm"}'
 patient = settings(deadline=None)  # a busy machine is no failure
+N = TypeVar("N", int, float)
 CLASSES = ("cortex-a72", "emeraldrapids", "znver4")
 VERSIONS = st.sampled_from(["0.27.0", "0.27.0.post1", "0.9.0", "0.28.dev0"])
 
@@ -35,8 +38,8 @@ records = st.builds(
 )
 
 
-def per_class(values: st.SearchStrategy[int] | st.SearchStrategy[float]) -> st.SearchStrategy[tuple[object, ...]]:
-    return st.dictionaries(st.sampled_from(CLASSES), values).map(lambda found: tuple(sorted(found.items())))
+def per_class(values: st.SearchStrategy[N]) -> st.SearchStrategy[FrozenMap[str, N]]:
+    return st.dictionaries(st.sampled_from(CLASSES), values).map(lambda found: FrozenMap(sorted(found.items())))
 
 
 files = st.builds(
@@ -102,15 +105,17 @@ BASE = TaskFile("a" * 16, "conv2d", "{}", HERE, "0.27.0", (Record(trace(0), 1e-6
 
 
 def test_what_only_one_knows_to_have_spent_stays() -> None:
-    one, other = replace(BASE, spent=(("znver4", 7.5),)), replace(BASE, spent=(("cortex-a72", 1.0), ("znver4", 9.0)))
-    assert merge_files(one, BASE).spent == (("znver4", 7.5),)
-    assert merge_files(one, other).spent == (("cortex-a72", 1.0), ("znver4", 9.0))
+    one = replace(BASE, spent=FrozenMap({"znver4": 7.5}))
+    other = replace(BASE, spent=FrozenMap({"cortex-a72": 1.0, "znver4": 9.0}))
+    assert merge_files(one, BASE).spent == {"znver4": 7.5}
+    assert list(merge_files(one, other).spent.items()) == [("cortex-a72", 1.0), ("znver4", 9.0)]
 
 
 def test_what_was_spent_is_that_of_the_candidates_that_are_counted() -> None:
-    one = replace(BASE, searched=(("znver4", 8),), spent=(("znver4", 8.0),))
-    assert merge_files(one, replace(BASE, searched=(("znver4", 64),))).spent == ()
-    assert merge_files(one, replace(BASE, searched=(("znver4", 4),), spent=(("znver4", 9.0),))).spent == one.spent
+    one = replace(BASE, searched=FrozenMap({"znver4": 8}), spent=FrozenMap({"znver4": 8.0}))
+    assert merge_files(one, replace(BASE, searched=FrozenMap({"znver4": 64}))).spent == {}
+    fewer = replace(BASE, searched=FrozenMap({"znver4": 4}), spent=FrozenMap({"znver4": 9.0}))
+    assert merge_files(one, fewer).spent == one.spent
 
 
 def test_a_name_is_preferred_to_that_of_what_a_database_gave() -> None:

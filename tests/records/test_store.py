@@ -7,10 +7,11 @@ import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records import store
 from tvmbuild.records.store import BEST, Record, ResolvedTarget, TaskFile, keep_best, read_task_file, write_task_file
 
-TARGET = ResolvedTarget("llvm", (("mattr", ("+avx2",)), ("mcpu", "x86-64-v3"), ("num-cores", 2)))
+TARGET = ResolvedTarget("llvm", FrozenMap({"mattr": ("+avx2",), "mcpu": "x86-64-v3", "num-cores": 2}))
 
 
 def trace(number: int) -> str:
@@ -30,7 +31,7 @@ def test_a_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
     file = task_file().with_results("znver4", (record(1, 2e-6), record(2, 1.5e-6)), 32).with_exhausted("znver4")
     write_task_file(path, file)
     assert read_task_file(path) == file
-    assert file.searched == (("znver4", 32),)
+    assert file.searched == {"znver4": 32}
     assert file.exhausted == ("znver4",)
 
 
@@ -60,7 +61,7 @@ def test_the_best_five_distinct_traces_of_each_class_are_kept() -> None:
 
 def test_counts_of_one_class_add_up_and_others_stay() -> None:
     file = task_file().with_results("znver4", (), 32).with_results("cortex-a72", (), 8).with_results("znver4", (), 10)
-    assert file.searched == (("cortex-a72", 8), ("znver4", 42))
+    assert list(file.searched.items()) == [("cortex-a72", 8), ("znver4", 42)]
     assert file.searched_on("unknown") == 0
 
 
@@ -71,11 +72,11 @@ def test_spent_time_adds_up_and_is_unknown_until_then(tmp_path: Path) -> None:
     write_task_file(path, file)
     assert "spent" not in path.read_text()
     assert read_task_file(path) == file
-    assert file.with_results("znver4", (), 8, 1.5).spent == ()  # it would be the price of 40 candidates
+    assert file.with_results("znver4", (), 8, 1.5).spent == {}  # it would be the price of 40 candidates
     file = task_file().with_results("znver4", (), 8, 1.5).with_results("znver4", (), 8, 2.25)
     file = file.with_results("cortex-a72", (), 1)
-    assert file.spent == (("znver4", 3.75),)
-    assert file.searched == (("cortex-a72", 1), ("znver4", 16))
+    assert file.spent == {"znver4": 3.75}
+    assert list(file.searched.items()) == [("cortex-a72", 1), ("znver4", 16)]
     write_task_file(path, file)
     assert list(json.loads(path.read_text())) == sorted(json.loads(path.read_text()))
     assert read_task_file(path) == file

@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.sources import user_code
 from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import Export, ExportFile, Json, Source
@@ -46,7 +47,7 @@ def write(project: Path) -> Callable[..., Source]:
         path = project / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(HEAD + text)
-        given = tuple((key, Json(json.dumps(value))) for key, value in sorted(arguments.items()))
+        given = FrozenMap({key: Json(json.dumps(value)) for key, value in sorted(arguments.items())})
         return Source("export", name, export=Export("make", given, files))
 
     return source

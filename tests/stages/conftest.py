@@ -11,11 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import InputSpec, SimplifyOptions, Source
 from tvmbuild.steps import SimplifyStep, Step
 
 NO_OPTIONS = SimplifyOptions()
-MakeStep = Callable[..., Step]
+MakeStep = Callable[..., Step[SimplifyStep]]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,9 @@ def _own_folders(own_folders: None) -> None:
 def simplify_step(tmp_path: Path) -> MakeStep:
     """Make the Step that simplifies ``model`` (a ModelProto, or a path) into tmp_path/out."""
 
-    def make(model: onnx.ModelProto | Path, *inputs: InputSpec, options: SimplifyOptions = NO_OPTIONS) -> Step:
+    def make(
+        model: onnx.ModelProto | Path, *inputs: InputSpec, options: SimplifyOptions = NO_OPTIONS
+    ) -> Step[SimplifyStep]:
         path = model if isinstance(model, Path) else tmp_path / "source.onnx"
         if not isinstance(model, Path):
             onnx.save(model, str(path))
@@ -37,7 +40,7 @@ def simplify_step(tmp_path: Path) -> MakeStep:
             "simplify",
             "net",
             SimplifyStep("net", Source("path", str(path)), inputs, options),
-            outputs=tuple((role, out / name) for role, name in outputs),
+            outputs=FrozenMap({role: out / name for role, name in outputs}),
             root=tmp_path,
         )
 

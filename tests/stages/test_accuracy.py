@@ -16,9 +16,10 @@ from small_package import build_package
 from tvmbuild.benchmarking.results import Agreement, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import Accuracy, BenchmarkOptions, DeviceSpec, Preprocess, Tolerance
+from tvmbuild.specs import Accuracy, BenchmarkOptions, LocalDevice, Preprocess, Tolerance
 from tvmbuild.stages.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.stages.report_html import write_html
 from tvmbuild.stages.report_text import write_markdown
@@ -92,7 +93,7 @@ def test_agreement_is_of_the_first_output_and_the_error_of_all() -> None:
 
 
 def test_no_samples_no_figure(tmp_path: Path) -> None:
-    options = BenchmarkStep("pc", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+    options = BenchmarkStep("pc", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
     assert make_judge(Step("benchmark", "net@pc", options, root=tmp_path)) is None
 
 
@@ -121,11 +122,13 @@ def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, digits: 
     step = Step(
         "benchmark",
         "net@here",
-        BenchmarkStep("here", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions(), NPZ),
-        inputs=(
-            ("package", build_package(digits, tmp_path)),
-            ("model", digits),
-            ("sample 0", save(tmp_path / "real.npz", **{tensor.name: pictures})),
+        BenchmarkStep("here", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions(), NPZ),
+        inputs=FrozenMap(
+            {
+                "package": build_package(digits, tmp_path),
+                "model": digits,
+                "sample 0": save(tmp_path / "real.npz", **{tensor.name: pictures}),
+            }
         ),
         root=tmp_path,
     )

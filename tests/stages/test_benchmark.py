@@ -15,10 +15,11 @@ from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores, cpu_name
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
-from tvmbuild.specs import BenchmarkOptions, DeviceSpec, Tolerance
+from tvmbuild.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
 from tvmbuild.stages import benchmark
 from tvmbuild.stages.contest import make_package_trial
 from tvmbuild.stages.reference import Reference, read_reference, write_reference
@@ -27,16 +28,16 @@ from tvmbuild.steps import BenchmarkStep, Step
 CELL = "net@here"
 
 
-def bench_step(folder: Path, options: BenchmarkStep | None = None) -> Step:
+def bench_step(folder: Path, options: BenchmarkStep | None = None) -> Step[BenchmarkStep]:
     names = {"package": "net-here.tar", "model": "model.onnx", "reference": "reference.npz"}
     if options is None:
-        options = BenchmarkStep("here", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions(number=1, repeat=12))
+        options = BenchmarkStep("here", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions(number=1, repeat=12))
     return Step(
         "benchmark",
         CELL,
         options,
-        inputs=tuple((role, folder / name) for role, name in names.items()),
-        outputs=(("result", folder / "result.json"),),
+        inputs=FrozenMap({role: folder / name for role, name in names.items()}),
+        outputs=FrozenMap({"result": folder / "result.json"}),
         root=folder,
     )
 
@@ -50,17 +51,20 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
     program = f"""
 from pathlib import Path
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import InputSpec, SimplifyOptions, Source
 from tvmbuild.steps import CompileStep, SimplifyStep, Step
 from tvmbuild.stages import compile, simplify
 folder = Path({str(folder)!r})
 names = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))
-outputs = tuple((role, folder / name) for role, name in names)
+outputs = FrozenMap((role, folder / name) for role, name in names)
 source = Source("path", {str(digits)!r})
 simplify.run(Step("simplify", "net", SimplifyStep("net", source, (), SimplifyOptions()), outputs=outputs))
-options = CompileStep("net", "here", "llvm", (("mcpu", "x86-64"), ("num-cores", 2)), (), "auto", None, None)
-inputs = (("model", folder / "model.onnx"), ("schedule", folder / "schedule.json"))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net-here.tar"),)))
+attributes = FrozenMap((("mcpu", "x86-64"), ("num-cores", 2)))
+options = CompileStep("net", "here", "llvm", attributes, FrozenMap(), "auto", None, None)
+inputs = FrozenMap((("model", folder / "model.onnx"), ("schedule", folder / "schedule.json")))
+outputs = FrozenMap((("package", folder / "net-here.tar"),))
+compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=outputs))
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
     return folder
@@ -74,14 +78,14 @@ def cell(built: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(step: Step) -> TvmbuildError:
+def refused(step: Step[BenchmarkStep]) -> TvmbuildError:
     with pytest.raises(TvmbuildError) as caught:
         benchmark.run(step)
     assert not step.output("result").exists()
     return caught.value
 
 
-def read_published(step: Step) -> Result:
+def read_published(step: Step[BenchmarkStep]) -> Result:
     result = read_result(json.loads(step.output("result").read_text()))
     assert result is not None
     return result
@@ -115,7 +119,7 @@ def test_each_measurement_is_a_line_of_the_history(cell: Path) -> None:
     for _ in range(2):
         benchmark.run(step)
     first, second = read_history(layout.history).entries
-    assert first.schedules == second.schedules == ()
+    assert first.schedules == second.schedules == FrozenMap()
     assert second.result == replace(read_published(step), operators=())
 
 
@@ -168,7 +172,7 @@ def test_baselines_that_fail_are_named_and_no_failure(cell: Path, monkeypatch: p
 @pytest.mark.compiler
 def test_a_package_for_more_cores_is_tried_with_those_that_there_are(cell: Path, tmp_path: Path) -> None:
     package = read_package(cell / "net-here.tar")
-    target = replace(package.info.target, attributes=(("mcpu", "x86-64"), ("num-cores", available_cores() + 2)))
+    target = replace(package.info.target, attributes=FrozenMap({"mcpu": "x86-64", "num-cores": available_cores() + 2}))
     write_package(cell / "wide.tar", replace(package, info=replace(package.info, target=target)))
     assert make_package_trial(cell / "wide.tar", (), tmp_path).threads == available_cores()
     assert make_package_trial(cell / "wide.tar", (), tmp_path, threads=1).threads == 1
@@ -218,7 +222,7 @@ def test_a_damaged_package_is_refused(cell: Path) -> None:
 @pytest.mark.compiler
 def test_a_package_of_another_machine_is_refused(cell: Path) -> None:
     package = read_package(cell / "net-here.tar")
-    target = replace(package.info.target, attributes=(("mtriple", "riscv64-linux-gnu"),))
+    target = replace(package.info.target, attributes=FrozenMap({"mtriple": "riscv64-linux-gnu"}))
     write_package(cell / "net-here.tar", replace(package, info=replace(package.info, target=target)))
     assert "the package is built for riscv64 (here); this machine is " in refused(bench_step(cell)).message
 
@@ -232,6 +236,6 @@ def test_a_package_of_a_missing_backend_is_refused(cell: Path) -> None:
 
 
 def test_a_target_without_a_device_is_not_timed(tmp_path: Path) -> None:
-    device = DeviceSpec("none")
+    device = NoDevice()
     options = BenchmarkStep("here", "llvm", device, 2, Tolerance(), BenchmarkOptions())
     assert "packages do not run on a device of kind none" in refused(bench_step(tmp_path, options)).message

@@ -11,11 +11,12 @@ import pytest
 
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.store import TaskFile, read_task_file
 from tvmbuild.records.traces import dump_workload, load_workload
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions, freeze_attributes
 from tvmbuild.stages.check_records import CheckedRecords
 from tvmbuild.stages.task_records import TaskRecords
 from tvmbuild.steps import Settings, Step, TuneStep
@@ -45,9 +46,9 @@ def test_an_equal_task_whose_blocks_have_other_names_uses_them(shipped: tuple[Ta
     task = Task(file.key, file.name, other, 1)
     assert "other_name" in list_blocks(dump_workload(other))
     stated = json.loads(file.target)
-    attributes = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in stated["attributes"].items()))
+    attributes = freeze_attributes(stated["attributes"])
     options = TuneStep(
-        "pc", stated["kind"], attributes, (), file.records[0].measured_on, DeviceSpec("none"), TuneOptions()
+        "pc", stated["kind"], attributes, FrozenMap(), file.records[0].measured_on, NoDevice(), TuneOptions()
     )
     checked = CheckedRecords(Layout(tmp_path), options, (task,), {task.key: dump_workload(other)})
     assert checked.elect().traces.keys() == {task.key}
@@ -55,7 +56,7 @@ def test_an_equal_task_whose_blocks_have_other_names_uses_them(shipped: tuple[Ta
 
     # A search of it goes on in the names of the file.
     step = Step("tune", "net@pc", options, root=tmp_path, settings=Settings())
-    options = replace(options, device=DeviceSpec())
+    options = replace(options, device=LocalDevice())
     records = TaskRecords(step, options, tvm_target(options.kind, options.attributes, options.host))
     assert list_blocks(dump_workload(records.as_recorded(task).mod)) == list_blocks(file.workload)
     assert records.as_recorded(replace(task, mod=load_workload(file.workload))).mod is not other

@@ -11,10 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.choices import choices_path, read_graph
 from tvmbuild.records.selection import is_current, read_tasks
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = pytest.mark.compiler
@@ -23,7 +24,7 @@ SIGNATURE = "1x12x12x16 to 16, padding 1 1 1 1"
 
 
 @pytest.fixture
-def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step[TuneStep]:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     weights = np.random.RandomState(0).uniform(-1, 1, (16, 16, 3, 3)).astype("float32")
     graph = helper.make_graph(
@@ -38,24 +39,24 @@ def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, str(tmp_path / "model.onnx"))
-    attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
+    attributes: Attributes = FrozenMap({"mcpu": "x86-64-v2", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
     tune = TuneOptions(trials_per_task=1, repeat=1, min_repeat_ms=1, cost_model="random", ops=("conv2d*", "winograd*"))
     return Step(
         stage="tune",
         subject="net@pc",
-        options=TuneStep("pc", "llvm", attributes, (), None, DeviceSpec(), tune),
-        inputs=(("model", tmp_path / "model.onnx"),),
-        outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        options=TuneStep("pc", "llvm", attributes, FrozenMap(), None, LocalDevice(), tune),
+        inputs=FrozenMap({"model": tmp_path / "model.onnx"}),
+        outputs=FrozenMap({role: tmp_path / "build" / f"{role}.json" for role in ("tasks", "schedule", "info")}),
         root=tmp_path,
     )
 
 
-def task_names(step: Step) -> set[str]:
+def task_names(step: Step[TuneStep]) -> set[str]:
     return {task.name for task in read_tasks(step.output("tasks"))}
 
 
 @pytest.mark.nightly
-def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
+def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> None:
     from tvmbuild.compiler.winograd_tasks import fastest
     from tvmbuild.stages import tune
 
@@ -91,7 +92,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step) -> None:
         assert {task.key for task in searched} == set(schedule["schedule"])
 
 
-def test_nothing_is_measured_where_only_one_way_is_allowed(step: Step) -> None:
+def test_nothing_is_measured_where_only_one_way_is_allowed(step: Step[TuneStep]) -> None:
     from tvmbuild.stages import tune
 
     options = step.options

@@ -20,21 +20,24 @@ from tvmbuild.compiler.build import Coverage
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import extract_package, read_metadata
-from tvmbuild.specs import Attributes, DeviceSpec, Preprocess
+from tvmbuild.specs import Attributes, NoDevice, Preprocess
 from tvmbuild.stages import compile as compile_stage
 from tvmbuild.stages import simplify as simplify_stage
 from tvmbuild.stages import tune as tune_stage
-from tvmbuild.steps import CompileStep, Settings, Step, TuneStep
+from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 
-X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"), ("num-cores", 2))
-PI4: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
-H200: Attributes = (
-    ("arch", "sm_90"),
-    ("max_num_threads", 1024),
-    ("max_shared_memory_per_block", 49152),
-    ("max_threads_per_block", 1024),
-    ("thread_warp_size", 32),
+X86: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
+PI4: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})
+H200: Attributes = FrozenMap(
+    {
+        "arch": "sm_90",
+        "max_num_threads": 1024,
+        "max_shared_memory_per_block": 49152,
+        "max_threads_per_block": 1024,
+        "thread_warp_size": 32,
+    }
 )
 FRESH = """
 import pickle, sys
@@ -42,12 +45,13 @@ from pathlib import Path
 from tvmbuild.stages.compile import run
 run(pickle.loads(Path(sys.argv[1]).read_bytes()))
 """
-MakeStep = Callable[..., Step]
+MakeStep = Callable[..., Step[CompileStep]]
+MakeSimplifyStep = Callable[..., Step[SimplifyStep]]
 
 
 @pytest.fixture
 def make_step(tmp_path: Path, dense: Callable[..., onnx.ModelProto]) -> MakeStep:
-    def make(model: Path | None = None, options: CompileStep | None = None, **schedule: Any) -> Step:
+    def make(model: Path | None = None, options: CompileStep | None = None, **schedule: Any) -> Step[CompileStep]:
         if model is None:
             model = tmp_path / "model.onnx"
             onnx.save(dense((1, 4)), str(model))
@@ -58,10 +62,10 @@ def make_step(tmp_path: Path, dense: Callable[..., onnx.ModelProto]) -> MakeStep
         return Step(
             "compile",
             "net@x86-64-v3",
-            options or CompileStep("net", "x86-64-v3", "llvm", X86, (), "auto", None, Preprocess(color="bgr")),
-            (("model", model), ("schedule", path), ("labels", labels)),
-            (("package", tmp_path / "net-x86-64-v3.tar"),),
-            (("tvm", "0.27.0.post1"),),
+            options or CompileStep("net", "x86-64-v3", "llvm", X86, FrozenMap(), "auto", None, Preprocess(color="bgr")),
+            FrozenMap({"model": model, "schedule": path, "labels": labels}),
+            FrozenMap({"package": tmp_path / "net-x86-64-v3.tar"}),
+            FrozenMap({"tvm": "0.27.0.post1"}),
         )
 
     return make
@@ -85,8 +89,8 @@ def test_the_package_says_what_it_is_and_computes_the_model(make_step: MakeStep,
     assert info.preprocess == Preprocess(color="bgr")
     assert info.coverage.covered == 0
     assert len(info.coverage.uncovered) == info.coverage.tasks > 0
-    assert dict(info.digests) == {role: sha256_file(path) for role, path in step.inputs.items()}
-    assert info.tools == (("tvm", "0.27.0.post1"),)
+    assert info.digests == {role: sha256_file(path) for role, path in step.inputs.items()}
+    assert info.tools == {"tvm": "0.27.0.post1"}
     (operator,) = info.operators or ()
     assert (operator.name, operator.covered) == (info.coverage.uncovered[0], False)
     assert (operator.flops, operator.bytes) == (2 * 4 * 3 + 3, 4 * (4 + 4 * 3 + 3))
@@ -112,7 +116,7 @@ def test_a_scheduled_task_that_the_model_does_not_have_is_refused(make_step: Mak
 
 
 def test_a_record_that_was_not_applied_is_refused(make_step: MakeStep) -> None:
-    coverage = Coverage(covered=(("a", "conv2d"),), uncovered=(("b", "matmul"), ("c", "add")))
+    coverage = Coverage(covered=FrozenMap({"a": "conv2d"}), uncovered=FrozenMap({"b": "matmul", "c": "add"}))
     compile_stage.check_coverage(coverage, {"a"}, make_step())
     with pytest.raises(TvmbuildError, match=r"1 records .* not applied: matmul \(b\)") as caught:
         compile_stage.check_coverage(coverage, {"a", "b"}, make_step())
@@ -127,7 +131,7 @@ def test_labels_that_are_no_text_are_refused(make_step: MakeStep) -> None:
     assert "labels:" in (caught.value.hint or "")
 
 
-def compile_in_fresh_processes(step: Step, folder: Path) -> bytes:
+def compile_in_fresh_processes(step: Step[CompileStep], folder: Path) -> bytes:
     """Return the package that two processes with other hash seeds and folders make alike."""
     (folder / "step.pickle").write_bytes(pickle.dumps(step))
     packages = []
@@ -152,7 +156,7 @@ def test_two_fresh_processes_make_the_same_bytes(make_step: MakeStep, project_ro
 @pytest.mark.nightly
 @pytest.mark.compiler
 def test_two_fresh_processes_make_the_same_bytes_of_the_shipped_records(
-    make_step: MakeStep, simplify_step: MakeStep, project_root: Path, tmp_path: Path
+    make_step: MakeStep, simplify_step: MakeSimplifyStep, project_root: Path, tmp_path: Path
 ) -> None:
     simplify = simplify_step(project_root / "models" / "silero_vad.onnx")
     simplify_stage.run(simplify)
@@ -161,16 +165,16 @@ def test_two_fresh_processes_make_the_same_bytes_of_the_shipped_records(
     tune = Step(
         "tune",
         "silero_vad@x86-64-v3",
-        TuneStep(target.name, "llvm", target.attributes, (), target.measured_on, DeviceSpec("none"), target.tune),
-        (("model", simplify.output("model")),),
-        tuple((role, tmp_path / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        TuneStep(target.name, "llvm", target.attributes, FrozenMap(), target.measured_on, NoDevice(), target.tune),
+        FrozenMap({"model": simplify.output("model")}),
+        FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")}),
         root=project_root,
         settings=Settings(tune="never"),
     )
     tune_stage.run(tune)
     schedule = json.loads(tune.output("schedule").read_text())
     assert schedule["schedule"]
-    options = CompileStep("net", target.name, "llvm", target.attributes, (), "auto", target.glibc, None)
+    options = CompileStep("net", target.name, "llvm", target.attributes, FrozenMap(), "auto", target.glibc, None)
     step = make_step(simplify.output("model"), options, **schedule)
     package = compile_in_fresh_processes(step, tmp_path)
     step.output("package").write_bytes(package)
@@ -188,8 +192,10 @@ def params_shapes(package: Path, folder: Path) -> list[tuple[int, ...]]:
 
 
 OTHERS = (
-    CompileStep("digits", "pi4", "llvm", PI4, (), "auto", "2.28", None),
-    CompileStep("digits", "x86-64-v4", "llvm", (("mcpu", "x86-64-v4"), *X86[1:]), (), "auto", None, None),
+    CompileStep("digits", "pi4", "llvm", PI4, FrozenMap(), "auto", "2.28", None),
+    CompileStep(
+        "digits", "x86-64-v4", "llvm", FrozenMap({**X86, "mcpu": "x86-64-v4"}), FrozenMap(), "auto", None, None
+    ),
     CompileStep("digits", "h200", "cuda", H200, X86, "auto", None, None),
 )
 

@@ -15,13 +15,13 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.stages import simplify
 from tvmbuild.stages.reference import read_reference
-from tvmbuild.steps import Step
+from tvmbuild.steps import SimplifyStep, Step
 
-MakeStep = Callable[..., Step]
+MakeStep = Callable[..., Step[SimplifyStep]]
 Make = Callable[..., Any]
 
 
-def info_of(step: Step) -> dict[str, Any]:
+def info_of(step: Step[SimplifyStep]) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(step.output("info").read_text())
     return value
 
@@ -32,7 +32,7 @@ def run_file(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
-def refused(step: Step) -> TvmbuildError:
+def refused(step: Step[SimplifyStep]) -> TvmbuildError:
     with pytest.raises(TvmbuildError) as caught:
         simplify.run(step)
     assert not any(path.exists() for path in step.outputs.values())
@@ -150,7 +150,7 @@ def test_external_data_is_merged(tmp_path: Path, simplify_step: MakeStep, dense:
     assert "the external data of" in refused_after(step)
 
 
-def refused_after(step: Step) -> str:
+def refused_after(step: Step[SimplifyStep]) -> str:
     with pytest.raises(TvmbuildError) as caught:
         simplify.run(step)
     return caught.value.message

@@ -13,42 +13,38 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.selection import is_current
 from tvmbuild.records.store import read_task_file
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import Attributes, LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture
-def step(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step[TuneStep]:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
-    attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
+    attributes: Attributes = FrozenMap({"mcpu": "x86-64-v2", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
     tune = TuneOptions(trials_per_task=4, repeat=1, min_repeat_ms=1, ops=("matmul*",))
     return Step(
         stage="tune",
         subject="digits@pc",
-        options=TuneStep("pc", "llvm", attributes, (), None, DeviceSpec(), tune),
-        inputs=(("model", digits),),
-        outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        options=TuneStep("pc", "llvm", attributes, FrozenMap(), None, LocalDevice(), tune),
+        inputs=FrozenMap({"model": digits}),
+        outputs=FrozenMap({role: tmp_path / "build" / f"{role}.json" for role in ("tasks", "schedule", "info")}),
         root=tmp_path,
     )
 
 
-def options_of(step: Step) -> TuneStep:
-    assert isinstance(step.options, TuneStep)
-    return step.options
-
-
-def read(step: Step, role: str) -> dict[str, object]:
+def read(step: Step[TuneStep], role: str) -> dict[str, object]:
     value: dict[str, object] = json.loads(step.output(role).read_text())
     return value
 
 
-def test_missing_measures_once_and_never_takes_what_is_there(step: Step) -> None:
+def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep]) -> None:
     from tvmbuild.stages import tune
 
     assert is_current(step) == "its outputs are missing or damaged"
@@ -72,7 +68,7 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step) -> None
     tune.run(replace(step, settings=Settings(tune="never")))
     assert step.output("schedule").read_bytes() == schedule
 
-    options = options_of(step)
+    options = step.options
     raised = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=6)))
     assert is_current(raised) == f"1 of {info['tasks']} Tasks lack records: matmul_add"
     leftover = record.with_name(f".{record.name}.killed.tmp")
@@ -85,7 +81,7 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step) -> None
     assert read(step, "info")["searched_now"] == ["matmul_add"]
 
 
-def test_without_records_never_covers_nothing_and_strict_refuses(step: Step) -> None:
+def test_without_records_never_covers_nothing_and_strict_refuses(step: Step[TuneStep]) -> None:
     from tvmbuild.stages import tune
 
     tune.run(replace(step, settings=Settings(tune="never")))
@@ -98,19 +94,20 @@ def test_without_records_never_covers_nothing_and_strict_refuses(step: Step) -> 
     assert "strict=1" in (caught.value.hint or "")
 
 
-def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step) -> None:
+def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step[TuneStep]) -> None:
     from tvmbuild.stages import tune
 
-    limits = (("max_num_threads", 1024), ("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024))
-    gpu, host = (("arch", "sm_90"), *limits, ("thread_warp_size", 32)), options_of(step).attributes
-    options = replace(options_of(step), kind="cuda", attributes=gpu, host=host, device=DeviceSpec("none"))
+    limits = FrozenMap({"max_num_threads": 1024, "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024})
+    gpu: Attributes = FrozenMap({"arch": "sm_90", **limits, "thread_warp_size": 32})
+    host = step.options.attributes
+    options = replace(step.options, kind="cuda", attributes=gpu, host=host, device=NoDevice())
     tune.run(replace(step, options=options, settings=Settings(strict=True)))
     info = read(step, "info")
     assert (info["covered"], read(step, "schedule")["schedule"]) == (0, {})
     assert len(info["uncovered"]) == info["tasks"]  # type: ignore[arg-type]
 
 
-def quarantine(step: Step) -> list[dict[str, str]]:
+def quarantine(step: Step[TuneStep]) -> list[dict[str, str]]:
     """Return what tune.json says of the quarantine, after a run that may not search."""
     from tvmbuild.stages import tune
 
@@ -121,7 +118,7 @@ def quarantine(step: Step) -> list[dict[str, str]]:
 
 @pytest.mark.nightly
 def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
-    step: Step, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    step: Step[TuneStep], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tvmbuild.records import verification
     from tvmbuild.stages import tune
@@ -160,7 +157,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
 
 
 @pytest.mark.nightly
-def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step) -> None:
+def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step[TuneStep]) -> None:
     from tvmbuild.records.store import read_task_file, write_task_file
     from tvmbuild.stages import tune
 
@@ -202,7 +199,9 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step) -> None
     assert is_current(step) is None
 
 
-def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_search_goes_on_and_times_its_best_again(
+    step: Step[TuneStep], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tvmbuild.stages import search_tasks, tune
 
     def interrupt(*_arguments: object) -> None:
@@ -227,8 +226,8 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(step: Step, monk
 
 
 @pytest.mark.nightly
-def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> None:
-    options = options_of(step)
+def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step[TuneStep]) -> None:
+    options = step.options
     longer = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=32, min_repeat_ms=50)))
     code = "import pickle, sys; from tvmbuild.stages import tune; tune.run(pickle.load(sys.stdin.buffer))"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
@@ -256,7 +255,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> Non
     tune.run(replace(longer, options=replace(options, tune=replace(options.tune, trials_per_task=len(entries)))))
     after = read_task_file(record)
     assert after is not None
-    assert after.searched == ((entries[0].device_class, len(entries)),)
+    assert after.searched == {entries[0].device_class: len(entries)}
     assert read(step, "info")["measured_now"] == 0
     ran = sorted((entry.record for entry in entries if entry.record), key=lambda each: each.seconds)
     assert {each.trace for each in ran[:5]} == {each.trace for each in after.records}
@@ -264,7 +263,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step) -> Non
 
 
 @pytest.mark.nightly
-def test_a_machine_that_cannot_build_uses_up_no_trials(step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_build_uses_up_no_trials(step: Step[TuneStep], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvmbuild.stages import tune
     from tvmbuild.tuner import pool
 

@@ -14,9 +14,10 @@ import pytest
 from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starting_board, tracker, wait_until
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
-from tvmbuild.specs import DeviceSpec, TuneOptions
+from tvmbuild.specs import Attributes, RpcDevice, TuneOptions
 from tvmbuild.steps import Step, TuneStep
 
 pytestmark = pytest.mark.compiler
@@ -33,24 +34,24 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def step(place: Place, tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(place: Place, tmp_path: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Step[TuneStep]:
     monkeypatch.setenv("TVM_NUM_THREADS", "1")
     (tmp_path / "locks").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "locks"))
-    attributes = (("mcpu", "x86-64-v2"), ("mtriple", "x86_64-linux-gnu"), ("num-cores", 1))
+    attributes: Attributes = FrozenMap({"mcpu": "x86-64-v2", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
     tune = TuneOptions(trials_per_task=16, ops=("matmul*",))
-    device = DeviceSpec("rpc", place[0], "pc", timeout_s=30.0, wait_s=60.0)
+    device = RpcDevice(place[0], "pc", timeout_s=30.0, wait_s=60.0)
     return Step(
         stage="tune",
         subject="digits@pc",
-        options=TuneStep("pc", "llvm", attributes, (), None, device, tune),
-        inputs=(("model", digits),),
-        outputs=tuple((role, tmp_path / "build" / f"{role}.json") for role in ("tasks", "schedule", "info")),
+        options=TuneStep("pc", "llvm", attributes, FrozenMap(), None, device, tune),
+        inputs=FrozenMap({"model": digits}),
+        outputs=FrozenMap({role: tmp_path / "build" / f"{role}.json" for role in ("tasks", "schedule", "info")}),
         root=tmp_path,
     )
 
 
-def do_when_measured(step: Step, do: Callable[[], None]) -> threading.Thread:
+def do_when_measured(step: Step[TuneStep], do: Callable[[], None]) -> threading.Thread:
     """Do it on another thread as soon as one candidate was measured."""
     journal = Layout(step.root).journal("pc", "any").parent
 
@@ -63,7 +64,7 @@ def do_when_measured(step: Step, do: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Thread:
+def kill_when_measured(step: Step[TuneStep], boards: list[psutil.Process]) -> threading.Thread:
     """Kill the boards, sessions and all, then."""
 
     def kill() -> None:
@@ -74,7 +75,9 @@ def kill_when_measured(step: Step, boards: list[psutil.Process]) -> threading.Th
 
 
 @pytest.mark.nightly
-def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_board_that_dies_costs_no_candidate(
+    step: Step[TuneStep], place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
     from tvmbuild.stages import tune
 
     address, boards = place
@@ -89,13 +92,13 @@ def test_a_board_that_dies_costs_no_candidate(step: Step, place: Place, capsys: 
     assert task["searched"] == {CPU: 16}
     assert {record["measured_on"] for record in task["records"]} == {CPU}
     assert is_current(step) is None
-    named = replace(step, options=replace(options_of(step), measured_on="kitchen"))
+    named = replace(step, options=replace(step.options, measured_on="kitchen"))
     assert is_current(named) is None  # the only class there is
 
 
 @pytest.mark.nightly
 def test_a_board_that_joins_midway_gets_work(
-    step: Step, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Step[TuneStep], place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tvmbuild.stages import tune
 
@@ -104,7 +107,7 @@ def test_a_board_that_joins_midway_gets_work(
     kill_tree(boards[1])
     wait_until(lambda: count_boards(address, "pc") == 1)
     many = replace(
-        step, options=replace(options_of(step), tune=TuneOptions(trials_per_task=96, ops=("matmul*",), patience=None))
+        step, options=replace(step.options, tune=TuneOptions(trials_per_task=96, ops=("matmul*",), patience=None))
     )
     worked, over = threading.Event(), threading.Event()
 
@@ -124,7 +127,7 @@ def test_a_board_that_joins_midway_gets_work(
 
 
 @pytest.mark.nightly
-def test_when_no_board_is_left_what_was_measured_is_kept(step: Step, place: Place) -> None:
+def test_when_no_board_is_left_what_was_measured_is_kept(step: Step[TuneStep], place: Place) -> None:
     from tvmbuild.stages import tune
 
     killing = kill_when_measured(step, place[1])
@@ -134,8 +137,3 @@ def test_when_no_board_is_left_what_was_measured_is_kept(step: Step, place: Plac
     assert "tvmbuild device serve" in (caught.value.hint or "")
     assert not step.output("schedule").exists()
     assert any(Layout(step.root).journal("pc", "any").parent.glob("*.jsonl"))
-
-
-def options_of(step: Step) -> TuneStep:
-    assert isinstance(step.options, TuneStep)
-    return step.options

@@ -15,51 +15,52 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import Attributes, InputSpec, Tolerance
 from tvmbuild.stages import simplify, validate
 from tvmbuild.stages.reference import read_reference, write_reference
-from tvmbuild.steps import Step, ValidateStep
+from tvmbuild.steps import SimplifyStep, Step, ValidateStep
 
-MakeStep = Callable[..., Step]
-PI: Attributes = (("mcpu", "cortex-a72"), ("mtriple", "aarch64-unknown-linux-gnu"), ("num-cores", 4))
-CARD: Attributes = (("arch", "sm_80"), ("max_num_threads", 1024), ("max_shared_memory_per_block", 49152))
-X86: Attributes = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-unknown-linux-gnu"))
+MakeStep = Callable[..., Step[SimplifyStep]]
+PI: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})
+CARD: Attributes = FrozenMap({"arch": "sm_80", "max_num_threads": 1024, "max_shared_memory_per_block": 49152})
+X86: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu"})
 
 pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture
-def step(simplify_step: MakeStep, dense: Callable[..., onnx.ModelProto], tmp_path: Path) -> Step:
+def step(simplify_step: MakeStep, dense: Callable[..., onnx.ModelProto], tmp_path: Path) -> Step[ValidateStep]:
     simplified = simplify_step(dense(), InputSpec("x", (2, 4)))
     simplify.run(simplified)
     write_json(tmp_path / "schedule.json", {"format": 1, "layout": None, "schedule": {}})
-    inputs = ("model", simplified.output("model")), ("reference", simplified.output("reference"))
+    inputs = {role: simplified.output(role) for role in ("model", "reference")}
     return Step(
         "validate",
         "net@pi",
-        ValidateStep("pi", "llvm", PI, (), Tolerance()),
-        inputs=(*inputs, ("schedule", tmp_path / "schedule.json")),
-        outputs=(("validated", tmp_path / "cell" / "validated.json"),),
+        ValidateStep("pi", "llvm", PI, FrozenMap(), Tolerance()),
+        inputs=FrozenMap({**inputs, "schedule": tmp_path / "schedule.json"}),
+        outputs=FrozenMap({"validated": tmp_path / "cell" / "validated.json"}),
         root=tmp_path,
     )
 
 
-def read(step: Step) -> dict[str, Any]:
+def read(step: Step[ValidateStep]) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(step.output("validated").read_text())
     return value
 
 
-def test_another_machines_code(step: Step) -> None:
+def test_another_machines_code(step: Step[ValidateStep]) -> None:
     validate.run(step)
     assert read(step)["max_abs_error"] < 1e-5
 
 
-def test_a_gpus_code(step: Step) -> None:
+def test_a_gpus_code(step: Step[ValidateStep]) -> None:
     validate.run(replace(step, options=ValidateStep("card", "cuda", CARD, X86, Tolerance())))
     assert read(step)["max_abs_error"] < 1e-5
 
 
-def test_wrong_numbers(step: Step) -> None:
+def test_wrong_numbers(step: Step[ValidateStep]) -> None:
     reference = read_reference(step.input("reference"))
     outputs = {name: value + 1 for name, value in reference.outputs.items()}
     write_reference(step.input("reference"), replace(reference, outputs=outputs))
@@ -70,17 +71,17 @@ def test_wrong_numbers(step: Step) -> None:
     assert not step.output("validated").exists()
 
 
-def test_the_same_lowering_is_computed_once(step: Step, tmp_path: Path) -> None:
+def test_the_same_lowering_is_computed_once(step: Step[ValidateStep], tmp_path: Path) -> None:
     validate.run(step)
     (known,) = (tmp_path / "build" / "models" / "net" / "validated").iterdir()
     known.write_text(json.dumps(read(step) | {"max_abs_error": 0.25}))
     validate.run(step)
     assert read(step)["max_abs_error"] == 0.25
-    validate.run(replace(step, options=ValidateStep("pi", "llvm", PI, (), Tolerance(1e-2, 1e-2))))
+    validate.run(replace(step, options=ValidateStep("pi", "llvm", PI, FrozenMap(), Tolerance(1e-2, 1e-2))))
     assert read(step)["max_abs_error"] < 1e-5
 
 
-def test_wrong_numbers_for_special_inputs_alone(step: Step) -> None:
+def test_wrong_numbers_for_special_inputs_alone(step: Step[ValidateStep]) -> None:
     reference = read_reference(step.input("reference"))
     outputs = {name: value + 1 for name, value in reference.outputs.items()}
     write_reference(step.input("reference"), replace(reference, specials=replace(reference, outputs=outputs)))
@@ -99,9 +100,9 @@ def test_scalars_and_code_that_tvm_has_for_gpus_alone(simplify_step: MakeStep, t
     simplified = simplify_step(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
     simplify.run(simplified)
     write_json(tmp_path / "schedule.json", {"format": 1, "layout": None, "schedule": {}})
-    inputs = tuple((role, simplified.output(role)) for role in ("model", "reference"))
+    read = {role: simplified.output(role) for role in ("model", "reference")}
+    inputs = FrozenMap({**read, "schedule": tmp_path / "schedule.json"})
     options = ValidateStep("card", "cuda", CARD, X86, Tolerance())
-    outputs = (("validated", tmp_path / "validated.json"),)
-    schedule = ("schedule", tmp_path / "schedule.json")
-    validate.run(Step("validate", "net@card", options, (*inputs, schedule), outputs, root=tmp_path))
+    outputs = FrozenMap({"validated": tmp_path / "validated.json"})
+    validate.run(Step("validate", "net@card", options, inputs, outputs, root=tmp_path))
     assert json.loads((tmp_path / "validated.json").read_text())["max_abs_error"] < 1e-3

@@ -8,6 +8,7 @@ from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.devices.machine import Machine
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.profile import OperatorRow
 
 SPREAD = 0.02
@@ -49,4 +50,4 @@ def make_result(cell: str = "net@cpu", ms: float = 2.0, onnxruntime_ms: float = 
 
 def make_entry(time: int, result: Result, **schedules: str) -> Entry:
     """Return a line of the history; ``schedules``: Task key → digest."""
-    return Entry(time, replace(result, operators=()), tuple(sorted(schedules.items())))
+    return Entry(time, replace(result, operators=()), FrozenMap(sorted(schedules.items())))

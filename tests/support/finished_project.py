@@ -12,12 +12,13 @@ from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.doit_adapter.actions import RECORD
 from tvmbuild.files import canonical_json, write_json, write_text
 from tvmbuild.fingerprint import digest_file, fingerprint
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
 from tvmbuild.project import load_plan
 from tvmbuild.records.selection import TaskId, resolved_target, select_schedule, write_tasks
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.steps import Settings, Step, TuneStep
+from tvmbuild.steps import AnyStep, Settings, TuneStep
 
 CONV, SHARED, POOL = "c" * 16, "d" * 16, "e" * 16
 MODELS = """\
@@ -51,7 +52,7 @@ def task_file(task: TaskId, options: TuneStep, times: Sequence[float], searched:
     """Return the file of a Task that this machine has searched: one record for each of the ``times`` in seconds."""
     records = tuple(Record(trace(number), seconds, here(), 1, "0.27.0") for number, seconds in enumerate(times))
     target = canonical_json(resolved_target(options).to_json())
-    return TaskFile(task.key, task.name, "{}", target, "0.27.0", records, ((here(), searched),))
+    return TaskFile(task.key, task.name, "{}", target, "0.27.0", records, FrozenMap({here(): searched}))
 
 
 def put(project: DoitProject, file: TaskFile, target: str = "v3") -> Path:
@@ -75,7 +76,7 @@ def write_finished_project(folder: Path, tasks: Mapping[str, Sequence[TaskId]] =
     project = write_project(folder, model, MODELS, TARGETS)
     options = tune_options(project)
     for task in {task.key: task for each in tasks.values() for task in each}.values():
-        put(project, replace(task_file(task, options, [2e-6, 3e-6]), spent=((here(), 128.0),)))
+        put(project, replace(task_file(task, options, [2e-6, 3e-6]), spent=FrozenMap({here(): 128.0})))
     finish(load_plan(project.root, Settings()), tasks)
     return project
 
@@ -93,7 +94,7 @@ def finish(plan: Plan, tasks: Mapping[str, Sequence[TaskId]]) -> None:
             write_json(Layout(plan.root).state / f"{step.id.replace(':', '%3A')}.json", {"_values_:": {RECORD: record}})
 
 
-def _write_outputs(step: Step, tasks: Mapping[str, Sequence[TaskId]]) -> None:
+def _write_outputs(step: AnyStep, tasks: Mapping[str, Sequence[TaskId]]) -> None:
     for role, path in step.outputs.items():
         write_text(path, f"{role} of {step.id}\n")
     if isinstance(step.options, TuneStep):

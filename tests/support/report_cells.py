@@ -12,16 +12,16 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import BenchmarkOptions, DeviceSpec, SimplifyOptions, Source, Tolerance
+from tvmbuild.specs import BenchmarkOptions, LocalDevice, SimplifyOptions, Source, Tolerance
 from tvmbuild.stages.report import render_table
 from tvmbuild.stages.report_data import CellReport, collect_cells
-from tvmbuild.steps import BenchmarkStep, SimplifyStep, Step
+from tvmbuild.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
-CELL_OPTIONS = BenchmarkStep("cpu", "llvm", DeviceSpec(), 2, Tolerance(), BenchmarkOptions())
+CELL_OPTIONS = BenchmarkStep("cpu", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
 
 
-def cell_steps(model: str, target: str, unavailable: str | None = None, no_device: str | None = None) -> list[Step]:
+def cell_steps(model: str, target: str, unavailable: str | None = None, no_device: str | None = None) -> list[AnyStep]:
     cell = f"{model}@{target}"
     return [
         Step("simplify", model, MODEL_OPTIONS),
@@ -51,12 +51,12 @@ def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, o
     write_json(layout.cell_file(model, target, "result.json"), result.to_json())
 
 
-def only(root: Path, steps: list[Step]) -> CellReport:
+def only(root: Path, steps: list[AnyStep]) -> CellReport:
     (cell,) = collect_cells(root, steps)
     return cell
 
 
-def shown(root: Path, steps: list[Step], width: int = 120) -> str:
+def shown(root: Path, steps: list[AnyStep], width: int = 120) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(render_table(root, steps))
     assert isinstance(console.file, io.StringIO)

@@ -14,16 +14,17 @@ from typing import Any
 from made_once import make_once
 
 from tvmbuild.files import sha256_file, write_json
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.specs import Attributes
 
 TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """Arguments of `extractall`: Debian 12's Python has no filters, later ones warn where none is named."""
-ANY_X86: Attributes = (("mcpu", "x86-64"), ("num-cores", 2))
+ANY_X86: Attributes = FrozenMap({"mcpu": "x86-64", "num-cores": 2})
 
 
 def build_package(
-    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = ()
+    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
 ) -> Path:
     """Compile the ONNX file without records; return the package, `net.tar` in ``folder``. The same is built once."""
     key = ("package", sha256_file(model), attributes, kind, host)
@@ -32,7 +33,7 @@ def build_package(
 
 
 def compile_package(
-    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = ()
+    model: Path, folder: Path, attributes: Attributes = ANY_X86, kind: str = "llvm", host: Attributes = FrozenMap()
 ) -> Path:
     """Do what `build_package` does, whatever has been built before."""
     folder.chmod(0o700)
@@ -40,12 +41,14 @@ def compile_package(
     write_json(folder / "schedule.json", {"format": 1, "layout": layout, "schedule": {}})
     program = f"""
 from pathlib import Path
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.steps import CompileStep, Step
 from tvmbuild.stages import compile
 folder = Path({str(folder)!r})
 options = CompileStep("net", "here", {kind!r}, {attributes!r}, {host!r}, "auto", None, None)
-inputs = (("model", Path({str(model)!r})), ("schedule", folder / "schedule.json"))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=(("package", folder / "net.tar"),)))
+inputs = FrozenMap((("model", Path({str(model)!r})), ("schedule", folder / "schedule.json")))
+outputs = FrozenMap((("package", folder / "net.tar"),))
+compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=outputs))
 """
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)

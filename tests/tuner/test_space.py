@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.frozen_map import FrozenMap
+
 pytestmark = pytest.mark.compiler
 
-HOST = (("mcpu", "x86-64-v3"), ("mtriple", "x86_64-linux-gnu"))
-LIMITS = (("max_shared_memory_per_block", 49152), ("max_threads_per_block", 1024), ("thread_warp_size", 32))
+HOST = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
+LIMITS = FrozenMap({"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32})
 
 
 def card(arch: str) -> Any:
     from tvmbuild.compiler.target import tvm_target
 
-    return tvm_target("cuda", (("arch", arch), *LIMITS), HOST)
+    return tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
 
 
 def matmul(dtype: str) -> Any:

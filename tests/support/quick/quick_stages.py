@@ -24,6 +24,7 @@ from tvmbuild.devices.machine import Machine
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
 from tvmbuild.fingerprint import fingerprint
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, read_metadata, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
@@ -39,7 +40,8 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.steps import BenchmarkStep, CompileStep, SimplifyStep, Step, TuneStep
+from tvmbuild.specs import is_timed
+from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
 
 SECONDS, BUG = "QUICK_STAGE_SECONDS", "QUICK_STAGE_BUG"
 """Environment variables: how long a stage takes, with an output half written; and the name of one that has a bug."""
@@ -52,7 +54,7 @@ SIZES = {"model": 26_000, "reference": 8_000, "library": 60_000}
 """In bytes, those of the small network of the tests."""
 
 
-def simplify(step: Step) -> None:
+def simplify(step: AnyStep) -> None:
     """Write what depends on the source's bytes."""
     if not isinstance(step.options, SimplifyStep):
         raise TypeError(step.id)
@@ -67,7 +69,7 @@ def simplify(step: Step) -> None:
     write_json(step.output("info"), {"format": 1, "simplified": True, "notes": [], "source_sha256": digest})
 
 
-def tune(step: Step) -> None:
+def tune(step: AnyStep) -> None:
     """Add two records of each Task that the real stage would search; elect."""
     options, folder = step.options, Layout(step.root)
     if not isinstance(options, TuneStep):
@@ -77,7 +79,7 @@ def tune(step: Step) -> None:
     files = read_applicable_files(records, (task.key for task in TASKS), target)
     wanted = [task for task in TASKS if is_wanted(task.name, options.tune)]
     searched = wanted if step.settings.tune == "full" else [*list_missing(files, TASKS, options.tune)]
-    if step.settings.tune == "never" or not options.device.is_timed:
+    if step.settings.tune == "never" or not is_timed(options.device):
         searched = []
     here = options.measured_on or detect_capabilities().host_cpu
     for task in searched:
@@ -96,13 +98,13 @@ def tune(step: Step) -> None:
     write_json(step.output("schedule"), schedule.to_json())
 
 
-def compile_(step: Step) -> None:
+def compile_(step: AnyStep) -> None:
     """Write a package of the inputs' digests, the options, and what of the environment must not come through."""
     if not isinstance(step.options, CompileStep):
         raise TypeError(step.id)
     report_progress("importing")
     leaks = sorted(item for item in os.environ.items() if item[0].startswith(("TVM_", "PYTHONHASHSEED")))
-    digests = [(role, sha256_file(path)) for role, path in step.inputs.items()]
+    digests = {role: sha256_file(path) for role, path in step.inputs.items()}
     info = PackageInfo(
         model=step.options.model,
         target=PackageTarget(step.options.target, step.options.kind),
@@ -111,14 +113,14 @@ def compile_(step: Step) -> None:
         params="lifted",
         coverage=PackageCoverage(len(TASKS), 0, ()),
         layout="NHWC",
-        digests=tuple(digests),
+        digests=FrozenMap(digests),
     )
     _work(step, "package")
-    library = _fill(SIZES["library"], digests, _options(step), leaks)
+    library = _fill(SIZES["library"], list(digests.items()), _options(step), leaks)
     write_package(step.output("package"), Package(info, library, b"weights"))
 
 
-def benchmark(step: Step) -> None:
+def benchmark(step: AnyStep) -> None:
     """Write a result; wrong numbers where no difference at all is tolerated."""
     if not isinstance(step.options, BenchmarkStep):
         raise TypeError(step.id)
@@ -133,12 +135,12 @@ def benchmark(step: Step) -> None:
     machine = Machine("A CPU", 2, None, 0.1, 0.01, 61.0)
     result = Result(step.subject, product, 1, Latency(one, 1.2, 0.9, 3, 1), (), (), machine, 1e-6, 1e-6)
     layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
-    used = dict(read_metadata(package).digests).get("schedule")
+    used = read_metadata(package).digests.get("schedule")
     append_entry(layout.history, make_entry(result, layout.cell_file(model, target, "schedule.json"), used))
     write_json(step.output("result"), result.to_json())
 
 
-STAGES: dict[str, Callable[[Step], None]] = {
+STAGES: dict[str, Callable[[AnyStep], None]] = {
     "simplify": simplify,
     "tune": tune,
     "compile": compile_,
@@ -154,7 +156,7 @@ def take_the_stages_place() -> None:
         sys.modules[module.__name__] = module
 
 
-def _options(step: Step) -> list[tuple[str, str]]:
+def _options(step: AnyStep) -> list[tuple[str, str]]:
     return [(name, value) for name, value in fingerprint(step).items() if name.startswith("option.")]
 
 
@@ -167,7 +169,7 @@ def _trace(key: str, number: int) -> str:
     return canonical_json({"decisions": [[0, number]], "instructions": [["Seed", [], [int(key, 16), number], []]]})
 
 
-def _work(step: Step, role: str) -> None:
+def _work(step: AnyStep, role: str) -> None:
     """Do what the environment says, with a half-written output beside the true one."""
     if os.environ.get(BUG) == step.stage:
         raise RuntimeError("a damaged installation")
