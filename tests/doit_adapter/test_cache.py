@@ -108,7 +108,6 @@ def test_other_inputs_are_another_key(tmp_path: Path, inputs: dict[str, Digest])
 
 def test_strict_restores_what_no_search_can_cover(tmp_path: Path, inputs: dict[str, Digest]) -> None:
     step = _make_step(tmp_path, strict=True)
-    assert isinstance(step.options, TuneStep)
     gpu = replace(step, options=replace(step.options, kind="cuda"))
     _store(gpu, inputs)
     assert restore_outputs(gpu, inputs).restored
@@ -116,7 +115,6 @@ def test_strict_restores_what_no_search_can_cover(tmp_path: Path, inputs: dict[s
 
 def test_what_is_in_quarantine_is_told_by_the_clone_that_found_it(tmp_path: Path, inputs: dict[str, Digest]) -> None:
     step = _make_step(tmp_path)
-    assert isinstance(step.options, TuneStep)
     _write(step)
     write_json(step.output("info"), {"uncovered": TASKS, "quarantined": [{"key": "0" * 16}]})
     store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs.items()}, CacheUse())

@@ -35,7 +35,6 @@ def make_step(
 @pytest.fixture(autouse=True)
 def _half_a_second_a_trial(tmp_path: Path) -> None:
     options = make_step(tmp_path).options
-    assert isinstance(options, TuneStep)
     add_rates(Layout(tmp_path), options, {"conv2d": Spent(1000, 500.0), "sum": Spent(1000, 500.0)})
 
 
@@ -47,7 +46,6 @@ def middle(price: CellPrice | TaskPrice | TotalPrice) -> float:
 
 def put(step: Step[TuneStep], key: str = KEY, *, searched: int = 0, records: int = 1, ended: str = "") -> None:
     options = step.options
-    assert isinstance(options, TuneStep)
     file = TaskFile(
         key,
         "conv2d",

@@ -100,8 +100,8 @@ def test_scalars_and_code_that_tvm_has_for_gpus_alone(simplify_step: MakeStep, t
     simplified = simplify_step(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
     simplify.run(simplified)
     write_json(tmp_path / "schedule.json", {"format": 1, "layout": None, "schedule": {}})
-    read = {role: simplified.output(role) for role in ("model", "reference")}
-    inputs = FrozenMap({**read, "schedule": tmp_path / "schedule.json"})
+    made = {role: simplified.output(role) for role in ("model", "reference")}
+    inputs = FrozenMap({**made, "schedule": tmp_path / "schedule.json"})
     options = ValidateStep("card", "cuda", CARD, X86, Tolerance())
     outputs = FrozenMap({"validated": tmp_path / "validated.json"})
     validate.run(Step("validate", "net@card", options, inputs, outputs, root=tmp_path))
