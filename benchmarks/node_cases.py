@@ -38,7 +38,7 @@ _FOR_ALL_CHILDREN = (
     "onnx.reference",
     "onnxsim",
     "tvmbuild.compiler.evaluate",
-    "tvmbuild.compiler.importer",
+    "tvmbuild.compiler.importing.importer",
     "tvmbuild.stages.onnx_graph",
 )
 _KINDS_OF_NUMBERS = "fiub"
@@ -159,7 +159,7 @@ def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
 
 def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
     from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
-    from tvmbuild.compiler.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 

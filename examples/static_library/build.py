@@ -14,7 +14,7 @@ from typing import Any
 from tvm.s_tir import meta_schedule
 
 from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.files import pretty_json

@@ -20,10 +20,10 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler import build
 from tvmbuild.compiler.build import Applied, apply_records, build_executable
-from tvmbuild.compiler.fallback import list_schedules, schedule_function, schedule_uncovered
-from tvmbuild.compiler.fallback_nest import Machine, describe_machine, power_of_two_divisor, view_nest
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
+from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.frozen_map import FrozenMap
@@ -350,7 +350,7 @@ PRINT_DIGEST = """
 import hashlib, sys, pathlib
 from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.build import apply_records
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap

@@ -17,9 +17,9 @@ from vulkan_devices import HOST, LEAST
 
 from tvmbuild.compiler.build import apply_records
 from tvmbuild.compiler.calls import called_functions
-from tvmbuild.compiler.gpu_schedules import fits
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.gpu.rules import fits
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES

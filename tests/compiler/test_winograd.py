@@ -15,11 +15,11 @@ from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.fallback import list_schedules
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.graph.winograd.fastest import READING, fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.compiler.winograd_tasks import READING, fastest, find_tasks, sum_times, time_reading
 
 pytestmark = pytest.mark.compiler
 

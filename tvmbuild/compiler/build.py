@@ -12,11 +12,11 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.calls import called_functions, display_name, operator_calls
-from tvmbuild.compiler.cuda import compile_with_tvm
+from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.culprit import name_culprit
-from tvmbuild.compiler.fallback import is_scheduled, schedule_uncovered
-from tvmbuild.compiler.gpu_schedules import schedule_rest
 from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.schedules.cpu.rules import is_scheduled, schedule_uncovered
+from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError

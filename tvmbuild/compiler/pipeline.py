@@ -13,20 +13,20 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
-from tvmbuild.compiler.fold import fold_constants
-from tvmbuild.compiler.groups import separate_groups
-from tvmbuild.compiler.importer import ImportedModel
-from tvmbuild.compiler.layouts import convert_each
-from tvmbuild.compiler.one_hot import take_rows
-from tvmbuild.compiler.pad_channels import pad_channels
-from tvmbuild.compiler.runtime_calls import check_runtime_calls
-from tvmbuild.compiler.scalar_constants import make_scalars
-from tvmbuild.compiler.sink_transposes import sink_transposes
+from tvmbuild.compiler.graph.channels import pad_channels
+from tvmbuild.compiler.graph.fold import fold_constants
+from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.layouts import convert_each
+from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.scalar_constants import make_scalars
+from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
+from tvmbuild.compiler.graph.transposes import sink_transposes
+from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
+from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
+from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.target import is_gpu
-from tvmbuild.compiler.transposed import replace_patches
-from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
-from tvmbuild.compiler.winograd_epilogue import attach_epilogues
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]

@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
-from tvmbuild.compiler.fast_math import use_fast_math
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.nearest import find_nearest

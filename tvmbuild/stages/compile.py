@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from tvmbuild.compiler.build import PROFILED, Applied, Coverage, apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.intrinsics import prepare_intrinsics
-from tvmbuild.compiler.lift import lift_constants, params_bytes
-from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.codegen.link import LinkOptions, export_library
+from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.operators import describe_operators
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.devices.lock import device_lock

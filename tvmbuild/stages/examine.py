@@ -43,7 +43,7 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
 
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
-    from tvmbuild.compiler.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.stages.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
     from tvmbuild.stages.onnxsim_process import simplify_in_process  # noqa: PLC0415
     from tvmbuild.stages.reference import make_inputs, run_onnx  # noqa: PLC0415
@@ -76,12 +76,12 @@ def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examin
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:
     from tvmbuild.compiler.build import check_lowered  # noqa: PLC0415
-    from tvmbuild.compiler.fallback import sums_without_tiles  # noqa: PLC0415
-    from tvmbuild.compiler.fallback_nest import describe_machine  # noqa: PLC0415
-    from tvmbuild.compiler.importer import import_model  # noqa: PLC0415
-    from tvmbuild.compiler.lift import lift_constants  # noqa: PLC0415
+    from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.nest import describe_machine  # noqa: PLC0415
     from tvmbuild.compiler.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import tvm
 
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
