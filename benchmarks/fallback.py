@@ -56,10 +56,10 @@ def measure(setting: Setting) -> Result:
 
 def build_package(setting: Setting, package: Path, fallback: bool) -> None:
     """Compile the model with no record, with the fallback schedules or without."""
-    from tvmbuild.compiler import build  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler import apply  # noqa: PLC0415 - runs in a process of its own
 
     if not fallback:
-        vars(build)["schedule_uncovered"] = _leave
+        vars(apply)["schedule_uncovered"] = _leave
     compile_with(setting, Schedule(FrozenMap()), package)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule
 
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target

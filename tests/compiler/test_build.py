@@ -12,8 +12,9 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler import build
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen import executable
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
@@ -94,10 +95,10 @@ def test_a_main_of_very_many_calls_stays_bytecode(
     applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
     data = np.random.default_rng(0).uniform(-1, 1, lowered.inputs[0].shape).astype("float32")
     outputs = []
-    for most in (build.MOST_COMPILED, 0):
-        monkeypatch.setattr(build, "MOST_COMPILED", most)
+    for most in (executable.MOST_COMPILED, 0):
+        monkeypatch.setattr(executable, "MOST_COMPILED", most)
         machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
-        outputs += [machine[name](tvm.runtime.tensor(data)).numpy() for name in ("main", build.PROFILED)]
+        outputs += [machine[name](tvm.runtime.tensor(data)).numpy() for name in ("main", executable.PROFILED)]
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
     for got in outputs:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -12,9 +12,10 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.cubin import compile_source, replace_code, toolkit_headers
 from tvmbuild.compiler.codegen.elf import read_elf
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.compiler.graph.lift import lift_constants

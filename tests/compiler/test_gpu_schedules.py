@@ -16,7 +16,7 @@ from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
-from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx

@@ -15,7 +15,8 @@ from onnx import TensorProto, helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.graph.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx

@@ -15,7 +15,7 @@ from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
-from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower

@@ -16,7 +16,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.build import Coverage
+from tvmbuild.compiler.apply import Coverage
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file

@@ -16,7 +16,7 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.graph.channels import pad_channels
-from tvmbuild.compiler.graph.fold import fold_constants
+from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_hot import take_rows
@@ -102,12 +102,6 @@ def lower(
 def default_layout(target: tvm.target.Target) -> Layout:
     """Return the layout of a cell for which none was chosen: CPU convolutions tune far better in NHWC."""
     return "NCHW" if is_gpu(target) else "NHWC"
-
-
-def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Decompose and fold what is known when the package is built."""
-    decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

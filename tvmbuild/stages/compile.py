@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tvmbuild.compiler.build import PROFILED, Applied, Coverage, apply_records, build_executable
+from tvmbuild.compiler.apply import Applied, Coverage, apply_records
+from tvmbuild.compiler.codegen.executable import PROFILED, build_executable
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.graph.lift import lift_constants, params_bytes

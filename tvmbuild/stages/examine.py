@@ -75,7 +75,7 @@ def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examin
 
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:
-    from tvmbuild.compiler.build import check_lowered  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415

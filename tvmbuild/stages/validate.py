@@ -18,7 +18,7 @@ from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.schedules.cpu.rules import is_scheduled
+from tvmbuild.compiler.prim_funcs import is_scheduled
 from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.devices.lock import device_lock

@@ -65,7 +65,10 @@ _ERF_DENOMINATOR = (
 
 @cache
 def use_fast_math() -> None:
-    """Let this process's code generation for llvm use the polynomials. Every process that builds code calls it."""
+    """Let this process's code generation for llvm use the polynomials, from now on.
+
+    Whatever makes code calls it first, by name: folding constants, applying records, building, the tuner's workers.
+    """
     for name, rule in (("exp", _lower_exp), ("sigmoid", _lower_sigmoid), ("tanh", _lower_tanh), ("erf", _lower_erf)):
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
 

@@ -9,9 +9,16 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.graph.rewrite import bound_value, constant, rewrite_main, static_shape
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
+
+
+def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Decompose and fold what is known when the package is built."""
+    decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
+    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
 
 
 def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -20,6 +27,7 @@ def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     TVM compiles and runs a function for each of them, 20 ms and more. Most are weights and biases that change their
     layout only, two for each layer of a convolutional network: those numpy does at once.
     """
+    use_fast_math()  # TVM's pass runs the code that it makes
     mover = _Mover(mod)
     moved = relax.transform.CanonicalizeBindings()(rewrite_main(mod, mover))
     return relax.transform.FoldConstant()(moved) if mover.is_left else moved

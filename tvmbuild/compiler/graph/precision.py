@@ -18,8 +18,8 @@ from ml_dtypes import bfloat16
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.compiler.pipeline import prepare
 from tvmbuild.specs import Precision
 
 LONGEST_SUM = 2048

@@ -1,4 +1,4 @@
-"""What the fallback rules see of a block: its loops, and how each access moves with them."""
+"""What the rules see of a block: its loops, and how each access moves with them."""
 
 from __future__ import annotations
 

@@ -6,13 +6,14 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.graph.winograd.transforms import INVERSE
+from tvmbuild.compiler.prim_funcs import has_block
 
 
 def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with this done to every function that an inverse transform was fused into."""
     result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and INVERSE in function.script():
+        if isinstance(function, tirx.PrimFunc) and has_block(function, INVERSE):
             result.update_func(result.get_global_var(variable.name_hint), _attach(function))
     return result
 

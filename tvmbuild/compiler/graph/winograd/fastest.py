@@ -9,7 +9,9 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.graph.winograd.transforms import PRODUCTS
 from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.prim_funcs import has_block
 from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97
@@ -28,7 +30,7 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
     for each in lowered.convolutions:
         anchor = next(call for call in calls if _takes(call, each.weights))
         chain = [anchor]
-        if "_products" in anchor.args[0].name_hint:
+        if has_block(lowered.mod[anchor.args[0]], PRODUCTS):
             before = made[anchor.args[1].fields[0]]
             result = next(binding.var for binding in bindings if binding.value.same_as(anchor))
             after = next(call for call in calls if any(result.same_as(argument) for argument in call.args[1].fields))

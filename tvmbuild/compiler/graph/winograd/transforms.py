@@ -21,6 +21,8 @@ from tvmbuild.compiler.graph.rewrite import FUSABLE_WITH_ELEMENTWISE
 
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""
+PRODUCTS = "winograd_products"
+"""The block of the products of matrices, where they are a function of their own."""
 CROP = "winograd_crop"
 
 _WEIGHTS = {
@@ -102,9 +104,7 @@ def make_products(tiling: Tiling) -> tirx.PrimFunc:
     weights = te.placeholder((tiling.positions, tiling.panels, inputs, tiling.panel), name="weights")
     k = te.reduce_axis((0, inputs), name="k")
     shape = (tiling.positions, tiling.tiles, tiling.panels, tiling.panel)
-    products = te.compute(
-        shape, lambda p, t, b, c: te.sum(data[p, t, k] * weights[p, b, k, c], axis=k), name="winograd_products"
-    )
+    products = te.compute(shape, lambda p, t, b, c: te.sum(data[p, t, k] * weights[p, b, k, c], axis=k), name=PRODUCTS)
     return te.create_prim_func([data, weights, products])
 
 

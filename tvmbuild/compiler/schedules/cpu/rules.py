@@ -11,6 +11,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
+from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_scheduled
+from tvmbuild.compiler.schedules.attempt import REFUSALS
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
@@ -30,7 +32,7 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Apply to each block the first rule that can handle it."""
     sch = _take_as_given(function) or _schedule(function, machine, Variant())
-    return function if sch is None else sch.mod["main"].with_attr("tirx.is_scheduled", True)
+    return function if sch is None else mark_scheduled(sch.mod["main"])
 
 
 def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
@@ -52,7 +54,7 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
 
 def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
     """Return the schedule of a function that was written with its loops; None for others."""
-    if "T.parallel(" not in function.script():
+    if not has_parallel_loop(function):
         return None
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
@@ -136,8 +138,6 @@ def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> 
     return True
 
 
-REFUSALS = (RuntimeError, TypeError, ValueError, StopIteration, ZeroDivisionError)
-"""What TVM raises on forms that a rule did not foresee: ScheduleError, and its own errors (of empty shapes, bools)."""
 Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
 MOST_RANKS = 8
 
@@ -145,8 +145,3 @@ MOST_RANKS = 8
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:
     """Return the rules: the first that can handle a block schedules it."""
     return schedule_injective, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops
-
-
-def is_scheduled(function: tirx.PrimFunc) -> bool:
-    """Say whether a record or a rule has scheduled it."""
-    return bool(function.attrs is not None and function.attrs.get("tirx.is_scheduled", False))

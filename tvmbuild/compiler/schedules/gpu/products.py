@@ -13,7 +13,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.schedules.gpu.sums import Group, Isolated, isolate_sum, try_rule
+from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.gpu.sums import Group, Isolated, isolate_sum
 from tvmbuild.compiler.schedules.gpu.tiles import UNROLLED, Limits, Product, Tile, list_tiles
 from tvmbuild.compiler.schedules.nest import Nest
 

@@ -11,9 +11,10 @@ from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-from tvmbuild.compiler.schedules.cpu.rules import is_scheduled
+from tvmbuild.compiler.prim_funcs import is_scheduled, mark_scheduled
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.products import list_products
-from tvmbuild.compiler.schedules.gpu.sums import list_short_sums, try_rule
+from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.target import is_gpu
 
 
@@ -23,7 +24,7 @@ def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
     for variable, function in mod.functions.items():
         if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
             for schedule in list_schedules(function, target, 1):
-                scheduled = schedule.mod["main"].with_attr("tirx.is_scheduled", True)
+                scheduled = mark_scheduled(schedule.mod["main"])
                 result.update_func(result.get_global_var(variable.name_hint), scheduled)
     return result
 

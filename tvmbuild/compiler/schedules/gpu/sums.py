@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
-from tvmbuild.compiler.schedules.cpu.rules import REFUSALS
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 SHORT = 64
@@ -21,7 +21,6 @@ THREADS = (128, 256, 64)
 Group = tuple[int, ...]
 """Axes that become one."""
 Grouping = Callable[[Nest], tuple[Group, ...] | None]
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,6 @@ def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Sched
         sch.bind(thread, "threadIdx.x")
     sch.decompose_reduction(sums.block, depth)
     return sch
-
-
-def try_rule(make: Callable[[], Made | None]) -> Made | None:
-    """Return what it makes; None where a rule meets a form that it did not foresee."""
-    try:
-        return make()
-    except (*REFUSALS, AssertionError, IndexError):  # DLight's rules assert
-        return None
 
 
 def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
