@@ -73,7 +73,7 @@ def _run(model: str, package: Path, folder: Path) -> Result:
     from tvm import relax  # noqa: PLC0415
 
     from tvmbuild.package.archive import extract_package  # noqa: PLC0415
-    from tvmbuild.stages.reference import read_reference  # noqa: PLC0415
+    from tvmbuild.preparing.reference import read_reference  # noqa: PLC0415
 
     info = extract_package(package, folder / "package")
     reference = read_reference(folder / "reference.file")

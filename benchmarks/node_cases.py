@@ -39,7 +39,7 @@ _FOR_ALL_CHILDREN = (
     "onnxsim",
     "tvmbuild.compiler.evaluate",
     "tvmbuild.compiler.importing.importer",
-    "tvmbuild.stages.onnx_graph",
+    "tvmbuild.preparing.onnx_graph",
 )
 _KINDS_OF_NUMBERS = "fiub"
 _SMALL_FLOATS = 2
@@ -173,7 +173,7 @@ def _prepare(case: NodeCase, form: Form) -> onnx.ModelProto:
     """Return the model with static shapes, constants as the form says, simplified where onnxsim can."""
     import onnxsim  # noqa: PLC0415
 
-    from tvmbuild.stages.onnx_graph import set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
 
     model = onnx.ModelProto()
     model.CopyFrom(case.model)

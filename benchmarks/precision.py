@@ -25,10 +25,10 @@ from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.files import write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
 from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import Precision, Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
 from tvmbuild.steps import CompileStep, Step
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")

@@ -29,10 +29,10 @@ from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
 from tvmbuild.records.selection import Schedule
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
 
 ALGORITHMS = ("direct", "winograd2", "winograd4")
 

@@ -52,7 +52,7 @@ MUTATIONS = (
     ),
     Mutation(
         "wrong numbers pass the gate",
-        "tvmbuild/stages/compare.py",
+        "tvmbuild/preparing/compare.py",
         '"; ".join(problems) or None',
         "None",
         "tests/stages/test_compare.py tests/stages/test_benchmark.py",

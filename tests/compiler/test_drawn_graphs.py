@@ -21,8 +21,8 @@ from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.preparing.compare import compare
 from tvmbuild.specs import Attributes, Precision, Tolerance
-from tvmbuild.stages.compare import compare
 
 PARTS = 6
 EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS

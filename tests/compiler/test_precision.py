@@ -24,8 +24,8 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.preparing.compare import compare
 from tvmbuild.specs import Attributes, ModelSpec, Precision, Source
-from tvmbuild.stages.compare import compare
 
 SaveModel = Callable[..., Path]
 X86: Attributes = FrozenMap({"mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu", "num-cores": 2})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.benchmarking.contest import make_package_trial
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.errors import TvmbuildError
@@ -19,10 +20,9 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores, cpu_name
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
+from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
 from tvmbuild.stages import benchmark
-from tvmbuild.stages.contest import make_package_trial
-from tvmbuild.stages.reference import Reference, read_reference, write_reference
 from tvmbuild.steps import BenchmarkStep, Step
 
 CELL = "net@here"
@@ -153,8 +153,8 @@ def test_baselines_that_fail_are_named_and_no_failure(cell: Path, monkeypatch: p
     def find_nothing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("tvmbuild.stages.baselines.compile_untuned", fail)
-    monkeypatch.setattr("tvmbuild.stages.baselines.version", find_nothing)
+    monkeypatch.setattr("tvmbuild.benchmarking.baselines.compile_untuned", fail)
+    monkeypatch.setattr("tvmbuild.benchmarking.baselines.version", find_nothing)
     options = bench_step(cell).options
     assert isinstance(options, BenchmarkStep)
     step = bench_step(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.benchmarking.accuracy import make_judge
+from tvmbuild.benchmarking.contest import Trial, run_contest
+from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.devices.table import open_device
@@ -12,9 +15,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.stages.accuracy import make_judge
-from tvmbuild.stages.contest import Trial, run_contest
-from tvmbuild.stages.emulated import run_emulated
 from tvmbuild.steps import BenchmarkStep, Step
 
 

@@ -11,11 +11,8 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file, write_bytes, write_json
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.progress import report_progress
-from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import SimplifyOptions, Tolerance
-from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.onnx_graph import (
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.onnx_graph import (
     MAX_BYTES,
     find_precision,
     fix_inputs,
@@ -23,9 +20,12 @@ from tvmbuild.stages.onnx_graph import (
     load_model,
     set_output_shapes,
 )
-from tvmbuild.stages.onnxsim_process import simplify_in_process
-from tvmbuild.stages.reference import Reference, make_inputs, run_onnx, write_reference
-from tvmbuild.stages.specials import asks_for_specials, insert_specials
+from tvmbuild.preparing.onnxsim_process import simplify_in_process
+from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx, write_reference
+from tvmbuild.preparing.specials import asks_for_specials, insert_specials
+from tvmbuild.progress import report_progress
+from tvmbuild.sources.export import obtain_model
+from tvmbuild.specs import SimplifyOptions, Tolerance
 from tvmbuild.steps import SimplifyStep, Step
 
 GATE_SETS = 2

@@ -26,10 +26,10 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.reference import read_reference
+from tvmbuild.preparing.specials import find_special_problem
 from tvmbuild.progress import report_progress
-from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.reference import read_reference
-from tvmbuild.stages.specials import find_special_problem
 from tvmbuild.steps import Step, ValidateStep
 
 FORMAT = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tvmbuild.stages.report_data import CellReport
-from tvmbuild.stages.report_latency import COLUMNS as LATENCY_COLUMNS
-from tvmbuild.stages.report_latency import (
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
+from tvmbuild.report.latency import (
     INTERVALS,
     OPERATOR_COLUMNS,
     describe_history,

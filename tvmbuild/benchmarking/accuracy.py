@@ -16,10 +16,10 @@ from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import check_inputs, read_arrays
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.preprocess import find_rules, preprocess_picture
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import run_onnx
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import Accuracy, Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import run_onnx
 from tvmbuild.steps import BenchmarkStep, Step
 
 Arrays = Mapping[str, np.ndarray]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.preparing.compare import Arrays, compare
+from tvmbuild.preparing.reference import Reference
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import Arrays, compare
-from tvmbuild.stages.reference import Reference
 
 _TELLING = frozenset({"IsInf", "IsNaN"})
 """Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tvmbuild.files import write_text
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import SLOW
-from tvmbuild.stages.report_data import collect_cells
-from tvmbuild.stages.report_html import write_html
-from tvmbuild.stages.report_latency import list_absent, list_doubts, name_baseline
-from tvmbuild.stages.report_text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.html_page import write_html
+from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
+from tvmbuild.report.text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
 from tvmbuild.steps import AnyStep
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from html import escape
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Result
-from tvmbuild.stages.report_data import CellReport
-from tvmbuild.stages.report_latency import NAMES, format_ms, format_spread
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import NAMES, format_ms, format_spread
 
 STYLE = """
 svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }

@@ -1,4 +1,4 @@
-"""Run onnxsim where its crash harms nobody: ``python -m tvmbuild.stages.onnxsim_process IN OUT [PASS …]``."""
+"""Run onnxsim where its crash harms nobody: ``python -m tvmbuild.preparing.onnxsim_process IN OUT [PASS …]``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def simplify_in_process(model: bytes, skip: Sequence[str]) -> tuple[Any, str | N
         source, result = Path(folder, "in.onnx"), Path(folder, "out.onnx")
         source.write_bytes(model)
         try:
-            done = run_module("tvmbuild.stages.onnxsim_process", source, result, *skip, timeout_s=TIMEOUT_S)
+            done = run_module("tvmbuild.preparing.onnxsim_process", source, result, *skip, timeout_s=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None, f"onnxsim did not end in {TIMEOUT_S} s"
         if done.returncode < 0:

@@ -1,4 +1,4 @@
-"""What would become of an ONNX file: ``python -m tvmbuild.stages.examine REQUEST`` prints what it finds as JSON.
+"""What would become of an ONNX file: ``python -m tvmbuild.preparing.examine REQUEST`` prints what it finds as JSON.
 
 A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
 """
@@ -44,9 +44,9 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
-    from tvmbuild.stages.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
-    from tvmbuild.stages.onnxsim_process import simplify_in_process  # noqa: PLC0415
-    from tvmbuild.stages.reference import make_inputs, run_onnx  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
+    from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
     try:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.benchmarking.accuracy import Run
+from tvmbuild.benchmarking.baselines import Contender, Contest, prepare_baseline, prepare_package
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
 from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
@@ -22,13 +24,11 @@ from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.profile import OperatorRow
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.reference import Reference, make_inputs, read_reference, write_reference
+from tvmbuild.preparing.specials import find_special_problem
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import BenchmarkOptions, Tolerance
-from tvmbuild.stages.accuracy import Run
-from tvmbuild.stages.baselines import Contender, Contest, prepare_baseline, prepare_package
-from tvmbuild.stages.compare import Comparison, compare
-from tvmbuild.stages.reference import Reference, make_inputs, read_reference, write_reference
-from tvmbuild.stages.specials import find_special_problem
 
 OURS = "tvm"
 """How the package itself is called among the contenders."""

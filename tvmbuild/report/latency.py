@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.devices.machine import Machine
-from tvmbuild.stages.report_data import CellReport
+from tvmbuild.report.cells import CellReport
 from tvmbuild.wording import count
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}

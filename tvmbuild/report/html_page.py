@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from tvmbuild.stages.report_charts import STYLE as CHART_STYLE
-from tvmbuild.stages.report_charts import draw_latencies, draw_trend
-from tvmbuild.stages.report_data import CellReport
-from tvmbuild.stages.report_latency import COLUMNS as LATENCY_COLUMNS
-from tvmbuild.stages.report_latency import (
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.charts import STYLE as CHART_STYLE
+from tvmbuild.report.charts import draw_latencies, draw_trend
+from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
+from tvmbuild.report.latency import (
     INTERVALS,
     OPERATOR_COLUMNS,
     describe_history,
@@ -21,7 +21,7 @@ from tvmbuild.stages.report_latency import (
     list_uncovered_share,
     with_history,
 )
-from tvmbuild.stages.report_text import (
+from tvmbuild.report.text import (
     ACCURACY,
     MEMORY,
     accuracies,
