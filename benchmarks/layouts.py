@@ -17,7 +17,7 @@ from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import Schedule
 
 LAYOUTS = ("NHWC", "NCHW")
 

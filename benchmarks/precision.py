@@ -27,7 +27,7 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Precision, Tolerance
 from tvmbuild.steps import CompileStep, Step
 

@@ -23,7 +23,7 @@ from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Attributes, LocalDevice, SimplifyOptions, Source, TuneOptions
 from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
 

@@ -31,7 +31,7 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Tolerance
 
 ALGORITHMS = ("direct", "winograd2", "winograd4")

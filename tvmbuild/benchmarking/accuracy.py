@@ -20,25 +20,19 @@ from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import run_onnx
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import Accuracy, Tolerance
-from tvmbuild.steps import BenchmarkStep, Step
 
 Arrays = Mapping[str, np.ndarray]
 
 
 Run = Callable[[Arrays], Arrays]
+Judge = Callable[[Run], Agreement]
 
 
-def make_judge(step: Step[BenchmarkStep]) -> Callable[[Run], Agreement] | None:
-    """Return what runs both on the step's samples; None where the model names none.
+def make_judge(accuracy: Accuracy, package: Path, model: bytes, paths: list[Path]) -> Judge:
+    """Return what runs a package on the files of samples, and the original ``model``, ONNX, beside it.
 
     It raises TvmbuildError for inputs that do not fit.
     """
-    options = step.options
-    if options.accuracy is None:
-        return None
-    package, model = step.input("package"), step.input("model").read_bytes()
-    paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
-    accuracy = options.accuracy
 
     def judge(ours: Run) -> Agreement:
         samples = list_samples(accuracy, paths, read_metadata(package))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmbuild.benchmarking.accuracy import Run
+from tvmbuild.benchmarking.accuracy import Judge
 from tvmbuild.benchmarking.baselines import Contender, Contest, prepare_baseline, prepare_package
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
-from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Rival
+from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.device import Device
@@ -53,7 +52,7 @@ class Trial:
     packages: tuple[Path, ...] = ()
     """Other packages of the same model."""
     device: Device = LOCAL
-    judge: Callable[[Run], Agreement] | None = None
+    judge: Judge | None = None
     """Compares the package with the original model on real inputs; None: there are none."""
 
     @property

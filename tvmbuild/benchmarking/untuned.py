@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.records.selection import Schedule
-from tvmbuild.steps import CompileStep, Step
+from tvmbuild.records.schedule import Schedule
 
 
 def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
@@ -16,23 +15,9 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
 
     Holds the device's lock shared meanwhile, as the compile stage does.
     """
-    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - imports TVM, which only this baseline needs
+    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline alone
 
-    schedule, package = folder / "schedule.json", folder / "untuned.tar"
-    write_json(schedule, Schedule(FrozenMap(), tuned.layout).to_json())
-    target = tuned.target
-    options = CompileStep(
-        model=tuned.model,
-        target=target.name,
-        kind=target.kind,
-        attributes=target.attributes,
-        host=target.host,
-        link="auto",
-        glibc=target.glibc,
-        preprocess=None,
-        precision=target.precision,
-    )
-    inputs = FrozenMap({"model": model, "schedule": schedule})
-    subject = f"{tuned.model}@{target.name}"
-    compile_stage.run(Step("compile", subject, options, inputs, FrozenMap({"package": package}), tools=tuned.tools))
-    return package
+    path, options = folder / "untuned.tar", BuildOptions(tuned.model, tools=tuned.tools)
+    with device_lock("local", exclusive=False):
+        write_package(path, build_package(model, tuned.target, Schedule(layout=tuned.layout), options))
+    return path

@@ -49,7 +49,7 @@ class Lowered:
     mod: tvm.ir.IRModule
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    layout: Layout
+    layout: str
     notes: tuple[str, ...] = ()
     convolutions: tuple[ConvolutionCall, ...] = ()
     """Those that have a choice of algorithm."""
@@ -58,7 +58,7 @@ class Lowered:
 def lower(
     imported: ImportedModel,
     target: tvm.target.Target,
-    layout: Layout | None = None,
+    layout: str | None = None,
     algorithms: Mapping[str, str] = MappingProxyType({}),
 ) -> Lowered:
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.benchmarking.accuracy import make_judge
+from tvmbuild.benchmarking.accuracy import Judge, make_judge
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.history import append_entry, make_entry
@@ -44,8 +44,17 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
         tolerance=options.tolerance,
         options=options.benchmark,
         device=open_device(options.device),
-        judge=make_judge(step),
+        judge=_make_judge(step),
     )
+
+
+def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
+    """Return what compares the package with the original model; None where the model names no samples."""
+    accuracy = step.options.accuracy
+    if accuracy is None:
+        return None
+    paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
+    return make_judge(accuracy, step.input("package"), step.input("model").read_bytes(), paths)
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

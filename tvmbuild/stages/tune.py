@@ -23,8 +23,8 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import Choices, Graph, read_choices
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import (
-    Schedule,
     TaskId,
     is_wanted,
     list_missing,

@@ -34,14 +34,17 @@ class ImportedModel:
     outputs: tuple[TensorInfo, ...]
 
 
-def import_onnx(path: Path, name: str | None = None) -> ImportedModel:
-    """Read the ONNX file (external data too) and do what `import_model` does; ``name`` is the file's by default."""
-    said = name or path.name
+def import_onnx(model: Path | bytes, name: str | None = None) -> ImportedModel:
+    """Read the ONNX file (external data too) or its content, and do what `import_model` does.
+
+    Messages call it ``name``, by default as the file.
+    """
+    said = name or (model.name if isinstance(model, Path) else "model")
     try:
-        model = onnx.load(path)
+        read = onnx.load(model) if isinstance(model, Path) else onnx.load_from_string(model)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
-    return import_model(model, said)
+    return import_model(read, said)
 
 
 def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
