@@ -20,8 +20,7 @@ from tuner_contestants import Setting, compile_with
 from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.schedule import Schedule
+from tvmbuild.records.schedule import NO_RECORDS
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def build_package(setting: Setting, package: Path, fallback: bool) -> None:
 
     if not fallback:
         vars(apply)["schedule_uncovered"] = _leave
-    compile_with(setting, Schedule(FrozenMap()), package)
+    compile_with(setting, NO_RECORDS, package)
 
 
 def _leave(mod: Any, _target: Any) -> Any:

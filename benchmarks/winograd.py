@@ -104,7 +104,7 @@ def build_package(setting: Setting, algorithm: str) -> None:
         algorithms = dict.fromkeys(signatures, algorithm)
         tasks = find_tasks(lower(imported, target, None, algorithms))
         (setting.folder / f"{algorithm}.tasks.json").write_text(json.dumps(tasks))
-    schedule = Schedule(FrozenMap(), algorithms=FrozenMap(sorted(algorithms.items())))
+    schedule = Schedule(algorithms=FrozenMap(sorted(algorithms.items())))
     compile_with(setting, schedule, setting.folder / f"{algorithm}.tar")
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,8 +17,10 @@ from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.traces import dump_trace, dump_workload
 
 SaveModel = Callable[..., Path]
@@ -122,8 +123,8 @@ def test_a_record_serves_an_equal_task_whose_blocks_have_other_names(
     assert (recorded.key, recorded.name) == (tasks[0].key, "conv2d_relu")
     assert tasks[0].name == "conv2d_maximum"
     (record,) = sample_schedules([recorded]).get_all_tuning_records()
-    winner = {"trace": json.loads(dump_trace(record)), "blocks": list_blocks(dump_workload(recorded.mod))}
-    schedule = {"schedule": {recorded.key: winner}}
+    blocks = list_blocks(dump_workload(recorded.mod))
+    schedule = Schedule(FrozenMap({recorded.key: dump_trace(record)}), blocks=FrozenMap({recorded.key: blocks}))
     applied = apply_records(lowered, cpu, database_from_schedule(schedule, tasks, cpu))
     assert list(applied.coverage.covered) == [recorded.key]
     got, want = run_net(applied.mod, second, cpu)

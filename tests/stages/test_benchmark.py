@@ -51,20 +51,23 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
     program = f"""
 from pathlib import Path
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import InputSpec, SimplifyOptions, Source
-from tvmbuild.steps import CompileStep, SimplifyStep, Step
-from tvmbuild.stages import compile, simplify
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.preparing.reference import write_reference
+from tvmbuild.preparing.simplify import simplify
+from tvmbuild.records.schedule import read_schedule
 folder = Path({str(folder)!r})
-names = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))
-outputs = FrozenMap((role, folder / name) for role, name in names)
-source = Source("path", {str(digits)!r})
-simplify.run(Step("simplify", "net", SimplifyStep("net", source, (), SimplifyOptions()), outputs=outputs))
-attributes = FrozenMap((("mcpu", "x86-64"), ("num-cores", 2)))
-options = CompileStep("net", "here", "llvm", attributes, FrozenMap(), "auto", None, None)
-inputs = FrozenMap((("model", folder / "model.onnx"), ("schedule", folder / "schedule.json")))
-outputs = FrozenMap((("package", folder / "net-here.tar"),))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=outputs))
+simplified = simplify(Path({str(digits)!r}), name="net")
+(folder / "model.onnx").write_bytes(simplified.model)
+write_reference(folder / "reference.npz", simplified.reference)
+schedule = folder / "schedule.json"
+target = PackageTarget("here", "llvm", FrozenMap({{"mcpu": "x86-64", "num-cores": 2}}))
+options = BuildOptions("net", digests=FrozenMap({{"schedule": sha256_file(schedule)}}))
+package = build_package(folder / "model.onnx", target, read_schedule(schedule), options)
+write_package(folder / "net-here.tar", package)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
     return folder
