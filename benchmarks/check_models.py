@@ -9,20 +9,22 @@ Without names: every network of benchmarks/networks/models.yaml, the quantised o
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import re
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from network_files import find_inputs, find_network, list_networks
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes, SimplifyOptions, Source
-from tvmbuild.steps import CompileStep, SimplifyStep, Step
+from tvmbuild.specs import Attributes
+
+if TYPE_CHECKING:
+    from tvmbuild.preparing.reference import Reference
 
 TOLERANCE = 1e-3
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -51,34 +53,29 @@ def check(word: str, target: str) -> Result:
 
 
 def _check(model: Path, target: str, folder: Path) -> Result:
-    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - each model has its own process
-    from tvmbuild.stages import simplify  # noqa: PLC0415
+    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - each model has its own process
+    from tvmbuild.package.archive import write_package  # noqa: PLC0415
+    from tvmbuild.package.metadata import PackageTarget  # noqa: PLC0415
+    from tvmbuild.preparing.simplify import simplify  # noqa: PLC0415
 
-    simplified = FrozenMap({role: folder / f"{role}.file" for role in ("model", "reference", "info")})
-    source = Source("path", str(model.resolve()))
-    options = SimplifyStep(model.stem, source, find_inputs(model.stem), SimplifyOptions())
-    simplify.run(Step("simplify", model.stem, options, outputs=simplified, root=folder))
-    schedule, package = folder / "schedule.json", folder / "package.tar"
-    schedule.write_text(json.dumps({"format": 1, "layout": None, "schedule": {}}))
+    simplified = simplify(model, find_inputs(model.stem), name=model.stem)
     attributes: Attributes = FrozenMap({"mcpu": target, "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
-    inputs = FrozenMap({"model": folder / "model.file", "schedule": schedule})
-    cell = CompileStep(model.stem, target, "llvm", attributes, FrozenMap(), "auto", None, None)
-    compile_stage.run(Step("compile", f"{model.stem}@{target}", cell, inputs, FrozenMap({"package": package})))
-    return _run(model.stem, package, folder)
+    cell = PackageTarget(target, "llvm", attributes)
+    write_package(folder / "package.tar", build_package(simplified.model, cell, options=BuildOptions(model.stem)))
+    return _run(model.stem, folder / "package.tar", simplified.reference)
 
 
-def _run(model: str, package: Path, folder: Path) -> Result:
+def _run(model: str, package: Path, reference: Reference) -> Result:
     import numpy as np  # noqa: PLC0415
     import tvm  # noqa: PLC0415
     from tvm import relax  # noqa: PLC0415
 
     from tvmbuild.package.archive import extract_package  # noqa: PLC0415
-    from tvmbuild.stages.reference import read_reference  # noqa: PLC0415
 
-    info = extract_package(package, folder / "package")
-    reference = read_reference(folder / "reference.file")
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "package" / "mod.so")), tvm.cpu())
-    params = tvm.runtime.load_param_dict((folder / "package" / "mod.params").read_bytes())
+    folder = package.with_suffix("")
+    info = extract_package(package, folder)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(folder / "mod.so")), tvm.cpu())
+    params = tvm.runtime.load_param_dict((folder / "mod.params").read_bytes())
     arguments = [tvm.runtime.tensor(reference.inputs[tensor.name]) for tensor in info.inputs]
     got = machine["main"](*arguments, *(params[name] for name in sorted(params)))
     outputs = [got] if len(info.outputs) == 1 else list(got)

@@ -20,8 +20,7 @@ from tuner_contestants import Setting, compile_with
 from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import NO_RECORDS
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ def measure(setting: Setting) -> Result:
 
 def build_package(setting: Setting, package: Path, fallback: bool) -> None:
     """Compile the model with no record, with the fallback schedules or without."""
-    from tvmbuild.compiler import build  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler import apply  # noqa: PLC0415 - runs in a process of its own
 
     if not fallback:
-        vars(build)["schedule_uncovered"] = _leave
-    compile_with(setting, Schedule(FrozenMap()), package)
+        vars(apply)["schedule_uncovered"] = _leave
+    compile_with(setting, NO_RECORDS, package)
 
 
 def _leave(mod: Any, _target: Any) -> Any:

@@ -16,8 +16,7 @@ from tuner_contestants import Setting, compile_with
 from variants import describe, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.selection import Schedule
+from tvmbuild.records.schedule import Schedule
 
 LAYOUTS = ("NHWC", "NCHW")
 
@@ -38,10 +37,7 @@ def main() -> int:
 
 def build_package(setting: Setting, package: Path, layout: str) -> None:
     """Compile the model with no record and its convolutions in that layout."""
-    from tvmbuild.compiler import pipeline  # noqa: PLC0415 - runs in a process of its own
-
-    vars(pipeline)["default_layout"] = lambda _target: layout
-    compile_with(setting, Schedule(FrozenMap()), package)
+    compile_with(setting, Schedule(layout=layout), package)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ from rich.table import Table
 from tvm import relax
 
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.compiler import one_hot, pipeline
-from tvmbuild.compiler.fold import fold_constants
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler import pipeline
+from tvmbuild.compiler.graph import one_hot
+from tvmbuild.compiler.graph.fold import fold_constants
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name

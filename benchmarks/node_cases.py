@@ -38,8 +38,8 @@ _FOR_ALL_CHILDREN = (
     "onnx.reference",
     "onnxsim",
     "tvmbuild.compiler.evaluate",
-    "tvmbuild.compiler.importer",
-    "tvmbuild.stages.onnx_graph",
+    "tvmbuild.compiler.importing.importer",
+    "tvmbuild.preparing.onnx_graph",
 )
 _KINDS_OF_NUMBERS = "fiub"
 _SMALL_FLOATS = 2
@@ -159,7 +159,7 @@ def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
 
 def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
     from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
-    from tvmbuild.compiler.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
@@ -173,7 +173,7 @@ def _prepare(case: NodeCase, form: Form) -> onnx.ModelProto:
     """Return the model with static shapes, constants as the form says, simplified where onnxsim can."""
     import onnxsim  # noqa: PLC0415
 
-    from tvmbuild.stages.onnx_graph import set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
 
     model = onnx.ModelProto()
     model.CopyFrom(case.model)

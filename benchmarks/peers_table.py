@@ -10,7 +10,7 @@ from tvmbuild.benchmarking.estimates import describe_ratio, geometric_mean, judg
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import Peak
-from tvmbuild.stages.report_latency import NAMES, describe_machine, format_ms
+from tvmbuild.report.latency import NAMES, describe_machine, format_ms
 from tvmbuild.wording import count
 
 PEERS = ("onnxruntime", "openvino")

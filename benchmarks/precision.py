@@ -2,7 +2,7 @@
 
 python benchmarks/precision.py MODEL.onnx|NETWORK … [--cpu sapphirerapids] [--threads 2] [--samples 200]
 
-Builds both packages through the compile stage without any record and times them and ONNX Runtime in turns, each in a
+Builds both packages without any record and times them and ONNX Runtime in turns, each in a
 process of its own, the idle ones stopped. The errors are those of random inputs, as shares of the output's largest
 magnitude. Wants a CPU that computes in fp16, and a machine that does nothing else.
 """
@@ -19,17 +19,14 @@ from pathlib import Path
 from network_files import network_file
 from rich.console import Console
 from rich.table import Table
-from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
+from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
 
 from tvmbuild.devices.local import Load, start_worker
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
-from tvmbuild.records.selection import Schedule
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
+from tvmbuild.records.schedule import NO_RECORDS
 from tvmbuild.specs import Precision, Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
-from tvmbuild.steps import CompileStep, Step
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 
@@ -59,7 +56,7 @@ def measure(setting: Setting, samples: int) -> tuple[str, ...]:
     reference = setting.folder / "reference.npz"
     packages = {precision: setting.folder / f"{precision}.tar" for precision in PRECISIONS}
     for precision, package in packages.items():
-        run_in_child(build_package, setting, precision, package)
+        run_in_child(compile_with, setting, NO_RECORDS, package, precision)
     loads = {str(name): Load("tvm", package, reference, setting.threads) for name, package in packages.items()}
     with start_worker(loads["fp16"]) as worker:
         want = read_reference(reference).outputs
@@ -70,18 +67,6 @@ def measure(setting: Setting, samples: int) -> tuple[str, ...]:
     times = (f"{medians[name]:.2f}" for name in ("fp32", "fp16", "onnxruntime"))
     sizes = (f"{packages[name].stat().st_size / 1e6:.1f}" for name in PRECISIONS)
     return (setting.model.stem, *times, f"{ratio:.2f}", f"{error:.2%}", *sizes)
-
-
-def build_package(setting: Setting, precision: Precision, package: Path) -> None:
-    """Compile the simplified model without records; runs in a process of its own."""
-    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415 - imports TVM
-
-    schedule = setting.folder / "schedule.json"
-    write_json(schedule, Schedule(FrozenMap()).to_json())
-    name = setting.model.stem
-    options = CompileStep(name, precision, "llvm", setting.attributes, FrozenMap(), "auto", None, None, precision)
-    inputs = FrozenMap({"model": setting.folder / "model.onnx", "schedule": schedule})
-    compile_stage.run(Step("compile", f"{name}@{precision}", options, inputs, FrozenMap({"package": package})))
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.selection import Schedule
-from tvmbuild.specs import Attributes, LocalDevice, SimplifyOptions, Source, TuneOptions
-from tvmbuild.steps import CompileStep, SimplifyStep, Step, TuneStep
+from tvmbuild.records.schedule import Schedule
+from tvmbuild.specs import Attributes, LocalDevice, Precision, TuneOptions
+from tvmbuild.steps import Step, TuneStep
 
 TARGET = "bench"
 STOCK_FILES = ("database_workload.json", "database_tuning_record.json")
@@ -80,15 +80,12 @@ class Setting:
 
 def simplify_model(setting: Setting) -> None:
     """Write model.onnx and reference.npz to the benchmark's folder."""
-    from tvmbuild.stages import simplify  # noqa: PLC0415 - each function runs in a process of its own
+    from tvmbuild.preparing.reference import write_reference  # noqa: PLC0415 - each function has its own process
+    from tvmbuild.preparing.simplify import simplify  # noqa: PLC0415
 
-    name = setting.model.stem
-    outputs = FrozenMap({role: setting.folder / file for role, file in _SIMPLIFIED.items()})
-    options = SimplifyStep(name, Source("path", str(setting.model)), find_inputs(name), SimplifyOptions())
-    simplify.run(Step("simplify", name, options, FrozenMap({"source": setting.model}), outputs, root=setting.folder))
-
-
-_SIMPLIFIED = {"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}
+    simplified = simplify(setting.model, find_inputs(setting.model.stem))
+    (setting.folder / "model.onnx").write_bytes(simplified.model)
+    write_reference(setting.folder / "reference.npz", simplified.reference)
 
 
 def tune_stock(setting: Setting) -> None:
@@ -136,18 +133,15 @@ def run_in_child(function: Any, *arguments: Any) -> None:
         sys.exit(f"{function.__name__} failed")
 
 
-def compile_with(setting: Setting, schedule: Schedule, package: Path) -> None:
-    """Compile the simplified model with a Schedule, which is written beside the package."""
-    from tvmbuild.files import write_json  # noqa: PLC0415
-    from tvmbuild.stages import compile as compile_stage  # noqa: PLC0415
+def compile_with(setting: Setting, schedule: Schedule, package: Path, precision: Precision = "fp32") -> None:
+    """Compile the simplified model with a Schedule."""
+    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - imports TVM
+    from tvmbuild.package.archive import write_package  # noqa: PLC0415
+    from tvmbuild.package.metadata import PackageTarget  # noqa: PLC0415
 
-    path = package.with_suffix(".schedule.json")
-    write_json(path, schedule.to_json())
-    options = CompileStep(setting.model.stem, TARGET, "llvm", setting.attributes, FrozenMap(), "auto", None, None)
-    inputs = FrozenMap({"model": setting.folder / "model.onnx", "schedule": path})
-    compile_stage.run(
-        Step("compile", package.stem, options, inputs, FrozenMap({"package": package}), root=setting.folder)
-    )
+    target = PackageTarget(TARGET, "llvm", setting.attributes, precision=precision)
+    options = BuildOptions(setting.model.stem)
+    write_package(package, build_package(setting.folder / "model.onnx", target, schedule, options))
 
 
 def time_loads(loads: Mapping[str, Load], repeat: int) -> dict[str, float]:
@@ -166,7 +160,7 @@ def time_workers(workers: Mapping[str, Worker], repeat: int) -> dict[str, float]
 
 
 def _lower(setting: Setting) -> tuple[Any, Any]:
-    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 

@@ -42,7 +42,7 @@ def main() -> int:
 def _time(rounds: int, threads: int) -> tuple[list[float], list[float]]:
     import tvm  # noqa: PLC0415 - after the environment is set
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics  # noqa: PLC0415
     from tvmbuild.devices.candidates import Timing  # noqa: PLC0415
     from tvmbuild.tuner.pool import candidate_pool, wait_for_library  # noqa: PLC0415
     from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415

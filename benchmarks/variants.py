@@ -15,9 +15,9 @@ from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.host_cpu import cpu_name
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
 
 SAMPLES = 200
 Builder = Callable[[Setting, Path], None]

@@ -23,6 +23,7 @@ from typing import Any
 from network_files import FOLDER, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 
+from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.peak import measure_peak
@@ -43,7 +44,6 @@ from tvmbuild.specs import (
     TuneOptions,
     freeze_attributes,
 )
-from tvmbuild.stages.contest import Trial, run_contest
 from tvmbuild.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,10 +29,10 @@ from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
-from tvmbuild.records.selection import Schedule
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
 
 ALGORITHMS = ("direct", "winograd2", "winograd4")
 
@@ -89,10 +89,10 @@ def load_package(setting: Setting, name: str) -> Load:
 
 def build_package(setting: Setting, algorithm: str) -> None:
     """Compile with one algorithm for all convolutions, or with those that `chosen.json` says."""
-    from tvmbuild.compiler.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler.graph.winograd.fastest import find_tasks  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
-    from tvmbuild.compiler.winograd_tasks import find_tasks  # noqa: PLC0415
 
     chosen = setting.folder / "chosen.json"
     if algorithm == "chosen":
@@ -104,13 +104,13 @@ def build_package(setting: Setting, algorithm: str) -> None:
         algorithms = dict.fromkeys(signatures, algorithm)
         tasks = find_tasks(lower(imported, target, None, algorithms))
         (setting.folder / f"{algorithm}.tasks.json").write_text(json.dumps(tasks))
-    schedule = Schedule(FrozenMap(), algorithms=FrozenMap(sorted(algorithms.items())))
+    schedule = Schedule(algorithms=FrozenMap(sorted(algorithms.items())))
     compile_with(setting, schedule, setting.folder / f"{algorithm}.tar")
 
 
 def choose(setting: Setting, loads: Mapping[str, Load]) -> None:
     """Time each function of the packages, and write what is fastest for each convolution; print the times."""
-    from tvmbuild.compiler.winograd_tasks import fastest, sum_times  # noqa: PLC0415 - imports TVM
+    from tvmbuild.compiler.graph.winograd.fastest import fastest, sum_times  # noqa: PLC0415 - imports TVM
 
     tasks = {name: json.loads((setting.folder / f"{name}.tasks.json").read_text()) for name in loads}
     seconds: dict[str, float] = {}

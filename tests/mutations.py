@@ -52,7 +52,7 @@ MUTATIONS = (
     ),
     Mutation(
         "wrong numbers pass the gate",
-        "tvmbuild/stages/compare.py",
+        "tvmbuild/preparing/compare.py",
         '"; ".join(problems) or None',
         "None",
         "tests/stages/test_compare.py tests/stages/test_benchmark.py",
@@ -87,14 +87,14 @@ MUTATIONS = (
     ),
     Mutation(
         "exp splits its argument at the wrong place",
-        "tvmbuild/compiler/fast_math.py",
+        "tvmbuild/compiler/codegen/fast_math.py",
         "x * _constant(_LOG2E, x) + _constant(0.5, x)",
         "x * _constant(_LOG2E, x) - _constant(0.5, x)",
         "tests/compiler/test_fast_math.py",
     ),
     Mutation(
         "a package's library is linked against this machine's glibc",
-        "tvmbuild/compiler/zig.py",
+        "tvmbuild/compiler/codegen/zig.py",
         'return f"{SYSTEMS[machine]}.{glibc}"',
         "return SYSTEMS[machine]",
         "tests/compiler/test_link.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.compiler.nvrtc import INSTALL
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.cpu_features import KNOWN_FEATURES
 from tvmbuild.devices.qemu_board import explain_absence
 from tvmbuild.devices.ssh_trouble import explain_no_runtime

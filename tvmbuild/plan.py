@@ -13,7 +13,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.placement import list_needs
 from tvmbuild.plan_step import Subject, make_step
 from tvmbuild.specs import ModelSpec, Project
-from tvmbuild.stage_table import STAGES, Stage
+from tvmbuild.stages.table import STAGES, Stage
 from tvmbuild.steps import AnyStep, Settings, TuneStep, has_options
 
 

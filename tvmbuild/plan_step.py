@@ -11,7 +11,7 @@ from tvmbuild.capabilities import Capabilities
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.specs import ModelSpec, NoDevice, TargetSpec
-from tvmbuild.stage_table import STAGES, Stage
+from tvmbuild.stages.table import STAGES, Stage
 from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep, ValidateStep
 
 

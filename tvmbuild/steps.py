@@ -125,7 +125,7 @@ class Step(Generic[O_co]):
     """Model name, or cell name ``model@target``."""
     options: O_co
     inputs: FrozenMap[str, Path] = FrozenMap()
-    """Role → absolute path of every file that is read; roles are stage_table's."""
+    """Role → absolute path of every file that is read; roles are those of stages.table."""
     outputs: FrozenMap[str, Path] = FrozenMap()
     tools: FrozenMap[str, str] = FrozenMap()
     """Tool → version of what can change an output; in the fingerprint."""

@@ -11,12 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tvm.s_tir import meta_schedule
-
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.building.scheduling import schedule_model
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.files import pretty_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
@@ -28,10 +24,9 @@ PREFIX = "linked_"
 def build(model: Path, mcpu: str, folder: Path) -> None:
     """Write the objects and the header; the weights stay in the code, and its schedules are tvmbuild's rules."""
     attributes: Attributes = FrozenMap({"mcpu": mcpu, "mtriple": f"{platform.machine()}-linux-gnu", "num-cores": 1})
-    target = tvm_target("llvm", attributes, FrozenMap())
-    lowered = lower(import_onnx(model), target)
-    applied = apply_records(lowered, target, meta_schedule.database.MemoryDatabase())
-    executable = build_executable(applied.mod.with_attr("system_lib_prefix", PREFIX), target)
+    target = PackageTarget("linked", "llvm", attributes)
+    scheduled = schedule_model(model, target)
+    executable = build_executable(scheduled.mod.with_attr("system_lib_prefix", PREFIX), scheduled.target)
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(output: str, objects: list[str], **_: Any) -> None:
@@ -44,12 +39,12 @@ def build(model: Path, mcpu: str, folder: Path) -> None:
     executable.export_library(str(folder / "objects.a"), fcompile=keep, workspace_dir=str(folder))
     info = PackageInfo(
         model=model.stem,
-        target=PackageTarget("linked", "llvm", attributes),
-        inputs=lowered.inputs,
-        outputs=lowered.outputs,
+        target=target,
+        inputs=scheduled.lowered.inputs,
+        outputs=scheduled.lowered.outputs,
         params="embedded",
-        coverage=PackageCoverage(applied.coverage.tasks, len(applied.coverage.covered)),
-        layout=lowered.layout,
+        coverage=PackageCoverage(scheduled.coverage.tasks, len(scheduled.coverage.covered)),
+        layout=scheduled.lowered.layout,
     )
     text = pretty_json(info.to_json())
     value = f'{{"{PREFIX}", R"json({text})json"}}'

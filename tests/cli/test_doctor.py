@@ -12,7 +12,7 @@ from tvmbuild.cli import main
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
 from tvmbuild.commands.doctor_project import check_cache, check_targets
-from tvmbuild.compiler.nvrtc import INSTALL
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import runtime_dir

@@ -17,7 +17,7 @@ from small_package import TAR_FILTER
 
 from tvmbuild.commands import bundle_site
 from tvmbuild.commands.bundle_site import list_needed
-from tvmbuild.compiler.nvrtc import DISTRIBUTIONS
+from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.layout import Layout
 
 pytestmark = pytest.mark.compiler

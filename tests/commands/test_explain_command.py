@@ -28,7 +28,7 @@ from tvmbuild.doit_adapter.actions import RECORD
 from tvmbuild.layout import Layout
 from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import Record, record_path
-from tvmbuild.stage_table import STAGES
+from tvmbuild.stages.table import STAGES
 
 CONV_TASK, SHARED_TASK, _ = TASKS["first"]
 NEVER = "tune=never"

@@ -97,7 +97,7 @@ def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     import tvm
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
     from tvmbuild.records.traces import load_workload
 
     skip_tensor_intrinsics()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,13 +11,16 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler import build
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen import executable
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.traces import dump_trace, dump_workload
 
 SaveModel = Callable[..., Path]
@@ -94,10 +96,10 @@ def test_a_main_of_very_many_calls_stays_bytecode(
     applied = apply_records(lowered, cpu, ms.database.MemoryDatabase())
     data = np.random.default_rng(0).uniform(-1, 1, lowered.inputs[0].shape).astype("float32")
     outputs = []
-    for most in (build.MOST_COMPILED, 0):
-        monkeypatch.setattr(build, "MOST_COMPILED", most)
+    for most in (executable.MOST_COMPILED, 0):
+        monkeypatch.setattr(executable, "MOST_COMPILED", most)
         machine = relax.VirtualMachine(build_executable(applied.mod, cpu), tvm.cpu())
-        outputs += [machine[name](tvm.runtime.tensor(data)).numpy() for name in ("main", build.PROFILED)]
+        outputs += [machine[name](tvm.runtime.tensor(data)).numpy() for name in ("main", executable.PROFILED)]
     want = onnxruntime.InferenceSession(str(path)).run(None, {"x": data})[0]
     for got in outputs:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
@@ -121,8 +123,8 @@ def test_a_record_serves_an_equal_task_whose_blocks_have_other_names(
     assert (recorded.key, recorded.name) == (tasks[0].key, "conv2d_relu")
     assert tasks[0].name == "conv2d_maximum"
     (record,) = sample_schedules([recorded]).get_all_tuning_records()
-    winner = {"trace": json.loads(dump_trace(record)), "blocks": list_blocks(dump_workload(recorded.mod))}
-    schedule = {"schedule": {recorded.key: winner}}
+    blocks = list_blocks(dump_workload(recorded.mod))
+    schedule = Schedule(FrozenMap({recorded.key: dump_trace(record)}), blocks=FrozenMap({recorded.key: blocks}))
     applied = apply_records(lowered, cpu, database_from_schedule(schedule, tasks, cpu))
     assert list(applied.coverage.covered) == [recorded.key]
     got, want = run_net(applied.mod, second, cpu)

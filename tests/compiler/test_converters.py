@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.importer import import_model, import_onnx
+from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import extract_tasks
 

@@ -12,13 +12,14 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.cuda import compile_source, replace_code, toolkit_headers
-from tvmbuild.compiler.elf import read_elf
-from tvmbuild.compiler.importer import import_model, import_onnx
-from tvmbuild.compiler.lift import lift_constants
-from tvmbuild.compiler.link import LinkOptions, export_library
-from tvmbuild.compiler.nvrtc import INSTALL
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.cubin import compile_source, replace_code, toolkit_headers
+from tvmbuild.compiler.codegen.elf import read_elf
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.codegen.link import LinkOptions, export_library
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.compiler.graph.lift import lift_constants
+from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.importer import import_model
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.graph.winograd.algorithms import TILES
+from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.winograd import TILES
 from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.preparing.compare import compare
 from tvmbuild.specs import Attributes, Precision, Tolerance
-from tvmbuild.stages.compare import compare
 
 PARTS = 6
 EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS

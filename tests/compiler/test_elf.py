@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvmbuild.compiler.elf import read_elf, read_symbol, version_tuple
+from tvmbuild.compiler.codegen.elf import read_elf, read_symbol, version_tuple
 from tvmbuild.errors import TvmbuildError
 
 

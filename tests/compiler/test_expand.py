@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.compiler.expand.expand import RULES, expand_operators
+from tvmbuild.compiler.importing.expand.expand import RULES, expand_operators
 from tvmbuild.errors import TvmbuildError
 
 Arrays = Mapping[str, np.ndarray]

@@ -18,12 +18,13 @@ from onnx_graphs import RELU, Graph, node
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler import build
-from tvmbuild.compiler.build import Applied, apply_records, build_executable
-from tvmbuild.compiler.fallback import list_schedules, schedule_function, schedule_uncovered
-from tvmbuild.compiler.fallback_nest import Machine, describe_machine, power_of_two_divisor, view_nest
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler import apply
+from tvmbuild.compiler.apply import Applied, apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
+from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.frozen_map import FrozenMap
@@ -349,8 +350,8 @@ def test_weights_that_are_read_twice_are_not_packed() -> None:
 PRINT_DIGEST = """
 import hashlib, sys, pathlib
 from tvm.s_tir import meta_schedule as ms
-from tvmbuild.compiler.build import apply_records
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap
@@ -382,7 +383,7 @@ def test_real_models_without_records(
 ) -> None:
     """With and without the fallback: the one shows that it is right, the other that it is at fault when it is not."""
     if naive:
-        monkeypatch.setattr(build, "schedule_uncovered", lambda mod, _target: mod)
+        monkeypatch.setattr(apply, "schedule_uncovered", lambda mod, _target: mod)
     path = digits if name == "digits" else find_network(name)
     session = onnxruntime.InferenceSession(str(path))
     random = np.random.RandomState(0)

@@ -19,7 +19,7 @@ def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
     import tvm
     from tvm import te, tirx
 
-    from tvmbuild.compiler.fast_math import use_fast_math
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math
 
     use_fast_math()
     count = len(values)
@@ -98,7 +98,7 @@ def test_a_built_kernel_calls_no_libm() -> None:
     import tvm
     from tvm import te, topi
 
-    from tvmbuild.compiler.fast_math import use_fast_math
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math
 
     use_fast_math()
     x = te.placeholder((4, 64), "float32", name="x")
@@ -116,7 +116,7 @@ def test_sigmoid_divides_nothing(level: str, lanes: int) -> None:
     import tvm
     from tvm import te, tirx
 
-    from tvmbuild.compiler.fast_math import use_fast_math
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math
 
     use_fast_math()
     x = te.placeholder((256,), "float32", name="x")

@@ -16,15 +16,15 @@ from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
-from tvmbuild.compiler import cuda
-from tvmbuild.compiler.build import apply_records
-from tvmbuild.compiler.gpu_products import list_products, measure, split_sum, view_product
-from tvmbuild.compiler.gpu_schedules import fits, list_schedules
-from tvmbuild.compiler.gpu_sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
-from tvmbuild.compiler.gpu_tiles import Limits, Product, Tile, list_tiles
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen import cubin as cuda
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.precision import reduce_precision
+from tvmbuild.compiler.schedules.gpu.products import list_products, measure, split_sum, view_product
+from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
+from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
+from tvmbuild.compiler.schedules.gpu.tiles import Limits, Product, Tile, list_tiles
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.frozen_map import FrozenMap

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 

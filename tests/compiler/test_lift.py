@@ -9,9 +9,10 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.lift import Lifted, lift_constants, params_bytes
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.graph.lift import Lifted, lift_constants, params_bytes
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 
 SaveModel = Callable[..., Path]

@@ -13,10 +13,11 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.elf import read_elf
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.link import LinkOptions, export_library, link_objects
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.elf import read_elf
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.codegen.link import LinkOptions, export_library, link_objects
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
@@ -29,7 +30,7 @@ SaveModel = Callable[..., Path]
 LINK = """
 import sys
 from pathlib import Path
-from tvmbuild.compiler.link import LinkOptions, link_objects
+from tvmbuild.compiler.codegen.link import LinkOptions, link_objects
 link_objects([Path(sys.argv[1])], Path(sys.argv[1]).parent / "out.so", LinkOptions())
 """
 

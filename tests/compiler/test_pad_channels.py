@@ -11,9 +11,10 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.pad_channels import padded_channels
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.graph.channels import padded_channels
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks

@@ -15,16 +15,17 @@ from onnx import TensorProto, helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.link import LinkOptions, export_library
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.codegen.link import LinkOptions, export_library
+from tvmbuild.compiler.graph.precision import LONGEST_SUM, reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_flags
+from tvmbuild.preparing.compare import compare
 from tvmbuild.specs import Attributes, ModelSpec, Precision, Source
-from tvmbuild.stages.compare import compare
 
 SaveModel = Callable[..., Path]
 X86: Attributes = FrozenMap({"mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu", "num-cores": 2})

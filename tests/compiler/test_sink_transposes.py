@@ -15,10 +15,11 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.graph.transposes import _match_extents
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.sink_transposes import _match_extents
 from tvmbuild.compiler.tasks import extract_tasks
 
 SaveModel = Callable[..., Path]

@@ -10,7 +10,7 @@ import pytest
 import tvm
 
 from tvmbuild.compiler.calls import display_name
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
 
@@ -19,7 +19,7 @@ SaveModel = Callable[..., Path]
 KEYS = """
 import sys
 from pathlib import Path
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.calls import display_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,18 @@ from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
-from tvmbuild.compiler.build import apply_records
+from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.calls import called_functions
-from tvmbuild.compiler.gpu_schedules import fits
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.gpu.rules import fits
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import read_applicable
 from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload
@@ -104,7 +104,7 @@ def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
     resolved = ResolvedTarget("vulkan", FrozenMap(sorted(LEAST.items())), HOST)
     target = tvm_target(resolved.kind, resolved.attributes, resolved.host)
     lowered = lower(import_onnx(model), target)
-    schedule = {}
+    schedule: dict[str, str] = {}
     for task in extract_tasks(lowered):
         found = next(draw_schedules(task, target))
         workload = ms.database.MemoryDatabase().commit_workload(task.mod)
@@ -117,8 +117,8 @@ def test_records_go_to_their_file_and_back(model: Path, tmp_path: Path) -> None:
         assert read_task_file(record_path(tmp_path, task.key)) == file
         assert read_applicable(tmp_path, task.key, resolved) == file
         assert read_applicable(tmp_path, task.key, replace(resolved, attributes=DEFAULTS)) is None
-        schedule[task.key] = {"trace": json.loads(record.trace)}
-    database = database_from_schedule({"schedule": schedule}, extract_tasks(lowered), target)
+        schedule[task.key] = record.trace
+    database = database_from_schedule(Schedule(FrozenMap(schedule)), extract_tasks(lowered), target)
     coverage = apply_records(lowered, target, database).coverage
     assert coverage.uncovered == {}
     assert coverage.covered.keys() == schedule.keys()

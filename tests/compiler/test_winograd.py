@@ -14,12 +14,13 @@ from onnx import helper
 from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.build import apply_records, build_executable
-from tvmbuild.compiler.fallback import list_schedules
-from tvmbuild.compiler.importer import import_onnx
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.graph.winograd.fastest import READING, fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.compiler.winograd_tasks import READING, fastest, find_tasks, sum_times, time_reading
 
 pytestmark = pytest.mark.compiler
 

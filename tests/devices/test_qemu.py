@@ -19,9 +19,9 @@ from tvmbuild.devices.qemu import start_emulated
 from tvmbuild.devices.qemu_board import Board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import read_arrays
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import read_reference
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
-from tvmbuild.stages.reference import read_reference
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 

@@ -19,7 +19,7 @@ from small_package import build_package, change_package
 from ssh_board import SshBoard, ssh_board, write_script
 
 from tvmbuild.cli import main
-from tvmbuild.compiler.elf import read_elf
+from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.ssh import open_ssh

@@ -23,7 +23,7 @@ LOOP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_vo
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tvmbuild.compiler.link import compile_pool
+    from tvmbuild.compiler.codegen.link import compile_pool
 
     folder = tmp_path_factory.mktemp("pool")
     compile_pool(folder / "pool.o", platform.machine())

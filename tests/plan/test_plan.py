@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.compiler.nvrtc import INSTALL
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.fingerprint import fingerprint
 from tvmbuild.frozen_map import FrozenMap

@@ -21,15 +21,8 @@ from tvmbuild.records.choices import (
     read_graph,
     write_choices,
 )
-from tvmbuild.records.selection import (
-    Schedule,
-    TaskId,
-    is_current,
-    read_tasks,
-    resolved_target,
-    select_schedule,
-    write_tasks,
-)
+from tvmbuild.records.schedule import Schedule
+from tvmbuild.records.selection import TaskId, is_current, read_tasks, resolved_target, select_schedule, write_tasks
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
 from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep

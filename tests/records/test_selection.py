@@ -9,8 +9,8 @@ import pytest
 from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import (
-    Schedule,
     TaskId,
     elect,
     is_current,

@@ -21,7 +21,7 @@ def prepacked() -> tuple[Any, Any, Any]:
     from tvm.s_tir import meta_schedule
     from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 
     skip_tensor_intrinsics()
     data, weight = te.placeholder((1, 8, 8, 16)), te.placeholder((3, 3, 16, 16))

@@ -13,16 +13,17 @@ from PIL import Image
 from report_cells import cell_steps, only, write_built
 from small_package import build_package
 
+from tvmbuild.benchmarking.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.benchmarking.results import Agreement, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.report.html_page import write_html
+from tvmbuild.report.text import write_markdown
 from tvmbuild.specs import Accuracy, BenchmarkOptions, LocalDevice, Preprocess, Tolerance
-from tvmbuild.stages.accuracy import compare_samples, list_samples, make_judge
-from tvmbuild.stages.report_html import write_html
-from tvmbuild.stages.report_text import write_markdown
+from tvmbuild.stages.benchmark import make_trial
 from tvmbuild.steps import BenchmarkStep, Step
 
 TENSORS = (TensorInfo("x", (2, 3), "float32"), TensorInfo("n", (1,), "int64"))
@@ -94,7 +95,8 @@ def test_agreement_is_of_the_first_output_and_the_error_of_all() -> None:
 
 def test_no_samples_no_figure(tmp_path: Path) -> None:
     options = BenchmarkStep("pc", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
-    assert make_judge(Step("benchmark", "net@pc", options, root=tmp_path)) is None
+    files = FrozenMap({role: tmp_path / role for role in ("package", "model", "reference")})
+    assert make_trial(Step("benchmark", "net@pc", options, files, root=tmp_path)).judge is None
 
 
 def test_the_report_shows_it_for_cells_that_have_it(tmp_path: Path) -> None:
@@ -119,22 +121,9 @@ def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, digits: 
     os.environ["TVM_NUM_THREADS"] = "2"
     (tensor,) = onnxruntime.InferenceSession(str(digits)).get_inputs()
     pictures = np.random.RandomState(0).uniform(0, 255, (5, *tensor.shape[1:])).astype(np.float32)
-    step = Step(
-        "benchmark",
-        "net@here",
-        BenchmarkStep("here", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions(), NPZ),
-        inputs=FrozenMap(
-            {
-                "package": build_package(digits, tmp_path),
-                "model": digits,
-                "sample 0": save(tmp_path / "real.npz", **{tensor.name: pictures}),
-            }
-        ),
-        root=tmp_path,
-    )
-    judge = make_judge(step)
-    assert judge is not None
-    with Session(step.input("package")) as session:
+    package, samples = build_package(digits, tmp_path), save(tmp_path / "real.npz", **{tensor.name: pictures})
+    judge = make_judge(NPZ, package, digits.read_bytes(), [samples])
+    with Session(package) as session:
         found = judge(session.run)
     assert (found.samples, found.agreeing) == (5, 5)
     assert found.max_abs_error < 1e-4 * found.largest

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.benchmarking.contest import make_package_trial
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.errors import TvmbuildError
@@ -19,10 +20,9 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores, cpu_name
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
+from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
 from tvmbuild.stages import benchmark
-from tvmbuild.stages.contest import make_package_trial
-from tvmbuild.stages.reference import Reference, read_reference, write_reference
 from tvmbuild.steps import BenchmarkStep, Step
 
 CELL = "net@here"
@@ -51,20 +51,23 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     write_json(folder / "schedule.json", {"format": 1, "layout": "NHWC", "schedule": {}})
     program = f"""
 from pathlib import Path
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import InputSpec, SimplifyOptions, Source
-from tvmbuild.steps import CompileStep, SimplifyStep, Step
-from tvmbuild.stages import compile, simplify
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.preparing.reference import write_reference
+from tvmbuild.preparing.simplify import simplify
+from tvmbuild.records.schedule import read_schedule
 folder = Path({str(folder)!r})
-names = (("model", "model.onnx"), ("reference", "reference.npz"), ("info", "simplify.json"))
-outputs = FrozenMap((role, folder / name) for role, name in names)
-source = Source("path", {str(digits)!r})
-simplify.run(Step("simplify", "net", SimplifyStep("net", source, (), SimplifyOptions()), outputs=outputs))
-attributes = FrozenMap((("mcpu", "x86-64"), ("num-cores", 2)))
-options = CompileStep("net", "here", "llvm", attributes, FrozenMap(), "auto", None, None)
-inputs = FrozenMap((("model", folder / "model.onnx"), ("schedule", folder / "schedule.json")))
-outputs = FrozenMap((("package", folder / "net-here.tar"),))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=outputs))
+simplified = simplify(Path({str(digits)!r}), name="net")
+(folder / "model.onnx").write_bytes(simplified.model)
+write_reference(folder / "reference.npz", simplified.reference)
+schedule = folder / "schedule.json"
+target = PackageTarget("here", "llvm", FrozenMap({{"mcpu": "x86-64", "num-cores": 2}}))
+options = BuildOptions("net", digests=FrozenMap({{"schedule": sha256_file(schedule)}}))
+package = build_package(folder / "model.onnx", target, read_schedule(schedule), options)
+write_package(folder / "net-here.tar", package)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)
     return folder
@@ -152,8 +155,8 @@ def test_baselines_that_fail_are_named_and_no_failure(cell: Path, monkeypatch: p
     def find_nothing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("tvmbuild.stages.baselines.compile_untuned", fail)
-    monkeypatch.setattr("tvmbuild.stages.baselines.version", find_nothing)
+    monkeypatch.setattr("tvmbuild.benchmarking.baselines.compile_untuned", fail)
+    monkeypatch.setattr("tvmbuild.benchmarking.baselines.version", find_nothing)
     options = bench_step(cell).options
     step = bench_step(
         cell, replace(options, benchmark=BenchmarkOptions(repeat=5, baselines=("tvm-untuned", "openvino")))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tvmbuild.preparing.compare import compare
 from tvmbuild.specs import Tolerance
-from tvmbuild.stages.compare import compare
 
 WANT = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 

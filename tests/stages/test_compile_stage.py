@@ -16,12 +16,14 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.build import Coverage
+from tvmbuild.building.package import check_coverage
+from tvmbuild.compiler.apply import Coverage
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import extract_package, read_metadata
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Attributes, NoDevice, Preprocess
 from tvmbuild.stages import compile as compile_stage
 from tvmbuild.stages import simplify as simplify_stage
@@ -115,11 +117,11 @@ def test_a_scheduled_task_that_the_model_does_not_have_is_refused(make_step: Mak
     assert not step.output("package").exists()
 
 
-def test_a_record_that_was_not_applied_is_refused(make_step: MakeStep) -> None:
+def test_a_record_that_was_not_applied_is_refused() -> None:
     coverage = Coverage(covered=FrozenMap({"a": "conv2d"}), uncovered=FrozenMap({"b": "matmul", "c": "add"}))
-    compile_stage.check_coverage(coverage, {"a"}, make_step())
+    check_coverage(coverage, Schedule(FrozenMap({"a": ""})), "net@x86-64-v3")
     with pytest.raises(TvmbuildError, match=r"1 records .* not applied: matmul \(b\)") as caught:
-        compile_stage.check_coverage(coverage, {"a", "b"}, make_step())
+        check_coverage(coverage, Schedule(FrozenMap({"a": "", "b": ""})), "net@x86-64-v3")
     assert "doit forget tune:net@x86-64-v3" in (caught.value.hint or "")
 
 

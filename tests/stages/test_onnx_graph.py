@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.preparing.onnx_graph import fix_inputs
 from tvmbuild.specs import InputSpec
-from tvmbuild.stages.onnx_graph import fix_inputs
 
 Shape = tuple[int | str, ...]
 

@@ -18,10 +18,10 @@ from rich.console import Console
 from tvmbuild.benchmarking.results import Absent
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.stages.report import render_table, write_report
-from tvmbuild.stages.report_data import collect_cells
-from tvmbuild.stages.report_latency import format_ms
-from tvmbuild.stages.report_text import format_bytes
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.latency import format_ms
+from tvmbuild.report.text import format_bytes
+from tvmbuild.report.write import render_table, write_report
 
 EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"
 
@@ -242,7 +242,7 @@ def test_a_thousand_cells_are_quick(tmp_path: Path) -> None:
 
 def test_importing_the_report_imports_nothing_slow() -> None:
     program = (
-        "import sys, tvmbuild.stages.report as r\n"
+        "import sys, tvmbuild.report.write as r\n"
         "slow = {'numpy', 'onnx', 'onnxruntime', 'tvm', 'rich', 'doit', 'yaml'} & set(sys.modules)\n"
         "assert not slow, slow"
     )

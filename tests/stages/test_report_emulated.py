@@ -10,8 +10,8 @@ from tvmbuild.benchmarking.results import Agreement, EmulatedResult, read_emulat
 from tvmbuild.devices.machine import Machine
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.stages.report import write_report
-from tvmbuild.stages.report_data import collect_cells
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.write import write_report
 
 EMULATED = EmulatedResult(
     cell="net@pi4",

@@ -9,8 +9,8 @@ from report_cells import cell_steps, only, shown, write_built, write_result
 from tvmbuild.benchmarking.history import append_entry
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.stages.report import write_report
-from tvmbuild.stages.report_data import collect_cells
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.write import write_report
 
 
 def test_a_doubtful_measurement_is_warned_of_everywhere(tmp_path: Path) -> None:

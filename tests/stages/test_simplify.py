@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.preparing.reference import read_reference
 from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.stages import simplify
-from tvmbuild.stages.reference import read_reference
 from tvmbuild.steps import SimplifyStep, Step
 
 MakeStep = Callable[..., Step[SimplifyStep]]

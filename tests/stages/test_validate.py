@@ -16,9 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.preparing.reference import read_reference, write_reference
 from tvmbuild.specs import Attributes, InputSpec, Tolerance
 from tvmbuild.stages import simplify, validate
-from tvmbuild.stages.reference import read_reference, write_reference
 from tvmbuild.steps import SimplifyStep, Step, ValidateStep
 
 MakeStep = Callable[..., Step[SimplifyStep]]

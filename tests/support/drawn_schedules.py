@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.tasks import Task
 
 

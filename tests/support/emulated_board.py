@@ -13,7 +13,7 @@ from tvmbuild.devices.qemu_board import Board
 from tvmbuild.devices.qemu_make import make_board
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.tvm_files import find_headers
-from tvmbuild.stages.reference import read_reference
+from tvmbuild.preparing.reference import read_reference
 
 TARGET = "aarch64-linux-gnu.2.28"
 

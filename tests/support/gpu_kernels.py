@@ -16,7 +16,7 @@ def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
     """Build y = x * factor; on a GPU by its default schedule."""
     from tvm import te
 
-    from tvmbuild.compiler.gpu_schedules import list_schedules
+    from tvmbuild.compiler.schedules.gpu.rules import list_schedules
     from tvmbuild.compiler.target import is_gpu
     from tvmbuild.compiler.tasks import normalised
     from tvmbuild.tuner.worker import build_library

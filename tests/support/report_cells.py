@@ -12,9 +12,9 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.report.cells import CellReport, collect_cells
+from tvmbuild.report.write import render_table
 from tvmbuild.specs import BenchmarkOptions, LocalDevice, SimplifyOptions, Source, Tolerance
-from tvmbuild.stages.report import render_table
-from tvmbuild.stages.report_data import CellReport, collect_cells
 from tvmbuild.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())

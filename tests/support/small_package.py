@@ -13,7 +13,7 @@ from typing import Any
 
 from made_once import make_once
 
-from tvmbuild.files import sha256_file, write_json
+from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.specs import Attributes
@@ -37,18 +37,15 @@ def compile_package(
 ) -> Path:
     """Do what `build_package` does, whatever has been built before."""
     folder.chmod(0o700)
-    layout = "NHWC" if kind == "llvm" else "NCHW"
-    write_json(folder / "schedule.json", {"format": 1, "layout": layout, "schedule": {}})
     program = f"""
 from pathlib import Path
+from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.steps import CompileStep, Step
-from tvmbuild.stages import compile
-folder = Path({str(folder)!r})
-options = CompileStep("net", "here", {kind!r}, {attributes!r}, {host!r}, "auto", None, None)
-inputs = FrozenMap((("model", Path({str(model)!r})), ("schedule", folder / "schedule.json")))
-outputs = FrozenMap((("package", folder / "net.tar"),))
-compile.run(Step("compile", "net@here", options, inputs=inputs, outputs=outputs))
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+target = PackageTarget("here", {kind!r}, {attributes!r}, {host!r})
+package = build_package(Path({str(model)!r}), target, options=BuildOptions("net"))
+write_package(Path({str(folder / "net.tar")!r}), package)
 """
     environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder), TVM_NUM_THREADS="2")
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True, timeout=300)

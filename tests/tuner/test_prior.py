@@ -26,7 +26,7 @@ def matmul(size: int) -> Any:
 def test_a_taught_model_tells_the_schedules_that_win_from_others() -> None:
     import tvm
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
     from tvmbuild.tuner.pool import Timed
     from tvmbuild.tuner.prior import RANDOM, Example, teach
     from tvmbuild.tuner.search import Allowance, SearchSetup, Start, TaskSearch, make_cost_model

@@ -34,7 +34,7 @@ def searched() -> Searched:
     import tvm
     from tvm import te
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
     from tvmbuild.compiler.tasks import Task, normalised, task_key
     from tvmbuild.records.database import load_known
     from tvmbuild.records.traces import dump_trace

@@ -42,7 +42,7 @@ def propose(mod: Any, target: Any) -> list[str]:
     from tvm.s_tir.meta_schedule.database import MemoryDatabase
     from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
 
-    from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+    from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
     from tvmbuild.tuner.space import make_space
 
     skip_tensor_intrinsics()

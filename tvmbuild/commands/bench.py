@@ -28,7 +28,7 @@ from tvmbuild.steps import BenchmarkStep, Settings, Step, has_options
 from tvmbuild.wording import count
 
 if TYPE_CHECKING:
-    from tvmbuild.stages.contest import Trial  # imports ONNX Runtime, for which `tvmbuild --help` shall not wait
+    from tvmbuild.benchmarking.contest import Trial  # imports ONNX Runtime, for which `tvmbuild --help` shall not wait
 
 HELP = "time built cells or packages in turns with their baselines, or compare with an earlier time"
 QUIET_CHECK_S = 1.0
@@ -91,7 +91,7 @@ def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
 
 
 def _bench_package(args: argparse.Namespace, packages: Sequence[str]) -> int:
-    from tvmbuild.stages.contest import make_package_trial  # noqa: PLC0415 - as above
+    from tvmbuild.benchmarking.contest import make_package_trial  # noqa: PLC0415 - as above
 
     if args.since is not None:
         raise TvmbuildError("--since compares cells, and packages have no history", "leave it out, or name cells")
@@ -116,7 +116,7 @@ def _with_options(trial: Trial, args: argparse.Namespace) -> Trial:
 
 def _measure(trial: Trial, *, strict: bool) -> Result:
     """Time it and print what came out; with ``strict``, TvmbuildError on a busy machine, before and after."""
-    from tvmbuild.stages.contest import run_contest  # noqa: PLC0415 - as above
+    from tvmbuild.benchmarking.contest import run_contest  # noqa: PLC0415 - as above
 
     if strict:
         watch = Watch()

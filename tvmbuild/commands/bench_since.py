@@ -15,7 +15,7 @@ from tvmbuild.benchmarking.regressions import Change, Incomparable, compare_cell
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import read_tasks
-from tvmbuild.stages.report_latency import format_ms
+from tvmbuild.report.latency import format_ms
 
 REGRESSION = 1
 """Exit code."""

@@ -12,7 +12,7 @@ from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.console import make_console
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.stages.report_latency import describe_machine, format_interval, format_ms
+from tvmbuild.report.latency import describe_machine, format_interval, format_ms
 from tvmbuild.wording import count
 
 HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tvmbuild
 from tvmbuild.capabilities import installed_version
-from tvmbuild.compiler.nvrtc import DISTRIBUTIONS
+from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.progress import report_progress

@@ -83,7 +83,7 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
     )
     try:
-        done = run_module("tvmbuild.stages.examine", request, timeout_s=TIMEOUT_S)
+        done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None, "names": []}
     if done.returncode != 0:

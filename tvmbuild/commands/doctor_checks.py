@@ -10,7 +10,7 @@ from typing import Literal
 
 from tvmbuild.availability import explain_vulkan
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.compiler.nvrtc import INSTALL
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.vulkan import PLUGIN_REMEDY, explain_driver
 
 

@@ -9,7 +9,8 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
-from tvmbuild.compiler.build import apply_records, build_executable
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.pipeline import Lowered
 
 Arrays = Mapping[str, np.ndarray]

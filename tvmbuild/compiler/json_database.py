@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 
 skip_tensor_intrinsics()  # 15 s of CPU at import, and no rule of llvm uses it
 

@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from tvmbuild.compiler.build import Coverage
+from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.calls import PACKED_CALLS, called_functions, display_name
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo

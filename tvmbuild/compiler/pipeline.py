@@ -13,20 +13,20 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
-from tvmbuild.compiler.fold import fold_constants
-from tvmbuild.compiler.groups import separate_groups
-from tvmbuild.compiler.importer import ImportedModel
-from tvmbuild.compiler.layouts import convert_each
-from tvmbuild.compiler.one_hot import take_rows
-from tvmbuild.compiler.pad_channels import pad_channels
-from tvmbuild.compiler.runtime_calls import check_runtime_calls
-from tvmbuild.compiler.scalar_constants import make_scalars
-from tvmbuild.compiler.sink_transposes import sink_transposes
+from tvmbuild.compiler.graph.channels import pad_channels
+from tvmbuild.compiler.graph.fold import fold_constants, prepare
+from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.layouts import convert_each
+from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.scalar_constants import make_scalars
+from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
+from tvmbuild.compiler.graph.transposes import sink_transposes
+from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
+from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
+from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.target import is_gpu
-from tvmbuild.compiler.transposed import replace_patches
-from tvmbuild.compiler.winograd import ConvolutionCall, apply_algorithms
-from tvmbuild.compiler.winograd_epilogue import attach_epilogues
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
@@ -49,7 +49,7 @@ class Lowered:
     mod: tvm.ir.IRModule
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    layout: Layout
+    layout: str
     notes: tuple[str, ...] = ()
     convolutions: tuple[ConvolutionCall, ...] = ()
     """Those that have a choice of algorithm."""
@@ -58,7 +58,7 @@ class Lowered:
 def lower(
     imported: ImportedModel,
     target: tvm.target.Target,
-    layout: Layout | None = None,
+    layout: str | None = None,
     algorithms: Mapping[str, str] = MappingProxyType({}),
 ) -> Lowered:
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
@@ -102,12 +102,6 @@ def lower(
 def default_layout(target: tvm.target.Target) -> Layout:
     """Return the layout of a cell for which none was chosen: CPU convolutions tune far better in NHWC."""
     return "NCHW" if is_gpu(target) else "NHWC"
-
-
-def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Decompose and fold what is known when the package is built."""
-    decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
-from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 

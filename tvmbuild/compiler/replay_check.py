@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
@@ -63,6 +64,7 @@ def _replay(mod: tvm.IRModule, trace: str, target: tvm.target.Target) -> str | N
         if len(functions) != 1:
             return f"it makes {len(functions)} functions of one"
         if not is_gpu(target):
+            use_fast_math()
             tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod), target=target)
     except (
         ValueError,

@@ -7,7 +7,6 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
-from tvmbuild.compiler.fast_math import use_fast_math
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.nearest import find_nearest
@@ -21,7 +20,6 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
 
     TVM 0.27 knows targets as dictionaries only. Attributes that it refuses are a TvmbuildError.
     """
-    use_fast_math()  # before anything is built or folded for it
     fields = _fields(kind, attributes)
     if kind in GPU_KINDS:
         fields["host"] = _fields("llvm", host)
@@ -29,7 +27,7 @@ def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.targe
         target = tvm.target.Target(fields)
     except (ValueError, TypeError, KeyError, tvm.error.InternalError) as error:
         raise TvmbuildError(
-            f"TVM refuses the target {fields}: {_first_line(error)}", "check the target's attributes in targets.yaml"
+            f"TVM refuses the target {fields}: {_last_line(error)}", "check the target's attributes in targets.yaml"
         ) from error
     _check_cpu(target.host if kind in GPU_KINDS else target)
     return target
@@ -66,6 +64,6 @@ def _fields(kind: str, attributes: Attributes) -> dict[str, Any]:
     return {"kind": kind, **plain}
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.processes import die_with_parent
 
 TOLERANCE = 1e-3

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvmbuild import package
-from tvmbuild.compiler.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
+from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.devices.qemu_board import SITE_PACKAGES, find_board, tvm_versions
 from tvmbuild.devices.ssh_trouble import explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels

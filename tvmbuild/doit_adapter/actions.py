@@ -112,7 +112,7 @@ def _clean(step: AnyStep, dryrun: bool) -> None:
 
 def write_reports(root: Path, steps: Sequence[AnyStep]) -> None:
     """Write the report from the files on disk; a file that would not change is left alone."""
-    from tvmbuild.stages.report import write_report  # noqa: PLC0415 - only a run pays for it
+    from tvmbuild.report.write import write_report  # noqa: PLC0415 - only a run pays for it
 
     write_report(root, steps)
 

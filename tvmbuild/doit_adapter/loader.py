@@ -15,7 +15,7 @@ from tvmbuild.doit_adapter.variables import read_settings
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.project import load_plan
-from tvmbuild.stage_table import STAGES
+from tvmbuild.stages.table import STAGES
 
 
 class DoitFile(NamedTuple):

@@ -134,7 +134,7 @@ class MatrixReporter:
 
     def _report(self, plan: Plan) -> None:
         from tvmbuild.console import make_console  # noqa: PLC0415 - only a run pays for it
-        from tvmbuild.stages.report import render_table  # noqa: PLC0415 - as above
+        from tvmbuild.report.write import render_table  # noqa: PLC0415 - as above
 
         try:
             write_reports(plan.root, plan.steps)

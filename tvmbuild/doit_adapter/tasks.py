@@ -8,7 +8,7 @@ from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, wri
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.plan import Plan
 from tvmbuild.specs import LocalDevice, RpcDevice
-from tvmbuild.stage_table import STAGES
+from tvmbuild.stages.table import STAGES
 from tvmbuild.steps import AnyStep, CompileStep, Settings, TuneStep, has_options
 
 TaskDict = dict[str, object]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,21 +12,22 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.records.block_names import list_blocks, rename_blocks
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.store import Record
 from tvmbuild.records.traces import dump_workload, load_record
 
 
-def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
+def database_from_schedule(schedule: Schedule, tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
     """Return a Database with the Schedule's trace for each of the cell's ``tasks`` (compiler.tasks.Task) that has one.
 
-    ``schedule`` is the value of `schedule.json`. A trace that this TVM cannot read is a TvmbuildError naming the Task.
+    A trace that this TVM cannot read is a TvmbuildError naming the Task.
     """
     database = MemoryDatabase()
-    traces = schedule["schedule"]
     for task in tasks:
-        if task.key in traces:
-            workload, winner = database.commit_workload(task.mod), traces[task.key]
-            trace = rename_blocks(winner["trace"], winner.get("blocks", ()), list_blocks(dump_workload(task.mod)))
+        if task.key in schedule.traces:
+            workload, winner = database.commit_workload(task.mod), json.loads(schedule.traces[task.key])
+            recorded = schedule.blocks.get(task.key, ())
+            trace = rename_blocks(winner, recorded, list_blocks(dump_workload(task.mod)))
             try:
                 database.commit_tuning_record(load_record(canonical_json(trace), workload, target))
             except TvmbuildError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, pretty_json, write_json
+from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
 from tvmbuild.specs import TuneOptions, is_timed
 from tvmbuild.steps import Step, TuneStep
@@ -31,46 +31,6 @@ class TaskId:
     name: str
     weight: int
     """How many times the model calls it."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The winning traces that one cell uses."""
-
-    traces: FrozenMap[str, str]
-    """Task key → canonical JSON text of the trace, sorted."""
-    layout: str | None = None
-    """The graph's measured layout; None: the default."""
-    algorithms: FrozenMap[str, str] = FrozenMap()
-    """The measured algorithms: convolution's signature → algorithm, sorted; only those that are not the default."""
-    blocks: FrozenMap[str, tuple[str, ...]] = FrozenMap()
-    """Task key → names of the blocks of the workload that its winner was recorded for, sorted."""
-
-    def to_json(self) -> dict[str, object]:
-        """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
-        traces = {key: json.loads(self._pretty(key)) for key in self.traces}
-        return {**self._frame(), "schedule": traces}
-
-    def to_text(self) -> str:
-        """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
-        frame = pretty_json({**self._frame(), "schedule": {}})
-        if not self.traces:
-            return frame
-        rows = ",\n".join(f"  {json.dumps(key)}: {self._pretty(key)}" for key in self.traces)
-        return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
-
-    def _frame(self) -> dict[str, object]:
-        chosen = {"algorithms": self.algorithms} if self.algorithms else {}
-        return {**chosen, "format": FORMAT, "layout": self.layout}
-
-    def _pretty(self, key: str) -> str:
-        return _pretty_winner(self.traces[key], self.blocks.get(key, ()))
-
-
-@functools.lru_cache(maxsize=1024)
-def _pretty_winner(trace: str, blocks: tuple[str, ...]) -> str:
-    named = {"blocks": list(blocks)} if blocks else {}
-    return pretty_json({**named, "trace": json.loads(trace)}).rstrip().replace("\n", "\n  ")
 
 
 def resolved_target(options: TuneStep) -> ResolvedTarget:

@@ -17,7 +17,7 @@ import sys
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
-from tvmbuild.stage_table import STAGES
+from tvmbuild.stages.table import STAGES
 from tvmbuild.steps import AnyStep, Step
 
 CONDITIONS = {

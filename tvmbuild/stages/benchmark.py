@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.benchmarking.accuracy import Judge, make_judge
+from tvmbuild.benchmarking.contest import Trial, run_contest
+from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.devices.table import open_device
@@ -12,9 +15,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.stages.accuracy import make_judge
-from tvmbuild.stages.contest import Trial, run_contest
-from tvmbuild.stages.emulated import run_emulated
 from tvmbuild.steps import BenchmarkStep, Step
 
 
@@ -44,8 +44,17 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
         tolerance=options.tolerance,
         options=options.benchmark,
         device=open_device(options.device),
-        judge=make_judge(step),
+        judge=_make_judge(step),
     )
+
+
+def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
+    """Return what compares the package with the original model; None where the model names no samples."""
+    accuracy = step.options.accuracy
+    if accuracy is None:
+        return None
+    paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
+    return make_judge(accuracy, step.input("package"), step.input("model").read_bytes(), paths)
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

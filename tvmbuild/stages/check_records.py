@@ -11,8 +11,9 @@ from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.quarantine import Fault, digest, installed_tvm, keep_damaged, list_faults, read_faults
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.seeds import list_foreign
-from tvmbuild.records.selection import Schedule, elect, read_applicable_files, resolved_target, select_schedule
+from tvmbuild.records.selection import elect, read_applicable_files, resolved_target, select_schedule
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_workload
 from tvmbuild.records.verification import Subject, verify_records

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tvm
 
-from tvmbuild.compiler.importer import ImportedModel
+from tvmbuild.compiler.graph.winograd.fastest import fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.compiler.winograd_tasks import fastest, find_tasks, sum_times, time_reading
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import tvm
 
-from tvmbuild.compiler.importer import import_onnx
-from tvmbuild.compiler.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
@@ -23,8 +23,8 @@ from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import Choices, Graph, read_choices
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import (
-    Schedule,
     TaskId,
     is_wanted,
     list_missing,

@@ -15,7 +15,7 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
-    from tvmbuild.compiler.fast_math import use_fast_math  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math  # noqa: PLC0415
 
     use_fast_math()
     inputs = draw_inputs(list_arguments(workload))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.compiler.link import compile_pool
+from tvmbuild.compiler.codegen.link import compile_pool
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing

@@ -9,8 +9,8 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-from tvmbuild.compiler import gpu_schedules
-from tvmbuild.compiler.fallback import list_schedules
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules
+from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
 from tvmbuild.compiler.target import is_gpu
 
 

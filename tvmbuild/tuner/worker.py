@@ -25,8 +25,8 @@ def build_library(mod: Any, target: Any, library: str, threads: str | None) -> s
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
-    from tvmbuild.compiler.cuda import compile_with_tvm  # noqa: PLC0415
-    from tvmbuild.compiler.fast_math import use_fast_math  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.cubin import compile_with_tvm  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math  # noqa: PLC0415
 
     use_fast_math()
 

@@ -1,0 +1,100 @@
+"""What a package is timed against: the baselines of targets.yaml, one row each, and other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tvmbuild.benchmarking.untuned import compile_untuned
+from tvmbuild.devices.local import Load
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import sha256_file
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.progress import report_progress
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One program that runs the model."""
+
+    name: str
+    version: str
+    load: Load
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The package that the others are timed against, and what runs it."""
+
+    info: PackageInfo
+    load: Load
+    model: Path | None
+    """The simplified ONNX file; None: there is the package only."""
+
+
+def prepare_baseline(name: str, contest: Contest, folder: Path) -> Contender:
+    """Return the baseline of that name, ready to be started; ``folder`` is for its files.
+
+    TvmbuildError says why it cannot be measured here.
+    """
+    return BASELINES[name](contest, folder)
+
+
+def prepare_package(path: Path, contest: Contest) -> Contender:
+    """Return another package, to be run with the same inputs; TvmbuildError when it is not of the same model."""
+    info = read_metadata(path)
+    if info.inputs != contest.info.inputs or [each.name for each in info.outputs] != _output_names(contest):
+        raise TvmbuildError(f"{path} has other inputs or outputs than {contest.load.model.name}", "compare like models")
+    load = Load("tvm", path, contest.load.reference, contest.load.threads)
+    return Contender(str(path), sha256_file(path)[:12], load)
+
+
+def _output_names(contest: Contest) -> list[str]:
+    return [each.name for each in contest.info.outputs]
+
+
+def _onnxruntime(contest: Contest, folder: Path) -> Contender:  # noqa: ARG001 - needs no files of its own
+    return Contender("onnxruntime", version("onnxruntime"), _load_model("onnxruntime", contest))
+
+
+def _openvino(contest: Contest, folder: Path) -> Contender:  # noqa: ARG001 - as above
+    try:
+        found = version("openvino")
+    except PackageNotFoundError as error:
+        raise TvmbuildError("OpenVINO is not installed", "`pip install 'tvmbuild[openvino]'` brings it") from error
+    return Contender("openvino", found, _load_model("openvino", contest))
+
+
+def _tvm_untuned(contest: Contest, folder: Path) -> Contender:
+    report_progress("compiling without records")
+    model = _require_model(contest)
+    try:
+        package = compile_untuned(model, contest.info, folder)
+    except (RuntimeError, TypeError, ValueError) as error:  # what TVM raises, tvm.error.InternalError included
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise TvmbuildError(
+            f"TVM cannot compile the model without records: {lines[-1].strip() if lines else type(error).__name__}"
+        ) from error
+    load = Load("tvm", package, contest.load.reference, contest.load.threads)
+    return Contender("tvm-untuned", version("apache-tvm"), load)
+
+
+def _load_model(runtime: str, contest: Contest) -> Load:
+    return Load(runtime, _require_model(contest), contest.load.reference, contest.load.threads)
+
+
+def _require_model(contest: Contest) -> Path:
+    if contest.model is None:
+        raise TvmbuildError("there is no ONNX file of the model", "name a cell of a project instead of a package")
+    return contest.model
+
+
+BASELINES: dict[str, Callable[[Contest, Path], Contender]] = {
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+    "tvm-untuned": _tvm_untuned,
+}
+"""The names that `benchmark: {baselines: …}` may state."""

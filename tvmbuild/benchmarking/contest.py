@@ -1,0 +1,237 @@
+"""One package timed in turns with others: what the benchmark stage and `tvmbuild bench` have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.benchmarking.accuracy import Judge
+from tvmbuild.benchmarking.baselines import Contender, Contest, prepare_baseline, prepare_package
+from tvmbuild.benchmarking.measure import Measured, measure_in_turns
+from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
+from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
+from tvmbuild.devices.conversation import DeviceLostError
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.local import Load, Worker
+from tvmbuild.devices.table import LOCAL
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, sha256_file
+from tvmbuild.host_cpu import available_cores
+from tvmbuild.package.archive import read_package
+from tvmbuild.package.metadata import PackageInfo, default_threads
+from tvmbuild.package.profile import OperatorRow
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.reference import Reference, make_inputs, read_reference, write_reference
+from tvmbuild.preparing.specials import find_special_problem
+from tvmbuild.progress import report_progress
+from tvmbuild.specs import BenchmarkOptions, Tolerance
+
+OURS = "tvm"
+"""How the package itself is called among the contenders."""
+ATTEMPTS = 3
+"""On a device that goes away in the middle."""
+PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
+"""Runs in which operators are timed: so many, or those that fit the time, but no fewer than the least."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to time: a package, with the inputs and outputs that it must reproduce, against whom."""
+
+    subject: str
+    """The cell's name, or the package's."""
+    package: Path
+    model: Path | None
+    reference: Path
+    threads: int
+    tolerance: Tolerance
+    options: BenchmarkOptions
+    packages: tuple[Path, ...] = ()
+    """Other packages of the same model."""
+    device: Device = LOCAL
+    judge: Judge | None = None
+    """Compares the package with the original model on real inputs; None: there are none."""
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Return the baselines that can be timed in turns with the package: those of this machine."""
+        return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
+
+
+@dataclass
+class _Field:
+    """The contenders whose processes run, paused; and what there is to say of the others."""
+
+    contenders: dict[str, Contender]
+    workers: dict[str, Worker]
+    absent: list[Absent]
+    warnings: list[str]
+
+
+def run_contest(trial: Trial, attempts: int = ATTEMPTS) -> Result:
+    """Check the package's numbers and time it; TvmbuildError when they are wrong, or the package cannot run.
+
+    A baseline that cannot be measured is no error: the result says why. Another package that cannot is one. All of it
+    is done again when the device goes away in the middle.
+    """
+    if trial.device.emulated:
+        raise TvmbuildError(f"{trial.subject} runs on {trial.device.name}, where times mean nothing")
+    try:
+        return _run_once(trial)
+    except DeviceLostError as error:
+        if attempts == 1:
+            raise
+        report_progress(f"{error.message}; once more from the beginning")
+    return run_contest(trial, attempts - 1)
+
+
+def _run_once(trial: Trial) -> Result:
+    report_progress("loading the package")
+    device, info = trial.device, read_package(trial.package).info
+    contest = Contest(info, Load("tvm", trial.package, trial.reference, trial.threads), trial.model)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tvmbuild-benchmark-")))
+        field = _Field({}, {}, [], [])
+        for name in trial.baselines:
+            _prepare(field, name, contest, folder)
+        field.contenders |= {str(path): prepare_package(path, contest) for path in trial.packages}
+        with device.hold(exclusive=False):
+            ours = stack.enter_context(device.start(contest.load))
+            comparison = check_numbers(trial, ours)
+            agreement = trial.judge(ours.run) if trial.judge else None
+            ours.pause()  # it may wait long, and must not disturb what is being timed
+            _start_others(trial, field, stack)
+        with device.hold(exclusive=True):
+            options, workers = trial.options, {OURS: ours, **field.workers}
+            watch = device.watch(tuple(workers.values()))
+            measured = measure_in_turns(workers, options.number, options.repeat, watch)
+            latency = summarize(measured.samples[OURS])
+            ours.resume()
+            memory = ours.peak_memory_mb()
+            operators = _profile(ours, latency.median.value) if device.profiles else ()
+    return Result(
+        cell=trial.subject,
+        product=describe_product(trial.package, info),
+        threads=ours.threads,
+        latency=latency,
+        rivals=_list_rivals(field, measured),
+        absent=tuple(field.absent),
+        machine=measured.machine,
+        max_abs_error=comparison.max_abs_error,
+        max_rel_error=comparison.max_rel_error,
+        peak_memory_mb=None if memory is None else round(memory, 1),
+        warnings=_list_warnings(field, measured),
+        operators=operators,
+        accuracy=agreement,
+    )
+
+
+def _profile(ours: Worker, call_ms: float) -> tuple[OperatorRow, ...]:
+    """Return the time of each operator, over fewer runs of a slow model."""
+    report_progress("timing the operators")
+    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
+
+
+def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
+    try:
+        field.contenders[name] = prepare_baseline(name, contest, folder)
+    except TvmbuildError as error:
+        field.absent.append(Absent(name, _reason(error)))
+
+
+def check_numbers(trial: Trial, worker: Worker) -> Comparison:
+    """Compare the outputs with the reference's, of special inputs too; TvmbuildError when they are wrong."""
+    report_progress("comparing the outputs with the reference")
+    reference = read_reference(trial.reference)
+    allowed = trial.tolerance.at_least(reference.precision)
+    comparison = compare(worker.outputs(), reference.outputs, allowed)
+    if comparison.problem is not None:
+        raise TvmbuildError(
+            f"benchmark:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
+            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative; if that "
+            "is good enough for this model, raise its `tolerance:` in models.yaml"
+            if comparison.comparable
+            else "no tolerance helps: rewrite or replace in the model what makes this output",
+        )
+    problem = find_special_problem(reference, worker.run, allowed)
+    if problem is not None:
+        raise TvmbuildError(
+            f"benchmark:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
+            f"wrong numbers: {problem}",
+            "the model has an operator that tells them: rewrite or replace it",
+        )
+    return comparison
+
+
+def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
+    """Start the contenders, check their numbers too, and leave them paused."""
+    reference = read_reference(trial.reference)
+    want, allowed = reference.outputs, trial.tolerance.at_least(reference.precision)
+    for name, contender in tuple(field.contenders.items()):
+        report_progress(f"loading {name}")
+        try:
+            worker = stack.enter_context(trial.device.start(contender.load))
+            got = worker.outputs()
+        except TvmbuildError as error:
+            if contender.load.model in trial.packages:
+                raise
+            del field.contenders[name]
+            field.absent.append(Absent(name, _reason(error)))
+            continue
+        worker.pause()
+        field.workers[name] = worker
+        problem = compare({key: got[key] for key in want if key in got}, want, allowed).problem
+        if problem is not None:
+            field.warnings.append(f"{name} computes other numbers: {problem}")
+
+
+def _list_rivals(field: _Field, measured: Measured) -> tuple[Rival, ...]:
+    ours = measured.samples[OURS]
+    return tuple(
+        Rival(name, contender.version, summarize(theirs), estimate_ratio(ours, theirs))
+        for name, contender in field.contenders.items()
+        for theirs in (measured.samples[name],)
+    )
+
+
+def _list_warnings(field: _Field, measured: Measured) -> tuple[str, ...]:
+    unsteady = (f"the calls of {name} did not become steady" for name in measured.unsteady)
+    busy = (measured.machine.busy,) if measured.machine.busy else ()
+    return (*busy, *unsteady, *field.warnings)
+
+
+def describe_product(package: Path, info: PackageInfo) -> Product:
+    """Return what identifies the package that ran."""
+    target = info.target
+    reduced = [] if target.precision == "fp32" else [target.precision]
+    seen = canonical_json([target.kind, target.attributes, target.host, *reduced])
+    return Product(
+        target=target.name,
+        target_digest=hashlib.sha256(seen.encode()).hexdigest()[:16],
+        sha256=sha256_file(package),
+        size=package.stat().st_size,
+        tasks=info.coverage.tasks,
+        covered=info.coverage.covered,
+    )
+
+
+def _reason(error: TvmbuildError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path, threads: int | None = None) -> Trial:
+    """Return the trial of a package without a project; ``folder`` gets the inputs that are drawn for it.
+
+    What is right is what the package itself computes: the others must compute the same. Without ``threads``, those that
+    the package was tuned for, as far as this machine has them.
+    """
+    info = read_package(package).info
+    threads = threads or default_threads(info, available_cores())
+    inputs, path = make_inputs(info.inputs, (), 0), folder / "reference.npz"
+    write_reference(path, Reference(inputs, {}))
+    with LOCAL.hold(exclusive=False), LOCAL.start(Load("tvm", package, path, threads)) as worker:
+        write_reference(path, Reference(inputs, worker.outputs()))
+    return Trial(package.name, package, None, path, threads, Tolerance(), BenchmarkOptions(), others)

@@ -1,0 +1,29 @@
+"""One package on an emulated board: are its numbers right? Nothing is timed."""
+
+from __future__ import annotations
+
+from tvmbuild.benchmarking.contest import Trial, check_numbers, describe_product
+from tvmbuild.benchmarking.results import EmulatedResult
+from tvmbuild.devices.local import Load
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.progress import report_progress
+
+
+def run_emulated(trial: Trial) -> EmulatedResult:
+    """Check the package's numbers; TvmbuildError when they are wrong, or the package cannot run."""
+    device, info = trial.device, read_metadata(trial.package)
+    load = Load("tvm", trial.package, trial.reference, trial.threads)
+    report_progress("loading the package, emulated")
+    with device.hold(exclusive=False), device.start(load) as worker:
+        comparison = check_numbers(trial, worker)
+        agreement = trial.judge(worker.run) if trial.judge else None
+        machine = device.watch((worker,)).read()
+    return EmulatedResult(
+        cell=trial.subject,
+        product=describe_product(trial.package, info),
+        threads=worker.threads,
+        machine=machine,
+        max_abs_error=comparison.max_abs_error,
+        max_rel_error=comparison.max_rel_error,
+        accuracy=agreement,
+    )

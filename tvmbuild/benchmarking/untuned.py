@@ -1,0 +1,23 @@
+"""The package that a model gives without any record: what tuning has brought is its latency over the tuned one's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.records.schedule import Schedule
+
+
+def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
+    """Compile the simplified model for the tuned package's target and in its layout; return the package in ``folder``.
+
+    Holds the device's lock shared meanwhile, as the compile stage does.
+    """
+    from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline alone
+
+    path, options = folder / "untuned.tar", BuildOptions(tuned.model, tools=tuned.tools)
+    with device_lock("local", exclusive=False):
+        write_package(path, build_package(model, tuned.target, Schedule(layout=tuned.layout), options))
+    return path

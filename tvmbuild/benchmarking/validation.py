@@ -1,0 +1,104 @@
+"""The numbers of a package that cannot run here, computed by this machine's CPU from the same module.
+
+The module is the cell's, lowered for its target in its layout and with its algorithms; only the last part of the way,
+schedules and code, is the CPU's. What this finds is what import, rewrites and lowering do wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import tvm
+
+from tvmbuild.building.scheduling import Model, import_for, lower_for, make_target
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.prim_funcs import is_scheduled
+from tvmbuild.compiler.target import host_target
+from tvmbuild.compiler.tasks import task_key
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import available_cores
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.reference import Reference
+from tvmbuild.preparing.specials import find_special_problem
+from tvmbuild.progress import report_progress
+from tvmbuild.records.schedule import NO_RECORDS, Schedule
+from tvmbuild.specs import Tolerance
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Validated:
+    """How far the right numbers of a model are from its reference."""
+
+    max_abs_error: float
+    max_rel_error: float
+
+    def to_json(self) -> dict[str, object]:
+        """Return the value of `validated.json`."""
+        return {"format": FORMAT, "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error}
+
+    @classmethod
+    def from_json(cls, value: object) -> Validated | None:
+        """Return what `to_json` gave; None for anything else."""
+        if not isinstance(value, Mapping) or value.get("format") != FORMAT:
+            return None
+        absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
+        return cls(absolute, relative) if isinstance(absolute, float) and isinstance(relative, float) else None
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """A model as its package's code is made of it."""
+
+    cell: str
+    imported: ImportedModel
+    schedule: Schedule
+    lowered: Lowered
+
+    def key(self, reference: bytes, tolerance: Tolerance) -> str:
+        """Return what decides about the verdict, in short: the module, the content of the reference, the tolerance."""
+        told = hashlib.sha256(repr(tolerance).encode() + reference).hexdigest()
+        return task_key(self.lowered.mod) + told[:16]
+
+
+def lower_model(
+    model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str = "model"
+) -> LoweredModel:
+    """Take the model as far as its package's code is the same on every CPU; messages call it ``name``."""
+    report_progress("lowering")
+    imported = import_for(model, target, name)
+    return LoweredModel(f"{name}@{target.name}", imported, schedule, lower_for(imported, make_target(target), schedule))
+
+
+def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance) -> Validated:
+    """Compute the model here; TvmbuildError when the numbers are not the reference's."""
+    comparison = _compare(_without_gpu_code(model), reference, tolerance)
+    if comparison.problem is not None:
+        raise TvmbuildError(
+            f"validate:{model.cell}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
+            f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative",
+        )
+    return Validated(comparison.max_abs_error, comparison.max_rel_error)
+
+
+def _without_gpu_code(model: LoweredModel) -> Lowered:
+    """Return the module, lowered for this CPU where TVM has code for GPUs alone in it, which comes scheduled."""
+    functions = model.lowered.mod.functions.values()
+    if any(isinstance(each, tvm.tirx.PrimFunc) and is_scheduled(each) for each in functions):
+        return lower_for(model.imported, host_target(), model.schedule)
+    return model.lowered
+
+
+def _compare(lowered: Lowered, reference: Reference, tolerance: Tolerance) -> Comparison:
+    report_progress("generating code for this CPU")
+    compute = build_here(lowered, host_target(threads=available_cores()))
+    allowed = tolerance.at_least(reference.precision)
+    report_progress("computing")
+    comparison = compare(compute(reference.inputs), reference.outputs, allowed)
+    return replace(comparison, problem=comparison.problem or find_special_problem(reference, compute, allowed))

@@ -1,0 +1,1 @@
+"""A model built by code, as a value: above compiler and replay, below the stages; knows neither steps nor projects."""

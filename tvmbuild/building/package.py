@@ -1,0 +1,90 @@
+"""ONNX, a target and a Schedule → the package that runs there: all that the compile stage does, without files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
+from tvmbuild.compiler.apply import Coverage
+from tvmbuild.compiler.codegen.executable import PROFILED, build_executable
+from tvmbuild.compiler.codegen.link import LinkOptions, export_library
+from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
+from tvmbuild.compiler.operators import describe_operators
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.package.archive import Package
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.progress import report_progress
+from tvmbuild.records.schedule import NO_RECORDS, Schedule
+from tvmbuild.specs import Preprocess
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """How a package is linked, and what it says of itself beside what follows from model and target."""
+
+    name: str | None = None
+    """The model's; None: the file's, without its suffix."""
+    link: str = "auto"
+    """``auto``: the bundled ziglang; or the name of a compiler command."""
+    preprocess: Preprocess | None = None
+    labels: tuple[str, ...] | None = None
+    digests: FrozenMap[str, str] = FrozenMap()
+    """Role → SHA-256 of every file that it is made from."""
+    tools: FrozenMap[str, str] = FrozenMap()
+    """Tool → version."""
+
+
+def build_package(
+    model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, options: BuildOptions = BuildOptions()
+) -> Package:
+    """Build the model for the target; the same arguments and versions give the same package in any process.
+
+    TvmbuildError names what cannot be built, and the records of the Schedule that do not apply. A crash of TVM is
+    this process's: whoever builds what others send, does so in a child.
+    """
+    scheduled = schedule_model(model, target, schedule, options.name)
+    name = options.name or (model.stem if isinstance(model, Path) else "model")
+    check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
+    lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
+    report_progress("generating code")
+    executable = build_executable(lifted.mod, scheduled.target)
+    report_progress("linking")
+    library = export_library(executable, scheduled.target, LinkOptions(options.link, target.glibc))
+    params: Literal["embedded", "lifted"] = "embedded" if lifted.embedded else "lifted"
+    info = PackageInfo(
+        model=name,
+        target=target,
+        inputs=scheduled.lowered.inputs,
+        outputs=scheduled.lowered.outputs,
+        params=params,
+        coverage=_count(scheduled),
+        layout=scheduled.lowered.layout,
+        preprocess=options.preprocess,
+        labels=options.labels,
+        digests=options.digests,
+        tools=options.tools,
+        notes=scheduled.lowered.notes,
+        operators=describe_operators(scheduled.lowered.mod, scheduled.mod, scheduled.coverage),
+        profiled=PROFILED if target.kind == "llvm" else "main",
+    )
+    return Package(info, library, params_bytes(lifted.params))
+
+
+def check_coverage(coverage: Coverage, schedule: Schedule, cell: str) -> None:
+    """Raise TvmbuildError unless exactly the Tasks of the Schedule are covered: TVM drops a record without a word."""
+    names, scheduled = coverage.uncovered, schedule.traces.keys()
+    lost = [f"{names[key]} ({key})" for key in sorted(scheduled & names.keys())]
+    lost += sorted(scheduled - names.keys() - coverage.covered.keys())
+    if lost:
+        raise TvmbuildError(
+            f"{len(lost)} records of schedule.json were not applied: {', '.join(lost)}",
+            f"run `doit forget tune:{cell}`, then doit again",
+        )
+
+
+def _count(scheduled: ScheduledModel) -> PackageCoverage:
+    coverage = scheduled.coverage
+    return PackageCoverage(coverage.tasks, len(coverage.covered), tuple(coverage.uncovered.values()))

@@ -1,0 +1,69 @@
+"""The way of every build: a model imported for a target, lowered as a Schedule says, and scheduled by its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+
+from tvmbuild.compiler.apply import Coverage, apply_records
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.progress import report_progress
+from tvmbuild.records.database import database_from_schedule
+from tvmbuild.records.schedule import NO_RECORDS, Schedule
+
+Model = Path | bytes
+"""An ONNX file, simplified or not, with static shapes; or its content."""
+
+
+@dataclass(frozen=True)
+class ScheduledModel:
+    """A model from which code for its target can be made."""
+
+    lowered: Lowered
+    """As it was before records were applied."""
+    mod: tvm.ir.IRModule
+    """With them, and its weights repacked for them."""
+    coverage: Coverage
+    target: tvm.target.Target
+
+
+def import_for(model: Model, target: PackageTarget, name: str | None = None) -> ImportedModel:
+    """Import the model in the target's precision; messages call it ``name``, by default as the file."""
+    return reduce_precision(import_onnx(model, name), target.precision, target.kind)
+
+
+def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule) -> Lowered:
+    """Lower the model in the Schedule's layout and with its algorithms."""
+    return lower(imported, target, schedule.layout, schedule.algorithms)
+
+
+def make_target(target: PackageTarget) -> tvm.target.Target:
+    """Return TVM's own value of the target."""
+    return tvm_target(target.kind, target.attributes, target.host)
+
+
+def schedule_model(
+    model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str | None = None
+) -> ScheduledModel:
+    """Import, lower, and apply the Schedule's records; what has none is scheduled by rule.
+
+    TvmbuildError names what TVM cannot build, and a record that it cannot read.
+    """
+    own = make_target(target)
+    report_progress("importing")
+    imported = import_for(model, target, name)
+    report_progress("lowering")
+    lowered = lower_for(imported, own, schedule)
+    prepare_intrinsics(lowered.mod, own)
+    database = database_from_schedule(schedule, extract_tasks(lowered), own)
+    report_progress("applying records")
+    applied = apply_records(lowered, own, database)
+    return ScheduledModel(lowered, applied.mod, applied.coverage, own)

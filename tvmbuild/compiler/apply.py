@@ -1,0 +1,91 @@
+"""Records applied to a lowered module, schedules by rule to the rest, and which Tasks got a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax, tirx
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.calls import called_functions, display_name
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks
+from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
+from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.tasks import normalised, task_key
+from tvmbuild.frozen_map import FrozenMap
+
+_REPACKS = "meta_schedule.layout_rewrite_preproc"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which Tasks got a record: key → name, in program order."""
+
+    covered: FrozenMap[str, str]
+    uncovered: FrozenMap[str, str]
+
+    @property
+    def tasks(self) -> int:
+        """How many distinct Tasks the module has."""
+        return len(self.covered) + len(self.uncovered)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A module with its records applied and its weights repacked for them."""
+
+    mod: tvm.ir.IRModule
+    coverage: Coverage
+
+
+def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.database.Database) -> Applied:
+    """Schedule each Task by the database's best record; repack constant weights as the schedules want them.
+
+    ``database`` is a MetaSchedule Database. GPU functions without a record get one by rule, without
+    which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
+    """
+    use_fast_math()
+    with target, database:
+        mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
+        coverage = _coverage(lowered.mod, mod)
+        mod = schedule_rest(mod, target) if is_gpu(target) else _split_repacking(schedule_uncovered(mod, target))
+        mod = relax.transform.FoldConstant()(mod)
+        # Repacked weights come back as tuples of constants; make them arguments again.
+        mod = relax.transform.CanonicalizeBindings()(mod)
+        mod = relax.transform.DeadCodeElimination()(mod)
+    return Applied(mod, coverage)
+
+
+def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Make functions of their own of what repacks weights; functions without such stay as they are.
+
+    TVM's pass fails on those that have no block at all ("There should be a compute block"): TopK, CumSum, Scatter.
+    """
+    aside = {
+        variable: function
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc) and not _repacks(function)
+    }
+    kept = {variable: each for variable, each in mod.functions.items() if variable not in aside}
+    split = relax.transform.SplitLayoutRewritePreproc()(tvm.ir.IRModule(kept, attrs=mod.attrs))
+    return tvm.ir.IRModule(dict(split.functions.items()) | aside, attrs=mod.attrs)
+
+
+def _repacks(function: tirx.PrimFunc) -> bool:
+    return any(_REPACKS in block.annotations for block in list_blocks(function))
+
+
+def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:
+    """Compare by name: applying records keeps every function's name."""
+    covered: dict[str, str] = {}
+    uncovered: dict[str, str] = {}
+    for variable in called_functions(before):
+        # What came scheduled (TVM's own code of some operators on GPUs) has no record of ours.
+        recorded = is_scheduled(after[variable.name_hint]) and not is_scheduled(before[variable])
+        chosen = covered if recorded else uncovered
+        chosen.setdefault(task_key(normalised(before[variable])), display_name(variable.name_hint))
+    return Coverage(FrozenMap(covered), FrozenMap(uncovered))

@@ -1,0 +1,1 @@
+"""From scheduled functions to a library: machine code, CUDA, linking."""

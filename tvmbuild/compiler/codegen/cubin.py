@@ -1,0 +1,177 @@
+"""CUDA source → cubin inside the packed library.
+
+Where TVM cannot load its CUDA runtime (no driver: every build machine without a GPU) it packs the kernels as source,
+and loading the package then needs TVM's Python and a CUDA compiler on the device. So the kernels are compiled here and
+put in the source's place: the packed bytes are `<size:u64> … <kind:str> <size:u64> <format:str> <functions>
+<code:bytes>`, each str and bytes after its length (tvm-ffi's library_module.cc, TVM's cuda_fallback_module.cc).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+
+from tvmbuild.compiler.codegen.elf import read_elf, read_symbol
+from tvmbuild.compiler.codegen.nvrtc import INSTALL, compile_by_nvrtc
+from tvmbuild.errors import TvmbuildError
+
+_CUDA = "/usr/local/cuda"
+_SYMBOL = "__tvm_ffi__library_bin"
+_ASSEMBLY = f"""\
+.section .rodata,"a",@progbits
+.balign 16
+.globl {_SYMBOL}
+.type {_SYMBOL}, @object
+{_SYMBOL}:
+.incbin "devc.bin"
+.size {_SYMBOL}, . - {_SYMBOL}
+.section .note.GNU-stack,"",@progbits
+"""
+
+
+def find_source(module: tvm.runtime.Module) -> str | None:
+    """Return the CUDA source that the module's imports carry; None when there is none."""
+    for imported in module.imports:
+        source = imported.inspect_source("cuda") if imported.kind == "cuda" else find_source(imported)
+        if source:
+            return str(source)
+    return None
+
+
+def compile_source(source: str, target: tvm.target.Target) -> bytes:
+    """Compile to a cubin for the target's arch, by NVRTC where cuda-bindings is installed, else by nvcc."""
+    from tvm.support import nvcc  # noqa: PLC0415 - CUDA targets only
+
+    compiler = cuda_compiler()
+    if compiler is None:
+        raise TvmbuildError("neither NVRTC nor nvcc is there to compile CUDA code", INSTALL)
+    try:
+        with target, toolkit_headers():
+            if compiler == "nvrtc":
+                return compile_by_nvrtc(source, str(target.attrs["arch"]), Path(os.environ.get("CUDA_PATH", _CUDA)))
+            return bytes(nvcc.compile_cuda(source, target_format="cubin", compiler=compiler))
+    except RuntimeError as error:
+        # The message starts with the whole source, and its warnings are many.
+        said = str(error).rpartition("Compilation error:")[2].strip()
+        said = said[max(0, said.find("error:") - 40) :]
+        raise TvmbuildError(
+            f"{compiler} refuses the generated CUDA code: {said[:500]}",
+            "check arch and the limits of the target",
+        ) from error
+
+
+def cuda_compiler() -> str | None:
+    """Return ``nvrtc``, ``nvcc`` or None."""
+    if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
+        return "nvrtc"
+    return "nvcc" if shutil.which("nvcc") else None
+
+
+@contextlib.contextmanager
+def compile_with_tvm(target: tvm.target.Target) -> Iterator[None]:
+    """Within the context TVM compiles a CUDA target's kernels, which it does where a card answers, as we do."""
+    if target.kind.name != "cuda":
+        yield
+        return
+    from tvm.support import nvcc  # noqa: F401, PLC0415 - registers TVM's callback, which ours replaces
+
+    tvm_ffi.register_global_func(
+        "tvm_callback_cuda_compile", lambda code: compile_source(str(code), target), override=True
+    )
+    yield
+
+
+@contextlib.contextmanager
+def toolkit_headers() -> Iterator[None]:
+    """Within the context, ``CUDA_PATH`` names a CUDA toolkit, made of NVIDIA's PyPI packages where none is installed.
+
+    NVRTC needs the toolkit's headers. TVM looks for them below `targets/<arch>-linux/include`, the packages put them
+    into `nvidia/cu<major>/include`: a folder of links brings the two together.
+    """
+    installed, packages = _installed_toolkit(), _pip_toolkit()
+    if "CUDA_PATH" in os.environ or (installed is None and packages is None):
+        yield
+        return
+    if installed is not None:
+        with _cuda_path(installed):
+            yield
+        return
+    assert packages is not None  # noqa: S101 - or the toolkit is
+    with tempfile.TemporaryDirectory(prefix="tvmbuild-cuda-") as folder:
+        targets = Path(folder) / "targets"
+        targets.mkdir()
+        (Path(folder) / "include").symlink_to(packages / "include")
+        (targets / f"{platform.machine()}-linux").symlink_to(packages)
+        with _cuda_path(Path(folder)):
+            yield
+
+
+@contextlib.contextmanager
+def _cuda_path(folder: Path) -> Iterator[None]:
+    os.environ["CUDA_PATH"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["CUDA_PATH"]
+
+
+def _installed_toolkit() -> Path | None:
+    """Return the folder of nvcc's toolkit; TVM takes it to be beside nvcc, which may be a script of another folder."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return None
+    folders = (Path(nvcc).resolve().parent.parent, Path(_CUDA))
+    return next((folder for folder in folders if (folder / "include" / "cuda_runtime.h").is_file()), None)
+
+
+def _pip_toolkit() -> Path | None:
+    """Return the folder that NVIDIA's packages share, `nvidia/cu13`; None when their headers are not installed."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = [path.parent.parent for folder in folders for path in folder.glob("cu*/include/cuda_runtime.h")]
+    return max(found, default=None)
+
+
+def carries_source(packed: Path, source: str) -> bool:
+    """Say whether the object file ``packed`` carries the source: where a driver is, TVM has put the cubin there."""
+    return _sized(source.encode()) in read_symbol(packed, _SYMBOL)
+
+
+def embed_cubin(packed: Path, source: str, cubin: bytes) -> None:
+    """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``."""
+    folder = packed.parent
+    (folder / "devc.bin").write_bytes(replace_code(read_symbol(packed, _SYMBOL), source.encode(), cubin))
+    (folder / "devc.s").write_text(_ASSEMBLY, encoding="ascii")
+    target = f"{read_elf(packed).machine}-linux-gnu"
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-c", "devc.s", "-o", packed.name]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def replace_code(packed: bytes, source: bytes, cubin: bytes) -> bytes:
+    """Return the packed bytes with the CUDA module's format and code exchanged; all lengths are put right."""
+    head = _sized(b"cuda")
+    start = packed.index(head) + len(head)
+    (size,) = struct.unpack_from("<Q", packed, start)
+    body = packed[start + 8 : start + 8 + size]
+    tail = _sized(source)
+    if not (body.startswith(head) and body.endswith(tail)):
+        raise RuntimeError("TVM packs CUDA modules in another way than this release did")
+    changed = _sized(b"cubin") + body[len(head) : -len(tail)] + _sized(cubin)
+    rest = packed[8:start] + struct.pack("<Q", len(changed)) + changed + packed[start + 8 + size :]
+    return struct.pack("<Q", len(rest)) + rest
+
+
+def _sized(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data

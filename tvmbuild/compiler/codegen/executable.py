@@ -1,0 +1,86 @@
+"""A scheduled module compiled to an executable of TVM's virtual machine."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
+
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.codegen.cubin import compile_with_tvm
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.culprit import name_culprit
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.errors import TvmbuildError
+
+PROFILED = "main_bytecode"
+MOST_COMPILED = 4000
+"""Bindings of a ``main`` that is made machine code."""
+_CONFIG = {"relax.backend.use_cuda_graph": True}
+"""Without it RewriteCUDAGraph does nothing."""
+
+
+def check_lowered(mod: tvm.ir.IRModule) -> None:
+    """Raise TvmbuildError naming the operators that TVM can import but not lower."""
+    left = sorted({call.op.name for prefix in ("relax.nn.", "relax.image.") for call in operator_calls(mod, prefix)})
+    if left:
+        raise TvmbuildError(
+            f"TVM has no code for {', '.join(left)} with these attributes", "rewrite or replace it in the model"
+        )
+
+
+def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    """Compile the module to a VM executable, not linked yet.
+
+    An operator that TVM can import but not lower is a TvmbuildError that names it.
+    """
+    check_lowered(mod)
+    use_fast_math()
+    alone = partial(tvm.compile, target=target)
+    context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
+    with target, compile_with_tvm(target), context, name_culprit(mod, alone):
+        passes = tvm.transform.Sequential(_vm_passes(target))
+        if not is_gpu(target):
+            return _build_twice(passes(mod), target)
+        if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
+            return relax.build(mod, target=target, relax_pipeline=passes)
+        # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
+        return _build_twice(passes(mod), target.host)
+
+
+def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
+    """Build ``main`` as machine code and, under the name ``PROFILED``, as bytecode, whose calls profiles can see.
+
+    The steps are those of relax.build, which makes either. One of very many calls, a loop unrolled, stays bytecode:
+    LLVM takes minutes for it, and half a microsecond a call matters little beside that.
+    """
+    builder = relax.ExecBuilder()
+    functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
+    profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
+    _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
+    form = "compiled" if _count_bindings(mod["main"]) <= MOST_COMPILED else "bytecode"
+    return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, form)))
+
+
+def _count_bindings(function: relax.Function) -> int:
+    return sum(len(block.bindings) for block in function.body.blocks)
+
+
+def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
+    """Return the passes down to the virtual machine; on CUDA all launches but the first and the last are one graph."""
+    graph = [relax.transform.RewriteCUDAGraph()] if target.kind.name == "cuda" else []
+    return [
+        relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(),
+        relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory(),
+        *graph,
+        relax.transform.LowerAllocTensor(),
+        relax.transform.KillAfterLastUse(),
+        relax.transform.LowerRuntimeBuiltin(),
+        relax.transform.ComputePrimValue(),
+        relax.transform.VMShapeLower(),
+        relax.transform.AttachGlobalSymbol(),
+    ]

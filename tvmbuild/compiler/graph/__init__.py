@@ -1,0 +1,1 @@
+"""Rewrites of the graph, before it is fused into Tasks."""

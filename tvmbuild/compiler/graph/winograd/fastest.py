@@ -1,0 +1,82 @@
+"""Which Tasks compute a convolution, and what follows from their times: the algorithm to use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.graph.winograd.transforms import PRODUCTS
+from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.compiler.prim_funcs import has_block
+from tvmbuild.compiler.tasks import normalised, task_key
+
+GAIN = 0.97
+"""Winograd's sum of times over the direct one must be below this: it rounds worse, so it must bring something."""
+READING = 40e9
+"""Bytes a second. Candidates are timed again and again, so that a cache holds their weights; in a model with more
+weights than caches hold they come from memory, and Winograd's are up to four times as large."""
+
+
+def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
+    """Return, by signature, the keys of the Tasks that compute each convolution that has a choice, once a call."""
+    calls = operator_calls(lowered.mod, "relax.call_tir")
+    bindings = [binding for block in lowered.mod["main"].body.blocks for binding in block.bindings]
+    made = {binding.var: binding.value for binding in bindings}
+    found: dict[str, tuple[str, ...]] = {}
+    for each in lowered.convolutions:
+        anchor = next(call for call in calls if _takes(call, each.weights))
+        chain = [anchor]
+        if has_block(lowered.mod[anchor.args[0]], PRODUCTS):
+            before = made[anchor.args[1].fields[0]]
+            result = next(binding.var for binding in bindings if binding.value.same_as(anchor))
+            after = next(call for call in calls if any(result.same_as(argument) for argument in call.args[1].fields))
+            chain = [before, anchor, after]
+        keys = tuple(task_key(normalised(lowered.mod[call.args[0]])) for call in chain)
+        signature = each.convolution.signature
+        found[signature] = found.get(signature, ()) + keys
+    return found
+
+
+def time_reading(lowered: Lowered) -> dict[str, float]:
+    """Return, by signature, the seconds that reading the weights of these convolutions from memory takes."""
+    found: dict[str, float] = {}
+    for each in lowered.convolutions:
+        signature, size = each.convolution.signature, 4 * math.prod(each.weights.shape)
+        found[signature] = found.get(signature, 0.0) + size / READING
+    return found
+
+
+def sum_times(
+    tasks: Mapping[str, Mapping[str, tuple[str, ...]]], seconds: Mapping[str, float], signatures: Iterable[str]
+) -> dict[str, dict[str, float]]:
+    """Return, by signature, the seconds of each algorithm whose Tasks all have a time.
+
+    ``tasks`` is algorithm → signature → Task keys, as `find_tasks` gives them; ``seconds`` is by Task key.
+    """
+    return {
+        signature: {
+            algorithm: sum(seconds[key] for key in by_signature[signature])
+            for algorithm, by_signature in tasks.items()
+            if all(key in seconds for key in by_signature[signature])
+        }
+        for signature in signatures
+    }
+
+
+def fastest(times: Mapping[str, float]) -> str | None:
+    """Return the algorithm to use; None where the direct one has no time to compare with."""
+    if "direct" not in times:
+        return None
+    best = min(times, key=lambda algorithm: (times[algorithm], algorithm))
+    return best if times[best] < GAIN * times["direct"] else "direct"
+
+
+def _takes(call: relax.Call, weights: tvm.runtime.Tensor) -> bool:
+    return any(
+        isinstance(argument, tvm.ir.GenericConst) and argument.value.same_as(weights)
+        for argument in call.args[1].fields
+    )

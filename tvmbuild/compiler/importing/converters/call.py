@@ -1,0 +1,83 @@
+"""What a converter gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.graph.rewrite import static_shape
+from tvmbuild.errors import TvmbuildError
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """One node of the ONNX graph that is being converted."""
+
+    operator: str
+    inputs: list[Any]
+    """Expressions; None for one that is left out, and indices past the end give None, too."""
+    attributes: dict[str, Any]
+    """As TVM's importer has them, and reads them after a change: texts are bytes."""
+    opset: int
+    outputs: int
+    builder: relax.BlockBuilder
+    by_tvm: Callable[[], relax.Expr]
+    """TVM's own conversion of the node."""
+
+    @property
+    def data(self) -> relax.Expr:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def dtype(self) -> str:
+        """The first input's element type."""
+        return str(self.data.ty.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The first input's shape; TvmbuildError where it is not known."""
+        shape = static_shape(self.data)
+        if shape is None:
+            raise TvmbuildError(f"the shape of its first input is not known: {self.data.ty}")
+        return shape
+
+    def emit(self, operator: Callable[..., relax.Expr], *arguments: Any, **attributes: Any) -> relax.Expr:
+        """Bind the operator's result to a variable."""
+        return self.builder.emit(operator(*arguments, **attributes))
+
+    def number(self, value: float, dtype: str | None = None) -> relax.Expr:
+        """Return a scalar of the first input's element type."""
+        return relax.const(np.array(value), dtype or self.dtype)
+
+    def float(self, name: str, default: float) -> float:
+        """Return an attribute that is a number, to the 32 bits that ONNX has for it, the default's too."""
+        return float(np.float32(self.attributes.get(name, default)))
+
+    @property
+    def keeps_dimensions(self) -> bool:
+        """Whether a reduction leaves dimensions of one."""
+        return bool(self.attributes.get("keepdims", 1))
+
+    def text(self, name: str, default: str) -> str:
+        """Return an attribute that is a text."""
+        value = self.attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def values(self, index: int) -> np.ndarray[Any, Any] | None:
+        """Return the array of an input that is a constant, or a shape that is known; None for all others."""
+        expr = self.inputs[index]
+        if isinstance(expr, tvm.ir.GenericConst):
+            array: np.ndarray[Any, Any] = expr.value.numpy()
+            return array
+        if isinstance(expr, relax.ShapeExpr) and all(isinstance(each, tvm.tirx.IntImm) for each in expr.values):
+            return np.array([int(each) for each in expr.values], dtype=np.int64)
+        return None
+
+
+Converter: TypeAlias = Callable[[NodeCall], relax.Expr]

@@ -1,0 +1,174 @@
+"""Operators on single elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvmbuild.compiler.importing.converters.call import Converter, NodeCall
+from tvmbuild.errors import TvmbuildError
+
+_LOG_2 = 0.6931471805599453
+_SELU_GAMMA = 1.05070102214813232421875
+_TERMS = {"float64": 9}
+_FEWEST_TERMS = 5
+"""Of Taylor's series of sinh, which below one leave less than the type's last bit."""
+
+
+def fold_pairwise(operator: Callable[..., relax.Expr]) -> Converter:
+    """Return the converter of an operator with any number of inputs.
+
+    TVM emits Max and Min as broadcast, stack and reduce, three passes over memory, and Sum with a reduction that
+    ConvertLayout cannot take through ("can't find S in source layout").
+    """
+
+    def convert(call: NodeCall) -> relax.Expr:
+        result = call.data
+        for other in call.inputs[1:]:
+            result = call.emit(operator, result, other)
+        return result
+
+    return convert
+
+
+def convert_mean(call: NodeCall) -> relax.Expr:
+    """Return the sum over the number of inputs."""
+    return relax.op.divide(fold_pairwise(relax.op.add)(call), call.number(len(call.inputs)))
+
+
+def convert_is_inf(call: NodeCall) -> relax.Expr:
+    """Ask for both signs or for one: TVM ignores the attributes."""
+    signs = [
+        call.emit(relax.op.equal, call.data, call.number(infinity))
+        for name, infinity in (("detect_negative", -np.inf), ("detect_positive", np.inf))
+        if call.attributes.get(name, 1)
+    ]
+    if not signs:
+        return call.emit(relax.op.zeros, call.data.ty.shape, "bool")
+    return signs[0] if len(signs) == 1 else relax.op.logical_or(*signs)
+
+
+def convert_cosh(call: NodeCall) -> relax.Expr:
+    """Return e^(|x| - ln 2) + e^(-|x| - ln 2): no target has code for TVM's own; this one does not overflow early."""
+    return relax.op.add(*_halves_of_exponentials(call))
+
+
+def convert_sinh(call: NodeCall) -> relax.Expr:
+    """Return the difference of the same, with the sign of x; near zero a polynomial, for they cancel there."""
+    rising, falling = _halves_of_exponentials(call)
+    large = call.emit(
+        relax.op.multiply, call.emit(relax.op.sign, call.data), call.emit(relax.op.subtract, rising, falling)
+    )
+    square = call.emit(relax.op.multiply, call.data, call.data)
+    powers = range(_TERMS.get(call.dtype, _FEWEST_TERMS), 0, -1)
+    first, *others = (1 / math.factorial(2 * power + 1) for power in powers)
+    series = call.number(first)
+    for coefficient in others:
+        series = call.emit(relax.op.add, call.emit(relax.op.multiply, series, square), call.number(coefficient))
+    product = call.emit(relax.op.multiply, call.emit(relax.op.multiply, series, square), call.data)
+    small = call.emit(relax.op.add, call.data, product)
+    near = call.emit(relax.op.less, call.emit(relax.op.abs, call.data), call.number(1.0))
+    return relax.op.where(near, small, large)
+
+
+def convert_power(call: NodeCall) -> relax.Expr:
+    """Compute powers of integers, and by other types than the base's, as ONNX Runtime does: in floats."""
+    base, exponent = call.inputs[0], call.inputs[1]
+    types = {str(each.ty.dtype) for each in (base, exponent)}
+    if len(types) == 1 and "float" in call.dtype:
+        return call.by_tvm()
+    wide = "float32" if call.dtype in {"float16", "float32"} else "float64"
+    raised = call.emit(relax.op.power, *(_cast(call, each, wide) for each in (base, exponent)))
+    return _cast(call, raised, call.dtype)
+
+
+def convert_elu(call: NodeCall) -> relax.Expr:
+    """Return alpha * (e^x - 1) below zero; TVM's is for float32 alone, as those of Selu and ThresholdedRelu."""
+    return call.by_tvm() if call.dtype == "float32" else _elu(call, call.float("alpha", 1.0), 1.0)
+
+
+def convert_selu(call: NodeCall) -> relax.Expr:
+    """Return gamma * x, and gamma * alpha * (e^x - 1) below zero."""
+    alpha, gamma = call.float("alpha", 1.67326319217681884765625), call.float("gamma", _SELU_GAMMA)
+    return call.by_tvm() if call.dtype == "float32" else _elu(call, alpha, gamma)
+
+
+def convert_thresholded_relu(call: NodeCall) -> relax.Expr:
+    """Return x above alpha, else 0."""
+    if call.dtype == "float32":
+        return call.by_tvm()
+    above = call.emit(relax.op.greater, call.data, call.number(call.float("alpha", 1.0)))
+    return relax.op.where(above, call.data, call.number(0.0))
+
+
+def convert_bit_shift(call: NodeCall) -> relax.Expr:
+    """Shift; negative numbers of bits, and more than there are, shift everything out, where a machine does anything."""
+    by = call.inputs[1]
+    kind, bits = str(by.ty.dtype), int("".join(filter(str.isdigit, call.dtype)))
+    none, most = call.number(0, kind), call.number(bits - 1, kind)
+    safe = call.emit(relax.op.less_equal, by, most)
+    if not kind.startswith("u"):
+        safe = call.emit(relax.op.logical_and, safe, call.emit(relax.op.greater_equal, by, none))
+    if call.text("direction", "LEFT") == "RIGHT" and not call.dtype.startswith("u"):
+        # The sign fills what is shifted out.
+        return relax.op.right_shift(call.data, call.emit(relax.op.where, safe, by, most))
+    operator = relax.op.left_shift if call.text("direction", "LEFT") == "LEFT" else relax.op.right_shift
+    shifted = call.emit(operator, call.data, call.emit(relax.op.where, safe, by, none))
+    return relax.op.where(safe, shifted, call.number(0))
+
+
+def convert_mod(call: NodeCall) -> relax.Expr:
+    """Give a remainder of floats the sign of the divisor, as Python does; TVM's is NaN beside infinities."""
+    if call.attributes.get("fmod", 0) or "float" not in call.dtype:
+        return call.by_tvm()
+    divisor, zero = call.inputs[1], call.number(0.0)
+    rest = call.emit(relax.op.mod, call.data, divisor)
+    signs = (call.emit(relax.op.less, value, zero) for value in (rest, divisor))
+    nonzero = call.emit(relax.op.not_equal, rest, zero)
+    differs = call.emit(relax.op.logical_and, call.emit(relax.op.logical_xor, *signs), nonzero)
+    return relax.op.where(differs, call.emit(relax.op.add, rest, divisor), rest)
+
+
+def convert_dropout(call: NodeCall) -> relax.Expr:
+    """Pass the data on, with a mask that keeps everything: the operator of inference.
+
+    TVM's gives two results where one is asked for, which ConvertLayout fails on ("Expected nested to match tuple").
+    """
+    training, ratio = call.values(2) if len(call.inputs) > 2 else None, call.values(1) if len(call.inputs) > 1 else None
+    is_open = len(call.inputs) > 2 and call.inputs[2] is not None and training is None
+    drops = training is not None and training.any() and (ratio is None or ratio.any())
+    if is_open or drops:
+        raise TvmbuildError("it drops values at random, as in training", "export the model for inference")
+    if call.outputs == 1:
+        return call.data
+    mask = call.emit(relax.op.ones, call.data.ty.shape, "bool" if call.opset >= _BOOL_MASKS else call.dtype)
+    return relax.Tuple([call.data, mask])
+
+
+_BOOL_MASKS = 10
+
+
+def _elu(call: NodeCall, alpha: float, gamma: float) -> relax.Expr:
+    less_one = call.emit(relax.op.subtract, call.emit(relax.op.exp, call.data), call.number(1.0))
+    below = call.emit(relax.op.multiply, less_one, call.number(alpha * gamma))
+    above = call.data if gamma == 1 else call.emit(relax.op.multiply, call.data, call.number(gamma))
+    return relax.op.where(call.emit(relax.op.less, call.data, call.number(0.0)), below, above)
+
+
+def _halves_of_exponentials(call: NodeCall) -> tuple[relax.Expr, relax.Expr]:
+    magnitude, half = call.emit(relax.op.abs, call.data), call.number(_LOG_2)
+    rising = call.emit(relax.op.exp, call.emit(relax.op.subtract, magnitude, half))
+    opposite = call.emit(relax.op.negative, call.emit(relax.op.add, magnitude, half))
+    return rising, call.emit(relax.op.exp, opposite)
+
+
+def _cast(call: NodeCall, expr: relax.Expr, dtype: str) -> relax.Expr:
+    return expr if str(expr.ty.dtype) == dtype else call.emit(relax.op.astype, expr, dtype)
+
+
+def _emit(call: NodeCall, operator: Callable[..., relax.Expr], *arguments: Any) -> relax.Expr:
+    return call.emit(operator, *arguments)

@@ -1,0 +1,69 @@
+"""Which converter takes which operator; TVM's own takes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm import relax
+
+from tvmbuild.compiler.importing.converters.call import Converter
+from tvmbuild.compiler.importing.converters.clipping import (
+    convert_clip,
+    convert_hard_sigmoid,
+    convert_hard_swish,
+    convert_leaky_relu,
+)
+from tvmbuild.compiler.importing.converters.convolutions import convert_batch_normalization, convert_transposed
+from tvmbuild.compiler.importing.converters.elementwise import (
+    convert_bit_shift,
+    convert_cosh,
+    convert_dropout,
+    convert_elu,
+    convert_is_inf,
+    convert_mean,
+    convert_mod,
+    convert_power,
+    convert_selu,
+    convert_sinh,
+    convert_thresholded_relu,
+    fold_pairwise,
+)
+from tvmbuild.compiler.importing.converters.indexing import (
+    convert_gather,
+    convert_max_unpool,
+    convert_roi_align,
+    refuse_nms,
+)
+from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, convert_reduction
+from tvmbuild.compiler.importing.converters.resize import convert_resize
+from tvmbuild.compiler.importing.converters.top_k import convert_top_k
+
+CONVERTERS: Mapping[str, Converter] = {
+    **dict.fromkeys(REDUCTIONS, convert_reduction),
+    "BatchNormalization": convert_batch_normalization,
+    "BitShift": convert_bit_shift,
+    "Clip": convert_clip,
+    "ConvTranspose": convert_transposed,
+    "Cosh": convert_cosh,
+    "Dropout": convert_dropout,
+    "Elu": convert_elu,
+    "Gather": convert_gather,
+    "HardSigmoid": convert_hard_sigmoid,
+    "HardSwish": convert_hard_swish,
+    "IsInf": convert_is_inf,
+    "LeakyRelu": convert_leaky_relu,
+    "Max": fold_pairwise(relax.op.maximum),
+    "MaxUnpool": convert_max_unpool,
+    "Mean": convert_mean,
+    "Min": fold_pairwise(relax.op.minimum),
+    "Mod": convert_mod,
+    "NonMaxSuppression": refuse_nms,
+    "Pow": convert_power,
+    "Resize": convert_resize,
+    "RoiAlign": convert_roi_align,
+    "Selu": convert_selu,
+    "Sinh": convert_sinh,
+    "Sum": fold_pairwise(relax.op.add),
+    "ThresholdedRelu": convert_thresholded_relu,
+    "TopK": convert_top_k,
+}

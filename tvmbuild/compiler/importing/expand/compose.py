@@ -1,0 +1,90 @@
+"""Write nodes one after another, each in the form of the model's opset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
+
+_AXES_AS_INPUT = 13
+"""From this opset on Squeeze, Unsqueeze and Split take an input where they had an attribute."""
+_BOUNDS_AS_INPUTS = 11
+_HAS_WHERE = 9
+
+
+class Composer:
+    """Collects ``nodes``; every method returns the name of what its node makes."""
+
+    def __init__(self, scope: Scope, hint: str) -> None:
+        """Name values after ``hint``."""
+        self.scope, self.nodes, self._hint = scope, Nodes(), hint
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output."""
+        output = self.scope.fresh(self._hint)
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
+
+    def name(self, value: str, output: str) -> None:
+        """Give a value its name of the graph outside; nothing where nobody asks for it."""
+        if output:
+            self.nodes.append(helper.make_node("Identity", [value], [output]))
+
+    def constant(self, array: Any) -> str:
+        """Add a constant."""
+        return self.scope.add_constant(array, self._hint)
+
+    def unsqueeze(self, value: str, axes: Sequence[int]) -> str:
+        """Add dimensions of one."""
+        return self._with_axes("Unsqueeze", value, axes)
+
+    def squeeze(self, value: str, axes: Sequence[int]) -> str:
+        """Remove dimensions of one."""
+        return self._with_axes("Squeeze", value, axes)
+
+    def split(self, value: str, axis: int, sizes: Sequence[int]) -> list[str]:
+        """Cut the value into parts."""
+        if len(sizes) == 1:
+            return [value]
+        outputs = [self.scope.fresh(self._hint) for _ in sizes]
+        if self.scope.opset >= _AXES_AS_INPUT:
+            node = helper.make_node("Split", [value, self._integers(sizes)], outputs, axis=axis)
+        else:
+            node = helper.make_node("Split", [value], outputs, axis=axis, split=list(sizes))
+        self.nodes.append(node)
+        return outputs
+
+    def clip(self, value: str, bound: np.ndarray) -> str:
+        """Keep the value between plus and minus ``bound``, a scalar of its type."""
+        if self.scope.opset < _BOUNDS_AS_INPUTS:
+            return self.add("Clip", value, min=-float(bound), max=float(bound))
+        return self.add("Clip", value, self.constant(-bound), self.constant(bound))
+
+    def where(self, condition: str, chosen: str, other: str) -> str:
+        """Choose between two finite float32 values element by element."""
+        if self.scope.opset >= _HAS_WHERE:
+            return self.add("Where", condition, chosen, other)
+        share = self.add("Cast", condition, to=onnx.TensorProto.FLOAT)
+        rest = self.add("Sub", self.constant(np.array(1, dtype=np.float32)), share)
+        return self.add("Add", self.add("Mul", share, chosen), self.add("Mul", rest, other))
+
+    def stack(self, values: Sequence[str], axis: int) -> str:
+        """Put equal shapes one after another along a new axis."""
+        return self.concat([self.unsqueeze(value, [axis]) for value in values], axis)
+
+    def concat(self, values: Sequence[str], axis: int) -> str:
+        """Put values one after another."""
+        return values[0] if len(values) == 1 else self.add("Concat", *values, axis=axis)
+
+    def _with_axes(self, operator: str, value: str, axes: Sequence[int]) -> str:
+        if self.scope.opset >= _AXES_AS_INPUT:
+            return self.add(operator, value, self._integers(axes))
+        return self.add(operator, value, axes=list(axes))
+
+    def _integers(self, values: Sequence[int]) -> str:
+        return self.constant(np.array(values, dtype=np.int64))

@@ -1,0 +1,90 @@
+"""Compute what is known before the importer sees it: nodes of constants, shapes of values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+
+MOST_ELEMENTS = 1 << 22
+"""Of a constant that folding makes: larger ones are left to be computed."""
+_UNKNOWN = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+_OF_SHAPES = frozenset({"Shape", "Size"})
+_CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
+"""Operators that the reference knows in the sense of this opset alone."""
+
+
+def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
+    """Return the nodes that are left when those of constants are computed; the results are the model's constants."""
+    left: Nodes = []
+    kept = {value.name for value in scope.model.graph.output}
+    for node in nodes:
+        arrays = None if kept & set(node.output) else _evaluate(node, scope)
+        if arrays is None:
+            left.append(node)
+            continue
+        for name, array in zip(node.output, arrays, strict=True):
+            if name:
+                scope.set_constant(name, array)
+    return left
+
+
+def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
+    """Say whether folding may have something to do with the node, where ``known`` are the constants."""
+    return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
+
+
+def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
+    if node.op_type in _OF_SHAPES:
+        return _evaluate_shape(node, scope)
+    if node.op_type in _UNKNOWN or any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
+        return None
+    if scope.opset < _CHANGED.get(node.op_type, 0):
+        return None
+    names = [name for name in node.input if name]
+    if not all(scope.is_constant(name) for name in names) or _is_large(node, scope):
+        return None
+    arrays = {name: scope.constant(name) for name in names}
+    values = [helper.make_value_info(name, onnx.TypeProto()) for name in arrays]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    graph = helper.make_graph([node], "node", values, outputs)
+    imports = list(scope.model.opset_import)
+    model = helper.make_model(graph, opset_imports=imports)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            results = iter(ReferenceEvaluator(model).run(None, arrays))
+    except Exception:  # noqa: BLE001 - the reference lacks it: the importer may not
+        return None
+    found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
+    fits = all(_has_right_type(name, array, scope) for name, array in zip(node.output, found, strict=True))
+    return found if fits and all(array.size <= MOST_ELEMENTS for array in found) else None
+
+
+def _has_right_type(name: str, array: np.ndarray, scope: Scope) -> bool:
+    """Say whether the array has the type that ONNX gives to the value: the reference widens some."""
+    kind = scope.element_type(name) if name else None
+    return kind is None or helper.tensor_dtype_to_np_dtype(kind) == array.dtype
+
+
+def _is_large(node: onnx.NodeProto, scope: Scope) -> bool:
+    shapes = [scope.shape(name) for name in node.output if name]
+    return any(shape is not None and np.prod(shape, dtype=np.int64) > MOST_ELEMENTS for shape in shapes)
+
+
+def _evaluate_shape(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
+    shape = scope.shape(node.input[0])
+    if shape is None:
+        return None
+    if node.op_type == "Size":
+        return [np.array(np.prod(shape, dtype=np.int64))]
+    attributes = attributes_of(node)
+    return [np.array(shape[attributes.get("start", 0) : attributes.get("end")], dtype=np.int64)]

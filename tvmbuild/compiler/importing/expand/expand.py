@@ -1,0 +1,112 @@
+"""Apply the rules to a model, as often as they find something, and compute what has become known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import onnx
+import onnx.inliner
+
+from tvmbuild.compiler.importing.expand.constants import can_fold, fold_nodes
+from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
+from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
+from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
+from tvmbuild.compiler.importing.expand.norms import lp_normalization
+from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, walk_nodes
+from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
+from tvmbuild.errors import TvmbuildError
+
+Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
+MOST_ROUNDS = 32
+"""Of rules within what rules have made; loops in loops, functions in functions."""
+_FUNCTIONS = (
+    "Attention",
+    "BlackmanWindow",
+    "CausalConvWithState",
+    "Celu",
+    "CenterCropPad",
+    "FlexAttention",
+    "HammingWindow",
+    "HannWindow",
+    "LinearAttention",
+    "NegativeLogLikelihoodLoss",
+    "RMSNormalization",
+    "RotaryEmbedding",
+    "SoftmaxCrossEntropyLoss",
+    "SwiGLU",
+    "Swish",
+)
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_FUNCTIONS, by_function),
+    "DFT": fourier_transform,
+    "GRU": unroll_gru,
+    "If": unroll_if,
+    "LSTM": unroll_lstm,
+    "LayerNormalization": normalization,
+    "Loop": unroll_loop,
+    "LpNormalization": lp_normalization,
+    "RNN": unroll_rnn,
+    "ReverseSequence": reverse_sequence,
+    "STFT": short_time_fourier_transform,
+    "Scan": unroll_scan,
+    "SpaceToDepth": space_to_depth,
+}
+_OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
+
+
+def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the operators of ``RULES`` and its own functions expanded; the same one where it has none.
+
+    TvmbuildError names the operator that cannot be expanded, and says why.
+    """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    if not _has_work(model):
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
+    rounds = 0
+    while rounds < MOST_ROUNDS:
+        expanded, folded = _expand_once(result)
+        if not expanded and not folded:
+            return result
+        rounds += expanded
+    raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
+
+
+def _expand_once(model: onnx.ModelProto) -> tuple[bool, bool]:
+    """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded."""
+    for node, count in _find_unused_outputs(model.graph):
+        del node.output[count:]
+    scope, nodes, expanded = Scope(model), Nodes(), False
+    for node in model.graph.node:
+        rule = _find_rule(node)
+        made = rule(node, scope) if rule else None
+        expanded = expanded or made is not None
+        nodes += [node] if made is None else made
+    left = fold_nodes(nodes, scope)
+    folded = len(left) < len(nodes)
+    del model.graph.node[:]
+    model.graph.node.extend(left)
+    return expanded, folded
+
+
+def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
+    """Return the nodes whose last outputs nobody reads, masks of Dropout and their like, and how many to keep."""
+    used = {name for node in walk_nodes(graph) for name in node.input} | {value.name for value in graph.output}
+    several = [node for node in graph.node if node.op_type in _OPTIONAL_OUTPUTS and len(node.output) > 1]
+    counts = [max((i for i, name in enumerate(node.output) if name in used), default=0) + 1 for node in several]
+    return [(node, count) for node, count in zip(several, counts, strict=True) if count < len(node.output)]
+
+
+def _has_work(model: onnx.ModelProto) -> bool:
+    known = {tensor.name for tensor in model.graph.initializer}
+    found = any(_find_rule(node) or can_fold(node, known) for node in model.graph.node)
+    return found or bool(_find_unused_outputs(model.graph))
+
+
+def _find_rule(node: onnx.NodeProto) -> Rule | None:
+    return RULES.get(node.op_type) if node.domain in _DOMAINS else None

@@ -1,0 +1,107 @@
+"""DFT and STFT, what networks of sounds begin with: a product with a constant matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+from tvmbuild.errors import TvmbuildError
+
+_AXIS_AS_INPUT = 20
+MOST_PRODUCTS = 1 << 22
+"""Of samples and frequencies: 2,048 of both make a matrix of 64 MB at most."""
+
+
+def fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Transform along an axis; None where its length, the axis or the shape is not known, and for half an inverse."""
+    attributes, shape = attributes_of(node), scope.shape(node.input[0])
+    length = _integer(node, 1, scope)
+    if scope.opset >= _AXIS_AS_INPUT:
+        axis = -2 if len(node.input) < 3 or not node.input[2] else _integer(node, 2, scope)
+    else:
+        axis = attributes.get("axis", 1)
+    inverse, half = bool(attributes.get("inverse", 0)), bool(attributes.get("onesided", 0))
+    is_open = length is None and len(node.input) > 1 and bool(node.input[1])
+    if shape is None or axis is None or is_open or (inverse and half):
+        return None
+    axis %= len(shape)
+    _check_size(node, shape[axis], length or shape[axis])
+    matrix = _make_matrix(shape[axis], length or shape[axis], inverse=inverse, half=half)
+    composer = Composer(scope, node.name or "DFT")
+    # The axis before the last, which is that of real and imaginary parts, and back.
+    others = [each for each in range(len(shape) - 1) if each != axis]
+    order = [*others, axis, len(shape) - 1]
+    moved = composer.add("Transpose", node.input[0], perm=order)
+    outer = [shape[each] for each in others]
+    result = _multiply(composer, (moved, node.input[0]), [*outer, shape[axis], shape[-1]], matrix)
+    composer.name(composer.add("Transpose", result, perm=np.argsort(order).tolist()), node.output[0])
+    return composer.nodes
+
+
+def short_time_fourier_transform(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Transform frames of a signal; None where their step and length or the signal's shape are not known."""
+    shape, step, length = scope.shape(node.input[0]), _integer(node, 1, scope), _integer(node, 3, scope)
+    has_window = len(node.input) > 2 and bool(node.input[2])
+    if length is None and has_window:
+        window = scope.shape(node.input[2])
+        length = None if window is None else window[0]
+    if shape is None or step is None or length is None:
+        return None
+    batch, samples, parts = (*shape, 1)[:3]
+    _check_size(node, length, length)
+    matrix = _make_matrix(length, length, inverse=False, half=bool(attributes_of(node).get("onesided", 1)))
+    composer = Composer(scope, node.name or "STFT")
+    starts = np.arange((samples - length) // step + 1, dtype=np.int64) * step
+    frames = composer.add(
+        "Gather", node.input[0], composer.constant(starts[:, None] + np.arange(length, dtype=np.int64)), axis=1
+    )
+    if has_window:
+        weights = composer.add("Reshape", node.input[2], composer.constant(np.array([-1, *[1] * (len(shape) - 2)])))
+        frames = composer.add("Mul", frames, weights)
+    form = [batch, len(starts), length, parts]
+    composer.name(_multiply(composer, (frames, node.input[0]), form, matrix), node.output[0])
+    return composer.nodes
+
+
+def _integer(node: onnx.NodeProto, index: int, scope: Scope) -> int | None:
+    known = scope.constant(node.input[index]) if index < len(node.input) and node.input[index] else None
+    return None if known is None else int(known.reshape(()))
+
+
+def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
+    if samples * frequencies > MOST_PRODUCTS:
+        raise TvmbuildError(
+            f"the operator {node.op_type} cannot be built: it transforms {samples} samples, too many for a matrix",
+            f"transform pieces of {math.isqrt(MOST_PRODUCTS)}",
+        )
+
+
+def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.ndarray:
+    """Return what the parts, real and imaginary, of ``given`` samples are multiplied by.
+
+    Its axes are samples, their parts, frequencies, their parts. Samples beyond ``length`` count nothing.
+    """
+    angles = (2 if inverse else -2) * np.pi / length * (np.outer(np.arange(given), np.arange(length)) % length)
+    real, imaginary = np.cos(angles), np.sin(angles)
+    matrix = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], 1)
+    matrix[length:] = 0
+    return matrix[:, :, : length // 2 + 1] if half else matrix / (length if inverse else 1)
+
+
+def _multiply(composer: Composer, samples: tuple[str, str], form: Sequence[int], matrix: np.ndarray) -> str:
+    """Return the outer axes, frequencies and their parts of the outer axes, samples and their parts.
+
+    ``samples`` are the value, whose shape is ``form``, and one of the same type that the scope knows.
+    """
+    (value, like), (*outer, _, parts) = samples, form
+    dtype = helper.tensor_dtype_to_np_dtype(composer.scope.element_type(like) or onnx.TensorProto.FLOAT)
+    weights = matrix[:, :parts].reshape(len(matrix) * parts, -1).astype(dtype)
+    flat = composer.constant(np.array([math.prod(outer), len(weights)], dtype=np.int64))
+    product = composer.add("MatMul", composer.add("Reshape", value, flat), composer.constant(weights))
+    return composer.add("Reshape", product, composer.constant(np.array([*outer, matrix.shape[2], 2], dtype=np.int64)))

@@ -1,0 +1,59 @@
+"""Operators that ONNX itself defines by simpler ones: the body of its function takes the operator's place."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.inliner
+from onnx import helper
+
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+
+
+def by_function(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the body of the operator's function for the model's opset; None where ONNX has none."""
+    # An input that is left out needs a type, too: onnx 1.23's inliner asks for that of each.
+    values = [_value(name, scope) for name in dict.fromkeys(node.input)]
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
+    model = helper.make_model(
+        helper.make_graph([_with_defaults(node, scope)], "node", values, outputs),
+        opset_imports=list(scope.model.opset_import),
+    )
+    try:
+        body = onnx.inliner.inline_selected_functions(
+            model, [(node.domain, node.op_type)], inline_schema_functions=True
+        ).graph
+    except (RuntimeError, ValueError):  # a type that the function's author did not foresee
+        return None
+    if any(inner.op_type == node.op_type and inner.domain == node.domain for inner in body.node):
+        return None
+    same = {name: name for name in (*node.input, *node.output)}
+    return scope.rename_into(body, same, node.name or node.op_type)
+
+
+def normalization(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Expand a LayerNormalization whose mean or deviation is asked for; the others are left to the importer."""
+    return by_function(node, scope) if any(node.output[1:]) else None
+
+
+def space_to_depth(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Expand SpaceToDepth with the channels first, which the importer takes for the other order."""
+    return by_function(node, scope) if attributes_of(node).get("mode", "DCR") == "CRD" else None
+
+
+def _with_defaults(node: onnx.NodeProto, scope: Scope) -> onnx.NodeProto:
+    """Return the node with the attributes that it leaves out: onnx's inliner leaves holes for them in some bodies."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, scope.opset, node.domain)
+    except onnx.defs.SchemaError:
+        return node
+    given = {attribute.name for attribute in node.attribute}
+    defaults = [each.default_value for name, each in schema.attributes.items() if name not in given]
+    full = onnx.NodeProto()
+    full.CopyFrom(node)
+    full.attribute.extend(each for each in defaults if each.type != onnx.AttributeProto.UNDEFINED)
+    return full
+
+
+def _value(name: str, scope: Scope) -> onnx.ValueInfoProto:
+    kind, shape = scope.element_type(name), scope.shape(name)
+    return helper.make_tensor_value_info(name, kind or onnx.TensorProto.UNDEFINED, shape)

@@ -1,0 +1,116 @@
+"""LSTM, GRU and RNN step by step: one product for the inputs of all steps, then one for the state of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+from tvmbuild.compiler.importing.expand.recurrent_steps import (
+    Direction,
+    Kind,
+    Layer,
+    State,
+    gru_step,
+    lstm_step,
+    rnn_step,
+)
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+
+
+def unroll_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the LSTM's steps; None where its lengths are not known."""
+    return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step))
+
+
+def unroll_gru(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the GRU's steps; None where its lengths are not known."""
+    return _unroll(node, scope, Kind(3, ("Sigmoid", "Tanh"), 1, gru_step))
+
+
+def unroll_rnn(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the RNN's steps; None where its lengths are not known."""
+    return _unroll(node, scope, Kind(1, ("Tanh",), 1, rnn_step))
+
+
+def _unroll(node: onnx.NodeProto, scope: Scope, kind: Kind) -> Nodes | None:
+    layer = _describe(node, scope, kind)
+    if layer is None:
+        return None
+    composer, batch_first = layer.composer, bool(layer.attributes.get("layout", 0))
+    data = composer.add("Transpose", layer.input(0), perm=[1, 0, 2]) if batch_first else layer.input(0)
+    outputs: list[list[str]] = []
+    last: list[State] = []
+    for number in range(layer.directions):
+        sequence, state = _run_direction(layer, number, data, batch_first)
+        outputs.append(sequence)
+        last.append(state)
+    names = [*node.output, "", "", ""]
+    if names[0]:
+        steps = [composer.stack(list(each), 0) for each in zip(*outputs, strict=True)]
+        whole = composer.stack(steps, 0)
+        composer.name(composer.add("Transpose", whole, perm=[2, 0, 1, 3]) if batch_first else whole, names[0])
+    for index in range(kind.states):
+        if names[1 + index]:
+            whole = composer.stack([state[index] for state in last], 1 if batch_first else 0)
+            composer.name(whole, names[1 + index])
+    return composer.nodes
+
+
+def _describe(node: onnx.NodeProto, scope: Scope, kind: Kind) -> Layer | None:
+    data, recurrence = scope.shape(node.input[0]), scope.shape(node.input[2])
+    if data is None or recurrence is None:
+        return None
+    attributes = attributes_of(node)
+    steps, batch = (data[1], data[0]) if attributes.get("layout", 0) else (data[0], data[1])
+    if steps == 0:
+        return None
+    composer = Composer(scope, node.name or node.op_type)
+    return Layer(node, kind, composer, attributes, steps, batch, recurrence[2], recurrence[0])
+
+
+def _run_direction(layer: Layer, number: int, data: str, batch_first: bool) -> tuple[list[str], State]:
+    """Return the output of each step, in the order of time, and the last state."""
+    composer, width = layer.composer, layer.kind.gates * layer.hidden
+    weights = composer.add("Transpose", layer.of_direction(1, number), perm=[1, 0])
+    biases = layer.of_direction(3, number)
+    input_bias, recurrence_bias = composer.split(biases, 0, [width, width]) if biases else ("", "")
+    projected = composer.add("MatMul", data, weights)
+    if input_bias:
+        projected = composer.add("Add", projected, input_bias)
+    recurrence = composer.add("Transpose", layer.of_direction(2, number), perm=[1, 0])
+    seen = layer.of_direction(7, number) if layer.kind.states > 1 else ""
+    peepholes = tuple(composer.split(seen, 0, [layer.hidden] * 3)) if seen else ()
+    direction = Direction(layer, number, recurrence, recurrence_bias, peepholes)
+    state = [_initial(layer, 5 + index, number, batch_first) for index in range(layer.kind.states)]
+    inputs = [composer.squeeze(part, [0]) for part in composer.split(projected, 0, [1] * layer.steps)]
+    backwards = number == 1 or layer.attributes.get("direction") == "reverse"
+    times = range(layer.steps - 1, -1, -1) if backwards else range(layer.steps)
+    outputs = {}
+    for time in times:
+        new = layer.kind.step(direction, inputs[time], state)
+        outputs[time], state = _within_length(layer, time, new, state)
+    return [outputs[time] for time in range(layer.steps)], state
+
+
+def _initial(layer: Layer, index: int, number: int, batch_first: bool) -> str:
+    name, composer = layer.input(index), layer.composer
+    if name:
+        axis = 1 if batch_first else 0
+        part = composer.split(name, axis, [1] * layer.directions)[number]
+        return composer.squeeze(part, [axis])
+    return composer.constant(np.zeros((layer.batch, layer.hidden), dtype=layer.dtype))
+
+
+def _within_length(layer: Layer, time: int, new: State, old: State) -> tuple[str, State]:
+    """Return the step's output and state: zero and the old one for sequences that are shorter."""
+    name, composer = layer.input(4), layer.composer
+    lengths = composer.scope.constant(name) if name else None
+    if not name or (lengths is not None and (lengths >= layer.steps).all()):
+        return new[0], new
+    # As floats, for up to opset 8 Less knows nothing else.
+    lengths_of_rows = composer.unsqueeze(composer.add("Cast", name, to=onnx.TensorProto.FLOAT), [1])
+    inside = composer.add("Less", composer.constant(np.array(time, dtype=np.float32)), lengths_of_rows)
+    zero = composer.constant(np.zeros((), dtype=layer.dtype))
+    state = [composer.where(inside, after, before) for after, before in zip(new, old, strict=True)]
+    return composer.where(inside, new[0], zero), state

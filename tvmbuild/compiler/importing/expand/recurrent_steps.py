@@ -1,0 +1,203 @@
+"""One step of an LSTM, a GRU and an RNN, in one direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+
+State: TypeAlias = list[str]
+"""Names: the output of a step, then the cell of an LSTM."""
+_ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "HardSigmoid": 0.2, "Elu": 1.0}
+_BETA = {"HardSigmoid": 0.5}
+_SCALED = {"ScaledTanh": "Tanh", "Affine": "Identity"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """LSTM, GRU or RNN."""
+
+    gates: int
+    activations: tuple[str, ...]
+    states: int
+    step: Callable[[Direction, str, State], State]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The node and its sizes."""
+
+    node: onnx.NodeProto
+    kind: Kind
+    composer: Composer
+    attributes: dict[str, Any]
+    steps: int
+    batch: int
+    hidden: int
+    directions: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The data's type."""
+        kind = self.composer.scope.element_type(self.input(0)) or onnx.TensorProto.FLOAT
+        dtype: np.dtype[Any] = helper.tensor_dtype_to_np_dtype(kind)
+        return dtype
+
+    def input(self, index: int) -> str:
+        """Return the name of an input, empty where it is left out."""
+        return str(self.node.input[index]) if index < len(self.node.input) else ""
+
+    def of_direction(self, index: int, direction: int) -> str:
+        """Return an input's part for one direction, without that dimension; empty where it is left out."""
+        name = self.input(index)
+        if not name:
+            return ""
+        parts = self.composer.split(name, 0, [1] * self.directions)
+        return self.composer.squeeze(parts[direction], [0])
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a layer, ready for its steps."""
+
+    layer: Layer
+    index: int
+    recurrence: str
+    """Of hidden rows and gates * hidden columns: transposed for the product."""
+    recurrence_bias: str
+    peepholes: tuple[str, ...]
+
+    @property
+    def composer(self) -> Composer:
+        """What the layer writes its nodes with."""
+        return self.layer.composer
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output."""
+        return self.composer.add(operator, *inputs, **attributes)
+
+    def activate(self, which: int, value: str, *, clips: bool = True) -> str:
+        """Apply the direction's ``which``-th activation, its input clipped where the node says so.
+
+        ONNX Runtime does not clip the cell of an LSTM (``clips`` False), whatever the specification says.
+        """
+        kinds = len(self.layer.kind.activations)
+        at = self.index * kinds + which
+        given = self.layer.attributes.get("activations", self.layer.kind.activations * self.layer.directions)
+        name = _find_activation(str(given[at]))
+        clip = self.layer.attributes.get("clip")
+        if clip and clips:
+            value = self.composer.clip(value, np.array(clip, dtype=self.layer.dtype))
+        alpha, beta = (self._parameter(each, given, at) for each in ("alpha", "beta"))
+        return self._apply(name, value, alpha, beta)
+
+    def _parameter(self, which: str, given: Sequence[str], at: int) -> float | None:
+        values = list(self.layer.attributes.get(f"activation_{which}", ()))
+        table = _ALPHA if which == "alpha" else _BETA
+        # Values are listed for those activations that have the parameter.
+        takers = [i for i, name in enumerate(given) if name in table or name in _SCALED]
+        if at in takers and takers.index(at) < len(values):
+            return float(values[takers.index(at)])
+        return table.get(str(given[at]))
+
+    def _apply(self, name: str, value: str, alpha: float | None, beta: float | None) -> str:
+        if name == "ScaledTanh":
+            scaled = self.add("Mul", value, self.number(1.0 if beta is None else beta))
+            return self.add("Mul", self.add("Tanh", scaled), self.number(1.0 if alpha is None else alpha))
+        if name == "Affine":
+            scaled = self.add("Mul", value, self.number(1.0 if alpha is None else alpha))
+            return self.add("Add", scaled, self.number(0.0 if beta is None else beta))
+        attributes = {"alpha": alpha} if alpha is not None else {}
+        return self.add(name, value, **attributes, **({"beta": beta} if beta is not None else {}))
+
+    def number(self, value: float) -> str:
+        """Add a scalar of the data's type."""
+        return self.composer.constant(np.array(value, dtype=self.layer.dtype))
+
+    def multiply(self, state: str) -> str:
+        """Return the state times the recurrence's weights, its bias added."""
+        return self.multiply_add(state, self.recurrence, self.recurrence_bias)
+
+    def multiply_add(self, state: str, weights: str, bias: str) -> str:
+        """Return the state times ``weights``, ``bias`` added where there is one."""
+        product = self.add("MatMul", state, weights)
+        return self.add("Add", product, bias) if bias else product
+
+    @cached_property
+    def reset_weights(self) -> list[str]:
+        """The recurrence's weights of a GRU: of both gates, and of the candidate, which sees the state after a gate."""
+        return self.composer.split(self.recurrence, 1, self._reset_sizes)
+
+    @cached_property
+    def reset_biases(self) -> list[str]:
+        """The recurrence's biases of the same two parts."""
+        if not self.recurrence_bias:
+            return ["", ""]
+        return self.composer.split(self.recurrence_bias, 0, self._reset_sizes)
+
+    @property
+    def _reset_sizes(self) -> list[int]:
+        return [2 * self.layer.hidden, self.layer.hidden]
+
+    def split(self, value: str, parts: int) -> list[str]:
+        """Cut what is computed for all gates at once into theirs."""
+        return self.composer.split(value, 1, [self.layer.hidden] * parts)
+
+    def peep(self, value: str, index: int, cell: str) -> str:
+        """Add what a gate sees of the cell."""
+        if not self.peepholes:
+            return value
+        return self.add("Add", value, self.add("Mul", self.peepholes[index], cell))
+
+
+def lstm_step(cell: Direction, projected: str, state: State) -> State:
+    """Return the state after the step; the gates are in ONNX's order: i, o, f, c."""
+    before, memory = state
+    gates = cell.add("Add", projected, cell.multiply(before))
+    entering, leaving, forgetting, candidate = cell.split(gates, 4)
+    enter = cell.activate(0, cell.peep(entering, 0, memory))
+    if cell.layer.attributes.get("input_forget", 0):
+        forget = cell.add("Sub", cell.number(1.0), enter)
+    else:
+        forget = cell.activate(0, cell.peep(forgetting, 2, memory))
+    kept, added = cell.add("Mul", forget, memory), cell.add("Mul", enter, cell.activate(1, candidate))
+    after = cell.add("Add", kept, added)
+    leave = cell.activate(0, cell.peep(leaving, 1, after))
+    return [cell.add("Mul", leave, cell.activate(2, after, clips=False)), after]
+
+
+def gru_step(cell: Direction, projected: str, state: State) -> State:
+    """Return the state after the step; the gates are in ONNX's order: z, r, h."""
+    (before,) = state
+    update, reset, candidate = cell.split(projected, 3)
+    if cell.layer.attributes.get("linear_before_reset", 0):
+        of_update, of_reset, of_candidate = cell.split(cell.multiply(before), 3)
+        reset = cell.activate(0, cell.add("Add", reset, of_reset))
+        seen = cell.add("Mul", reset, of_candidate)
+    else:
+        both, own = cell.reset_weights
+        both_bias, own_bias = cell.reset_biases
+        of_update, of_reset = cell.split(cell.multiply_add(before, both, both_bias), 2)
+        reset = cell.activate(0, cell.add("Add", reset, of_reset))
+        seen = cell.multiply_add(cell.add("Mul", reset, before), own, own_bias)
+    update = cell.activate(0, cell.add("Add", update, of_update))
+    hidden = cell.activate(1, cell.add("Add", candidate, seen))
+    old, new = cell.add("Mul", update, before), cell.add("Mul", cell.add("Sub", cell.number(1.0), update), hidden)
+    return [cell.add("Add", new, old)]
+
+
+def rnn_step(cell: Direction, projected: str, state: State) -> State:
+    """Return the state after the step; the gates are in ONNX's order: i."""
+    return [cell.activate(0, cell.add("Add", projected, cell.multiply(state[0])))]
+
+
+def _find_activation(name: str) -> str:
+    known = {each.lower(): each for each in (*_ALPHA, *_SCALED, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
+    return known.get(name.lower(), name)

@@ -1,0 +1,37 @@
+"""What a TensorIR function says of itself: its blocks, its loops, whether it is scheduled."""
+
+from __future__ import annotations
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+_SCHEDULED = "tirx.is_scheduled"
+
+
+def is_scheduled(function: tirx.PrimFunc) -> bool:
+    """Say whether a record or a rule has scheduled it."""
+    return bool(function.attrs is not None and function.attrs.get(_SCHEDULED, False))
+
+
+def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return the function as one that needs no other schedule."""
+    return function.with_attr(_SCHEDULED, True)
+
+
+def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
+    """Return the function's blocks, in no order that matters."""
+    found: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, found.append)])
+    return found
+
+
+def has_block(function: tirx.PrimFunc, name: str) -> bool:
+    """Say whether a block of the function has that name."""
+    return any(str(block.name_hint) == name for block in list_blocks(function))
+
+
+def has_parallel_loop(function: tirx.PrimFunc) -> bool:
+    """Say whether the function was written with its loops: one runs on all threads before any rule was applied."""
+    found: list[tirx.For] = []
+    tvm_ffi.structural_walk(function.body, [(tirx.For, found.append)])
+    return any(loop.kind == tirx.ForKind.PARALLEL for loop in found)

@@ -1,0 +1,1 @@
+"""Schedules by rule, for what no record has scheduled."""

@@ -1,0 +1,65 @@
+"""Reductions along memory (rows of a softmax, means, dot products): partial sums in the lanes of a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir
+
+from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, power_of_two_divisor, run_parallel, view_nest
+
+REGISTERS = 2
+"""Registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""
+
+
+def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+    """Sum in vectors along the reduction; False when it does not run along memory."""
+    nest = view_nest(sch, block)
+    axis = None if nest is None else _axis_along_memory(nest)
+    if nest is None or axis is None or nest.store is None or not nest.spatial:
+        return False
+    if any(access.is_bool for access in (nest.store, *nest.loads)):
+        return False
+    width = machine.lanes(nest.bits)
+    lanes = power_of_two_divisor(axis.extent, REGISTERS * width)
+    if lanes < 4 or lanes * 4 < width:
+        return False
+    rows = [each.loop for each in nest.spatial]
+    sums = [each.loop for each in nest.reduced if each is not axis]
+    far, near = sch.split(axis.loop, [None, lanes])
+    sch.reorder(*rows, *sums, far, near)
+    partial = sch.rfactor(near, len(nest.store.indices))
+    rows = sch.get_loops(block)[: len(rows)]
+    sch.compute_at(partial, rows[-1])
+    inner = sch.get_loops(partial)[len(rows) :]
+    # compute_at orders the loops anew: lanes first or last, as the block's variables are.
+    lane = next(loop for loop in inner if int(sch.get(loop).extent) == lanes and not _reduces(sch, partial, loop))
+    others = [loop for loop in inner if loop is not lane]
+    if others:
+        sch.reorder(*others, lane)
+    sch.vectorize(lane)
+    run_parallel(sch, rows, nest.work, machine)
+    if others:
+        sch.decompose_reduction(partial, others[0])
+    sch.decompose_reduction(block, sch.get_loops(block)[-1])
+    return True
+
+
+def _axis_along_memory(nest: Nest) -> Axis | None:
+    for axis in reversed(nest.reduced):
+        strides = [load.stride(axis.var) for load in nest.loads]
+        if 1 in strides and all(stride in {0, 1} for stride in strides):
+            return axis
+    return None
+
+
+def _reduces(sch: s_tir.Schedule, block: Any, loop: Any) -> bool:
+    """Say whether the loop is one of the block's reduction, by the variable that is bound to it."""
+    from tvm.s_tir.dlight.analysis.common_analysis import get_sblockrealize  # noqa: PLC0415 - not exported
+
+    realize = get_sblockrealize(sch, block)
+    var = sch.get(loop).loop_var
+    for iteration, value in zip(sch.get(block).iter_vars, realize.iter_values, strict=True):
+        if value.same_as(var):
+            return bool(iteration.iter_type == iteration.CommReduce)
+    return True

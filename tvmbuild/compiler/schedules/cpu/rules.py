@@ -1,0 +1,147 @@
+"""A schedule by rule for CPU functions without a record: no search, the same in every process, never a naive nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import normalize_prim_func
+
+from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_scheduled
+from tvmbuild.compiler.schedules.attempt import REFUSALS
+from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
+from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
+from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
+from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
+
+
+def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Schedule every function that no record has scheduled; one that no rule can handle stays as it is."""
+    machine = describe_machine(target)
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
+            result.update_func(result.get_global_var(variable.name_hint), schedule_function(function, machine))
+    return result
+
+
+def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
+    """Apply to each block the first rule that can handle it."""
+    sch = _take_as_given(function) or _schedule(function, machine, Variant())
+    return function if sch is None else mark_scheduled(sch.mod["main"])
+
+
+def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules of a workload worth measuring, the rules' own first, all different."""
+    given = _take_as_given(mod["main"])
+    if given is not None:
+        return [given]
+    machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
+    ways = ((False, False), (False, True), (True, False))
+    variants = (Variant(rank, *way) for rank in range(MOST_RANKS) for way in ways)
+    for variant in variants:
+        sch = _schedule(mod["main"], machine, variant)
+        if sch is not None:
+            found.setdefault(tvm_ffi.structural_hash(sch.mod, map_free_vars=True), sch)
+        if sch is None or len(found) == limit:
+            break
+    return list(found.values())
+
+
+def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
+    """Return the schedule of a function that was written with its loops; None for others."""
+    if not has_parallel_loop(function):
+        return None
+    try:
+        sch = s_tir.Schedule(function, error_render_level="none")
+        sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
+    except REFUSALS:
+        return None
+    return sch
+
+
+def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
+    """Say whether some sum of the function, were it scheduled by rule, would be left to a plain loop."""
+    if is_scheduled(function) or _take_as_given(function) is not None:
+        return False
+    applied = _apply_rules(function, machine, Variant())
+    return applied is None or any(rule in {None, _schedule_outer_loops} for rule in applied[1])
+
+
+def _schedule(function: tirx.PrimFunc, machine: Machine, variant: Variant) -> s_tir.Schedule | None:
+    applied = _apply_rules(function, machine, variant)
+    return None if applied is None else applied[0]
+
+
+def _apply_rules(
+    function: tirx.PrimFunc, machine: Machine, variant: Variant
+) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
+    """Return the schedule, and which rule took each sum; None where the function's form is no rule's."""
+    try:
+        sch = s_tir.Schedule(function, error_render_level="none")
+        sch = _try_to_inline(sch)
+        infos = normalize_prim_func(sch)
+    except REFUSALS:
+        return None
+    if infos is None:
+        return None
+    of_sums: list[Rule | None] = []
+    # Reductions first: they take what comes before and after them into their loops.
+    for info in sorted(infos, key=lambda info: not info.is_reduction()):
+        name = str(info.name)
+        if not _is_placed(sch, name):
+            sch, rule = _schedule_block(sch, name, machine, variant)
+            of_sums += [rule] if info.is_reduction() else []
+    return sch, of_sums
+
+
+def _schedule_block(
+    sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant
+) -> tuple[s_tir.Schedule, Rule | None]:
+    for rule in _list_rules(variant):
+        attempt = sch.copy()
+        try:
+            if rule(attempt, attempt.get_sblock(name), machine):
+                return attempt, rule
+        except REFUSALS:  # a form that the rule did not foresee: the next one is simpler
+            continue
+    return sch, None
+
+
+def _try_to_inline(sch: s_tir.Schedule) -> s_tir.Schedule:
+    attempt = sch.copy()
+    try:
+        inline_blocks(attempt)
+    except REFUSALS:  # it may be half changed
+        return sch
+    return attempt
+
+
+def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
+    """Say whether a rule has moved the block into the loops of the one before it."""
+    loops = sch.get_loops(sch.get_sblock(name))
+    return bool(loops) and len(sch.get_child_blocks(loops[0])) > 1
+
+
+def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+    """Divide the output among the threads and leave the rest to LLVM."""
+    nest = view_nest(sch, block)
+    if nest is None or not nest.spatial:
+        return False
+    outer = [axis.loop for axis in nest.spatial]
+    sch.reorder(*outer, *(axis.loop for axis in nest.reduced))
+    run_parallel(sch, outer, nest.work, machine)
+    return True
+
+
+Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
+MOST_RANKS = 8
+
+
+def _list_rules(variant: Variant) -> tuple[Rule, ...]:
+    """Return the rules: the first that can handle a block schedules it."""
+    return schedule_injective, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops

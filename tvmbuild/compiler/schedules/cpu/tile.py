@@ -1,0 +1,153 @@
+"""Reductions whose output is contiguous along a vector: convolutions, matrix products, pooling, sums over rows.
+
+A tile of the output stays in registers while the reduction runs; what follows (bias, activation) is done to the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir
+
+from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
+from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
+from tvmbuild.compiler.schedules.nest import Access, Axis, Machine, Nest, Variant, count, run_parallel, view_nest
+
+UNROLLED = 400
+"""Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
+
+
+def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
+    """Compute the block, and a block that only its output feeds, tile by tile; False when it has no such form."""
+    nest = view_nest(sch, block)
+    tile = None if nest is None else choose_tile(nest, machine, variant.rank)
+    if nest is None or tile is None:
+        return False
+    padding = find_padding(sch, nest, (tile.vector, tile.reuse))
+    if padding is not None and padding.is_best_near is variant.otherwise_padded:
+        padding = None
+    outside = padding is not None or vectors_go_outside(nest, tile) is not variant.turned
+    loops = _split_loops(sch, nest, tile, vectors_outside=outside)
+    outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
+    epilogue = _attach_epilogue(sch, nest, outer[-1])
+    if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
+        for loop in loops.reduced:
+            sch.unroll(loop)
+    _make_vectors(sch, loops.tile, tile)
+    _finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
+    run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
+    # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
+    sch.decompose_reduction(block, loops.reduced[0])
+    _pack_weights(sch, nest, tile)
+    return True
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops around the block, outermost first."""
+
+    outer: tuple[Any, ...]
+    reduced: tuple[Any, ...]
+    tile: tuple[Any, ...]
+
+
+def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
+    over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
+    inner = [vectors, lanes]
+    loops = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
+    if tile.reuse:
+        over_rows, rows = sch.split(tile.reuse.loop, [None, tile.rows])
+        loops.append(over_rows)
+        inner.insert(0, rows)
+    loops = [over_vectors, *loops] if vectors_outside else [*loops, over_vectors]
+    reduced = [axis.loop for axis in nest.reduced]
+    sch.reorder(*loops, *reduced, *inner)
+    return Loops(tuple(loops), tuple(reduced), tuple(inner))
+
+
+def _attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:
+    """Compute what follows, else a copy to the output, inside ``loop``; return its block."""
+    consumers = sch.get_consumers(nest.block)
+    if len(consumers) == 1:
+        follower = view_nest(sch, consumers[0])
+        if follower is not None and follower.store is not None and _is_elementwise(nest, follower):
+            sch.reverse_compute_at(consumers[0], loop)
+            return consumers[0]
+    copy = sch.cache_write(nest.block, 0, "global")
+    sch.reverse_compute_at(copy, loop)
+    return copy
+
+
+def _is_elementwise(nest: Nest, follower: Nest) -> bool:
+    """Say whether the follower reads each element of the nest's output once, where it writes its own."""
+    if follower.reduced or nest.store is None or follower.store is None:
+        return False
+    reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
+    if [axis.extent for axis in follower.axes if axis.extent > 1] != [a.extent for a in nest.spatial if a.extent > 1]:
+        return False
+    return all(
+        read.stride(axis.var) == follower.store.stride(axis.var) == nest.store.stride(own.var)
+        for read in reads
+        for axis, own in zip(_long(follower.axes), _long(nest.spatial), strict=True)
+    )
+
+
+def _long(axes: tuple[Axis, ...]) -> list[Axis]:
+    return [axis for axis in axes if axis.extent > 1]
+
+
+def _make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+    for loop in loops[:-1]:
+        sch.unroll(loop)
+    if tile.lanes > 1:
+        sch.vectorize(loops[-1])
+    else:
+        sch.unroll(loops[-1])
+
+
+def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+    if loops and int(sch.get(loops[-1]).extent) == tile.width:
+        _make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
+
+
+def _pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile) -> None:
+    """Lay out constant weights in the order in which tiles read them; done once, when the package is built."""
+    function = sch.mod["main"]
+    attributes = function.attrs or {}
+    free = [function.params[int(index)] for index in attributes.get("layout_free_buffers", [])]
+    if tile.vector.extent == tile.width:
+        return
+    for load in nest.loads:
+        dimension = _packed_dimension(nest, load, tile)
+        # What is loaded twice would have to be packed for both loads.
+        is_only = sum(load.buffer.same_as(other.buffer) for other in nest.loads) == 1
+        if dimension is not None and is_only and any(load.buffer.same_as(buffer) for buffer in free):
+            _pack(sch, nest, load, (dimension, tile.width))
+
+
+def _packed_dimension(nest: Nest, load: Access, tile: Tile) -> int | None:
+    others = [axis for axis in nest.spatial if axis is not tile.vector]
+    if load.stride(tile.vector.var) != 1 or any(load.stride(axis.var) != 0 for axis in others):
+        return None
+    for dimension, index in enumerate(load.indices):
+        if index.same_as(tile.vector.var) and load.shape[dimension] == tile.vector.extent:
+            return dimension
+    return None
+
+
+def _pack(sch: s_tir.Schedule, nest: Nest, load: Access, packing: tuple[int, int]) -> None:
+    dimension, width = packing
+    reads = [region.source for region in sch.get(nest.block).reads]
+    position = next((i for i, buffer in enumerate(reads) if buffer.same_as(load.buffer)), None)
+    if position is None:
+        return
+    copy = sch.cache_read(nest.block, position, "global")
+
+    def index_map(*indices: Any) -> list[Any]:
+        rest = [index for place, index in enumerate(indices) if place != dimension]
+        return [indices[dimension] // width, *rest, indices[dimension] % width]
+
+    sch.transform_layout(nest.block, ("read", position), index_map)
+    sch.annotate(copy, "meta_schedule.layout_rewrite_preproc", True)

@@ -1,0 +1,70 @@
+"""Schedules of GPU functions without a search: our own for sums, DLight's for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
+from tvmbuild.compiler.prim_funcs import is_scheduled, mark_scheduled
+from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.gpu.products import list_products
+from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
+from tvmbuild.compiler.target import is_gpu
+
+
+def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Schedule each function that no record has scheduled; without a schedule it could not run on a GPU."""
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
+            for schedule in list_schedules(function, target, 1):
+                scheduled = mark_scheduled(schedule.mod["main"])
+                result.update_func(result.get_global_var(variable.name_hint), scheduled)
+    return result
+
+
+def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules worth measuring; the first is what a function without a record gets.
+
+    All keep to the target's threads and shared memory.
+    """
+    if not is_gpu(target):
+        raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
+    ours = list_products(function, target, max(1, limit - 1)) or list_short_sums(function, limit)
+    fitting = [schedule for schedule in ours if fits(schedule.mod, target)]
+    if len(fitting) >= limit:
+        return fitting[:limit]
+    return [*fitting, *_schedule_by_dlight(function, target)]
+
+
+def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:
+    """Say whether the scheduled ``main`` keeps to the target's threads and shared memory, by TVM's own analysis."""
+    skip_tensor_intrinsics()
+    rules: dict[str, Any] = {"sch_rules": [], "mutator_probs": {}, "postprocs": [ms.postproc.VerifyGPUCode()]}
+    context = ms.TuneContext(mod=mod, target=target, space_generator=ms.space_generator.PostOrderApply(**rules))
+    context.clone()
+    (verify,) = context.space_generator.postprocs
+    return bool(verify.apply(s_tir.Schedule(mod)))
+
+
+def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> Iterator[s_tir.Schedule]:
+    from tvm.s_tir.dlight import gpu  # noqa: PLC0415 - GPU targets only; its import is not free
+
+    skip_tensor_intrinsics()
+    with target:
+        for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()):
+            schedule = try_rule(partial(_apply, rule, function, target))
+            if schedule is not None and fits(schedule.mod, target):
+                yield schedule
+                return
+
+
+def _apply(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
+    schedule = rule.apply(function, target, False)
+    return schedule[0] if isinstance(schedule, list) else schedule

@@ -1,0 +1,148 @@
+"""Functions of one reduction on GPUs (a sum, a maximum): the rest is computed with it, short ones in one thread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import normalize_prim_func
+
+from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.nest import Nest, view_nest
+
+SHORT = 64
+"""Elements that one thread adds up. DLight would give each output a block of threads, whatever the sum's length."""
+THREADS = (128, 256, 64)
+"""Of a block, the likeliest first."""
+Group = tuple[int, ...]
+"""Axes that become one."""
+Grouping = Callable[[Nest], tuple[Group, ...] | None]
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """A function of two blocks: one sums, over (group of axes, …, depth), the other writes, over (group, …)."""
+
+    sch: s_tir.Schedule
+    block: Any
+    last: Any
+    extents: tuple[int, ...]
+    """Of each group and of the depth."""
+    sum_bytes: int
+
+
+def list_short_sums(function: tirx.PrimFunc, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules with a thread for each output; none where its sum is long, or not one."""
+    sums = isolate_sum(function, take_outputs)
+    if sums is None or sums.extents[1] > SHORT:
+        return []
+    schedules = (try_rule(partial(add_up_alone, sums, threads)) for threads in THREADS[:limit])
+    return [schedule for schedule in schedules if schedule is not None]
+
+
+def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Schedule:
+    """Give each output a thread; without ``bind`` these are loops, which a CPU can run."""
+    sch = sums.sch.copy()
+    outer, thread = sch.split(sch.get_loops(sums.last)[0], [None, threads])
+    sch.compute_at(sums.block, thread, preserve_unit_loops=True)
+    sch.set_scope(sums.block, 0, "local")
+    depth = sch.get_loops(sums.block)[-1]
+    sch.unroll(depth)
+    if bind:
+        sch.bind(outer, "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+    sch.decompose_reduction(sums.block, depth)
+    return sch
+
+
+def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
+    """Inline all but one sum and the block that writes the output; None where there is not one sum.
+
+    ``group`` says which axes of the sum become one; None where it has no use for them.
+    """
+    return try_rule(partial(_isolate, function, group))
+
+
+def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
+    sch = s_tir.Schedule(function, error_render_level="none")
+    infos = normalize_prim_func(sch) or []
+    sums = [index for index, info in enumerate(infos) if info.is_reduction()]
+    if len(sums) != 1:
+        return None
+    block, after = infos[sums[0]].block_rv, [info.block_rv for info in infos[sums[0] + 1 :]]
+    for info in infos[: sums[0]]:
+        sch.compute_inline(info.block_rv)
+    for each in after[:-1]:
+        sch.compute_inline(each)
+    last = after[-1] if after else sch.cache_write(block, 0, "local")
+    nest, ending = view_nest(sch, block), view_nest(sch, last)
+    if nest is None or ending is None:
+        return None
+    groups = group(nest)
+    axes = None if groups is None else _match(nest, ending, groups)
+    if groups is None or axes is None or nest.store is None:
+        return None
+    stored, ended = axes
+    depth = tuple(index for index, axis in enumerate(nest.axes) if axis.reduces)
+    sizes = [axis.extent for axis in nest.axes]
+    sch.transform_layout(block, ("write", 0), _fuse(nest.store.shape, stored))
+    sch.transform_block_layout(block, _fuse(sizes, (*groups, depth)))
+    sch.transform_block_layout(last, _fuse([axis.extent for axis in ending.axes], ended))
+    extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
+    return Isolated(sch, block, last, extents, nest.store.bits // 8)
+
+
+def take_outputs(nest: Nest) -> tuple[Group, ...]:
+    """Return all outputs as one group."""
+    return (tuple(index for index, axis in enumerate(nest.axes) if not axis.reduces),)
+
+
+def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
+    """Return the groups as dimensions of what the sum stores, and as axes of the last block; None where that differs.
+
+    Dimensions of one element belong to the last group.
+    """
+    if nest.store is None:
+        return None
+    stored_in = nest.store.buffer
+    reads = [_positions(each.indices, ending) for each in ending.loads if each.buffer.same_as(stored_in)]
+    if not reads or any(each != reads[0] for each in reads):
+        return None
+    positions = _positions(nest.store.indices, nest)
+    full = [index for index, extent in enumerate(nest.store.shape) if extent != 1]
+    if any(positions[index] is None or reads[0][index] is None for index in full):
+        return None
+    if any(
+        ending.axes[axis].extent != nest.store.shape[index] for index, axis in enumerate(reads[0]) if axis is not None
+    ):
+        return None  # it takes a part of them
+    owner = {axis: number for number, group in enumerate(groups) for axis in group}
+    owners = [len(groups) - 1 if axis is None else owner[axis] for axis in positions]
+    stored = [tuple(index for index, each in enumerate(owners) if each == number) for number in range(len(groups))]
+    ended = [tuple(axis for index in group if (axis := reads[0][index]) is not None) for group in stored]
+    if sorted(axis for group in ended for axis in group) != list(range(len(ending.axes))):
+        return None
+    return stored, ended
+
+
+def _positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
+    """Return which axis each index is; None for constants and for anything else."""
+    return [next((at for at, axis in enumerate(nest.axes) if axis.var.same_as(index)), None) for index in indices]
+
+
+def _fuse(extents: Sequence[int], groups: Sequence[Group]) -> tirx.IndexMap:
+    def fuse(*indices: Any) -> list[Any]:
+        return [_mix(indices, extents, group) for group in groups]
+
+    return tirx.IndexMap.from_func(fuse, ndim=len(extents), index_dtype="int64")
+
+
+def _mix(indices: Sequence[Any], extents: Sequence[int], group: Group) -> Any:
+    mixed: Any = tirx.IntImm("int64", 0)
+    for position, index in enumerate(group):
+        mixed = indices[index] if position == 0 else mixed * extents[index] + indices[index]
+    return mixed

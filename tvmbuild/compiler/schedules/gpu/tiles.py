@@ -1,0 +1,136 @@
+"""How a block of a GPU's threads shares a product of matrices: which tiles there are, and which seem fastest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tvmbuild.compiler.schedules.nest import divisors
+
+WARP = 32
+UNROLLED = 4
+"""Steps along the sum whose loads are under way together."""
+LATENCY = 400
+"""Cycles from a load to its value where that is in the second-level cache, as what the last kernel wrote is."""
+BARRIER = 300
+"""Cycles for a barrier and the first loads after it."""
+MULTIPROCESSORS = 64
+"""Of a middling card: tiles that keep so many busy also fit larger ones."""
+FEWEST_THREADS, MOST_THREADS = 64, 512
+MOST_ROWS, MOST_COLUMNS = 8, 4
+MOST_PARTS = 64
+MOST_SUMS = 32
+"""Running sums in a thread's registers."""
+MOST_BLOCKS = 65535
+"""Along one axis of the grid: CUDA's limit for the second, and all that Vulkan promises of any."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]; neighbouring columns lie side by side."""
+
+    rows: int
+    columns: int
+    depth: int
+    sum_bytes: int = 4
+    """Of a running sum."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the target allows a block of threads."""
+
+    threads: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of ``row_threads`` x ``column_threads`` x ``parts`` threads.
+
+    Each adds up one of ``parts`` parts of the sum, for ``rows`` x ``columns`` elements of the output.
+    """
+
+    row_threads: int
+    rows: int
+    column_threads: int
+    columns: int
+    parts: int
+
+    @property
+    def height(self) -> int:
+        """Return how many rows of the output a block computes."""
+        return self.row_threads * self.rows
+
+    @property
+    def width(self) -> int:
+        """Return how many columns of the output a block computes."""
+        return self.column_threads * self.columns
+
+    @property
+    def threads(self) -> int:
+        """Return the block's."""
+        return self.row_threads * self.column_threads * self.parts
+
+    def shared_bytes(self, product: Product) -> int:
+        """Return what the parts' sums take."""
+        return self.parts * self.height * self.width * product.sum_bytes
+
+    def blocks(self, product: Product) -> int:
+        """Return how many blocks compute the product."""
+        return product.rows // self.height * (product.columns // self.width)
+
+    def fits(self, product: Product, limits: Limits) -> bool:
+        """Say whether the target allows it."""
+        grid = max(product.rows // self.height, product.columns // self.width)
+        return (
+            self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MOST_BLOCKS
+        )
+
+    def estimate(self, product: Product) -> float:
+        """Return about how many cycles a card takes: to choose by, not to believe."""
+        warps = math.ceil(self.threads / WARP)
+        steps = product.depth // self.parts
+        groups = math.ceil(WARP / self.column_threads)
+        loads = steps * warps * (self.rows + self.columns) * max(1.0, groups / 4)
+        sums = steps * warps * self.rows * self.columns / 4
+        blocks = math.ceil(self.blocks(product) / MULTIPROCESSORS)
+        waiting = math.ceil(steps / UNROLLED) * LATENCY
+        at_once = max(1, 2048 // self.threads)
+        adding = math.ceil(self.height * self.width / self.threads) * (8 * self.parts + 100) + BARRIER
+        return max(blocks * (loads + sums), math.ceil(blocks / at_once) * waiting) + adding
+
+
+def list_tiles(product: Product, limits: Limits, limit: int) -> list[Tile]:
+    """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
+    tiles = [tile for tile in _all_tiles(product) if tile.fits(product, limits)]
+    tiles.sort(key=lambda tile: (tile.estimate(product), tile.threads, tile.parts, tile.rows, tile.row_threads))
+    best: dict[tuple[int, int], Tile] = {}
+    for tile in tiles:  # of each number of parts and of sums, for no estimate is that good
+        best.setdefault((tile.parts, tile.rows * tile.columns), tile)
+    chosen = set(best.values())
+    return [*best.values(), *(tile for tile in tiles if tile not in chosen)][:limit]
+
+
+def _all_tiles(product: Product) -> Iterable[Tile]:
+    """Return the tiles that divide the product without a rest."""
+    heights = _pairs(product.rows, WARP, MOST_ROWS)
+    widths = _pairs(product.columns, 2 * WARP, MOST_COLUMNS)
+    parts = [part for part in divisors(product.depth, MOST_PARTS) if 1 < part < product.depth]
+    for (row_threads, rows), (column_threads, columns) in itertools.product(heights, widths):
+        if rows * columns > MOST_SUMS:
+            continue
+        for part in parts:
+            if FEWEST_THREADS <= row_threads * column_threads * part <= MOST_THREADS:
+                yield Tile(row_threads, rows, column_threads, columns, part)
+
+
+def _pairs(extent: int, most_threads: int, most_elements: int) -> list[tuple[int, int]]:
+    """Return (threads, elements of each) that divide the extent."""
+    return [
+        (threads, elements)
+        for threads in divisors(extent, most_threads)
+        for elements in divisors(extent // threads, most_elements)
+    ]

@@ -1,0 +1,250 @@
+"""What the rules see of a block: its loops, and how each access moves with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, sym, tirx
+from tvm.target import codegen
+
+PARALLEL_WORK = 1 << 15
+"""Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
+CHUNKS_PER_THREAD = 8
+"""Chunks are handed out in equal numbers: so many that one more for some thread does not matter."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What tile sizes depend on."""
+
+    vector_bytes: int
+    registers: int
+    """Vector registers."""
+    threads: int
+
+    def lanes(self, bits: int) -> int:
+        """Return how many elements of that width a register holds."""
+        return max(1, self.vector_bytes * 8 // max(bits, 8))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a rule decides otherwise than it thinks best: to be measured."""
+
+    rank: int = 0
+    """Which of its tiles, the best one first."""
+    turned: bool = False
+    """Go through the tiles in the other order."""
+    otherwise_padded: bool = False
+    """Pad the whole input first where a few rows at a time seem better, and the other way round."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop around a block, and the block variable that runs with it."""
+
+    loop: Any
+    var: Any
+    extent: int
+    reduces: bool
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or the store of a block."""
+
+    buffer: Any
+    indices: tuple[Any, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the buffer's."""
+        return tuple(int(extent) for extent in self.buffer.shape)
+
+    @property
+    def bits(self) -> int:
+        """Return an element's width in memory."""
+        return max(8, int(tvm.DataType(str(self.buffer.dtype)).bits))
+
+    @property
+    def is_bool(self) -> bool:
+        """Say whether it is of truth values, which TVM does not keep in vectors."""
+        return str(self.buffer.dtype) == "bool"
+
+    @property
+    def elements(self) -> int:
+        """Return the buffer's size in elements."""
+        return math.prod(self.shape)
+
+    def stride(self, var: Any) -> int | None:
+        """Return how many elements further the access is when the variable is one more; None when that varies."""
+        total, step = 0, 1
+        for index, extent in zip(reversed(self.indices), reversed(self.shape), strict=True):
+            coefficients = sym.detect_linear_equation(index, [var])
+            if not coefficients or not isinstance(coefficients[0], tirx.IntImm):
+                return None
+            total += int(coefficients[0]) * step
+            step *= extent
+        return total
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A block under one loop for each of its variables."""
+
+    block: Any
+    axes: tuple[Axis, ...]
+    store: Access | None
+    """None unless the block is one plain store."""
+    loads: tuple[Access, ...]
+    """All but those of what the block itself writes."""
+    conditions: tuple[Any, ...]
+    calls: int
+    """How often functions such as exp are called."""
+    is_copy: bool = False
+    """Whether the stored value is a load and nothing else."""
+
+    @property
+    def spatial(self) -> tuple[Axis, ...]:
+        """Return the axes of the output."""
+        return tuple(axis for axis in self.axes if not axis.reduces)
+
+    @property
+    def reduced(self) -> tuple[Axis, ...]:
+        """Return the axes that are summed over."""
+        return tuple(axis for axis in self.axes if axis.reduces)
+
+    @property
+    def bits(self) -> int:
+        """Return the width of the widest element that is loaded or stored."""
+        return max(access.bits for access in (*self.loads, *([self.store] if self.store else [])))
+
+    @property
+    def work(self) -> int:
+        """Return about how many scalar operations the block is."""
+        return count(self.axes) * (1 + 8 * self.calls)
+
+    def is_conditional_on(self, axis: Axis) -> bool:
+        """Say whether a branch of the block depends on the axis."""
+        return any(uses(condition, axis.var) for condition in self.conditions)
+
+
+def describe_machine(target: tvm.target.Target) -> Machine:
+    """Return what the target's attributes say, else what every CPU of its architecture has."""
+    has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
+    triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
+    threads = int(target.attrs.get("num-cores", 0)) or 4
+    if triple.startswith(("x86_64", "i386", "i686")):
+        if "avx512f" in has:
+            return Machine(64, 32, threads)
+        return Machine(32 if "avx2" in has else 16, 16, threads)
+    return Machine(16, 16 if triple.startswith("arm") else 32, threads)
+
+
+def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
+    """Return the block's nest; None where loops and variables do not correspond or a size is not known."""
+    stmt = sch.get(block)
+    loops = sch.get_loops(block)
+    if len(loops) != len(stmt.iter_vars):
+        return None
+    axes = []
+    for loop, var in zip(loops, stmt.iter_vars, strict=True):
+        extent = sch.get(loop).extent
+        if not isinstance(extent, tirx.IntImm) or var.iter_type not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):
+            return None
+        axes.append(Axis(loop, var.var, int(extent), var.iter_type == tirx.IterVar.CommReduce))
+    if not isinstance(stmt.body, tirx.BufferStore):
+        return Nest(block, tuple(axes), None, (), (), 0)
+    store = Access(stmt.body.buffer, tuple(stmt.body.indices))
+    found = collect(stmt.body.value)
+    accesses = (store, *found.loads)
+    if not all(isinstance(extent, tirx.IntImm) for access in accesses for extent in access.buffer.shape):
+        return None
+    loads = tuple(load for load in found.loads if not load.buffer.same_as(store.buffer))
+    is_copy = isinstance(stmt.body.value, tvm.ir.TensorLoad)
+    return Nest(block, tuple(axes), store, loads, found.conditions, found.calls, is_copy)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The loads, branch conditions and function calls of an expression."""
+
+    loads: tuple[Access, ...]
+    conditions: tuple[Any, ...]
+    calls: int
+
+
+_FREE = frozenset({"prim.likely", "tirx.reinterpret"})
+
+
+def collect(expr: Any) -> Found:
+    """Walk the expression."""
+    loads: list[Access] = []
+    conditions: list[Any] = []
+    calls: list[str] = []
+
+    def on_load(load: Any) -> None:
+        loads.append(Access(load.source, tuple(load.indices)))
+
+    def on_call(call: Any) -> None:
+        name = str(getattr(call.op, "name", ""))
+        if name == "prim.if_then_else":
+            conditions.append(call.args[0])
+        elif name not in _FREE:
+            calls.append(name)
+
+    def on_select(select: Any) -> None:
+        conditions.append(select.condition)
+
+    tvm_ffi.structural_walk(
+        expr,
+        [(tvm.ir.TensorLoad, on_load), (tvm.ir.Call, on_call), (tirx.Select, on_select)],
+        order="post",
+    )
+    return Found(tuple(loads), tuple(conditions), len(calls))
+
+
+def uses(expr: Any, var: Any) -> bool:
+    """Say whether the expression mentions the variable."""
+    found: list[Any] = []
+
+    def on_var(other: Any) -> None:
+        if other.same_as(var):
+            found.append(other)
+
+    tvm_ffi.structural_walk(expr, (tvm.ir.Var, on_var), order="post")
+    return bool(found)
+
+
+def count(axes: Iterable[Axis]) -> int:
+    """Return the number of points that the axes span."""
+    return math.prod(axis.extent for axis in axes)
+
+
+def divisors(number: int, limit: int) -> list[int]:
+    """Return the divisors up to the limit, ascending."""
+    return [each for each in range(1, min(number, limit) + 1) if number % each == 0]
+
+
+def power_of_two_divisor(number: int, limit: int) -> int:
+    """Return the largest power of two that divides the number and is within the limit."""
+    return min(number & -number, 1 << (limit.bit_length() - 1))
+
+
+def run_parallel(sch: s_tir.Schedule, loops: Sequence[Any], work: int, machine: Machine) -> None:
+    """Divide the leading loops among the threads: as few of them as give chunks enough."""
+    if machine.threads == 1 or work < PARALLEL_WORK:
+        return
+    chosen, chunks = [], 1
+    for loop in loops:
+        if chunks >= CHUNKS_PER_THREAD * machine.threads:
+            break
+        chosen.append(loop)
+        chunks *= int(sch.get(loop).extent)
+    if chunks > 1:
+        sch.parallel(sch.fuse(*chosen) if len(chosen) > 1 else chosen[0])

@@ -1,0 +1,125 @@
+"""What would become of an ONNX file: ``python -m tvmbuild.preparing.examine REQUEST`` prints what it finds as JSON.
+
+A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import InputSpec
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What there is to say of a model; of one that cannot be built, why."""
+
+    opset: int = 0
+    nodes: int = 0
+    inputs: tuple[str, ...] = ()
+    """``data float32[1, 3, 224, 224]``."""
+    names: tuple[str, ...] = ()
+    """Of all inputs, those of a model that cannot be built too."""
+    tasks: int = 0
+    constants: int = 0
+    """Bytes."""
+    flops: int = 0
+    slow: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    hint: str | None = None
+
+
+def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Examined:
+    """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's.
+
+    Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
+    """
+    from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
+    from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
+
+    names: tuple[str, ...] = ()
+    try:
+        proto = load_model(path, path.name)
+        names = tuple(value.name for value in graph_inputs(proto))
+        given = tuple(each for each in inputs if each.name in names)
+        nodes, tensors = len(proto.graph.node), fix_inputs(proto, given, path.name)
+        set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), path.name))
+        simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+        found = _lower(simplified or proto, path.name, cpu)
+    except TvmbuildError as error:
+        return _say_without_project(error, names)
+    notes = [f"not simplified: {trouble}"] if trouble else []
+    shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
+    return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, names=names, notes=(*notes, *found.notes))
+
+
+def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
+    """Return what is wrong in words for somebody who has no models.yaml."""
+    hint, told = re.subn(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
+    if told:
+        hint = hint.replace("in models.yaml", "with --shape")
+    elif hint and ("models.yaml" in hint or "`source:`" in hint):
+        hint = "fix its shape with --shape NAME=1,3,224,224" if "shape" in hint else "give an ONNX file, whole"
+    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint or None)
+
+
+def _lower(model: Any, name: str, cpu: str | None) -> Examined:
+    from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
+    from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
+    from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
+    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.nest import describe_machine  # noqa: PLC0415
+    from tvmbuild.compiler.target import host_target  # noqa: PLC0415
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+
+    target = host_target(cpu)
+    lowered = lower(import_model(model, name), target)
+    check_lowered(lowered.mod)
+    tasks, machine = extract_tasks(lowered), describe_machine(target)
+    flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
+    plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
+    slow: Counter[str] = Counter()
+    for task in plain:
+        slow[task.name] += flops[task.key]
+    total = sum(flops.values())
+    params = lift_constants(lowered.mod, len(lowered.inputs)).params
+    return Examined(
+        tasks=len(tasks),
+        constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
+        flops=total,
+        slow=tuple(f"{task} ({_share(part, total)})" for task, part in slow.most_common()),
+        notes=lowered.notes,
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%} of the operations" if whole else "no known operations"
+
+
+def main(request: str) -> None:
+    """Print what is found."""
+    asked = json.loads(request)
+    shapes, values = asked["shapes"], asked["values"]
+    inputs = tuple(
+        InputSpec(name, tuple(shapes[name]) if name in shapes else None, value=values.get(name))
+        for name in sorted({*shapes, *values})
+    )
+    found = examine(Path(asked["path"]), asked["cpu"], inputs)
+    print(json.dumps(asdict(found)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

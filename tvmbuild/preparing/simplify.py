@@ -1,0 +1,178 @@
+"""A model with its shapes fixed, simplified where the numbers stay, and the numbers that it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.onnx_graph import (
+    MAX_BYTES,
+    find_precision,
+    fix_inputs,
+    graph_inputs,
+    load_model,
+    set_output_shapes,
+)
+from tvmbuild.preparing.onnxsim_process import simplify_in_process
+from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx
+from tvmbuild.preparing.specials import asks_for_specials, insert_specials
+from tvmbuild.progress import report_progress
+from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
+
+DEFAULTS = SimplifyOptions()
+GATE_SETS = 2
+"""The gate compares on this many sets of inputs; the first is the reference."""
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """The model that goes on, the original's numbers, and what became of it."""
+
+    model: bytes
+    """ONNX: simplified, or the original with the reason in ``notes``."""
+    reference: Reference
+    inputs: tuple[TensorInfo, ...]
+    opset: dict[str, int]
+    """Domain → version."""
+    nodes: tuple[int, int]
+    """Before and after."""
+    is_simplified: bool
+    notes: tuple[str, ...]
+    gate: Comparison | None
+    """How far the simplified model's numbers are from the original's; None where they were not compared."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `simplify.json` says of it."""
+        gate, (before, after) = self.gate, self.nodes
+        return {
+            "format": 1,
+            "simplified": self.is_simplified,
+            "notes": [*self.notes, *_list_not_finite(self.reference)],
+            "gate": gate
+            and {"max_abs_error": gate.max_abs_error, "max_rel_error": gate.max_rel_error, "sets": GATE_SETS},
+            "inputs": [{"name": t.name, "shape": list(t.shape), "dtype": t.dtype} for t in self.inputs],
+            "outputs": [
+                {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
+                for name, value in self.reference.outputs.items()
+            ],
+            "opset": self.opset,
+            "nodes": {"before": before, "after": after},
+        }
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    model: bytes
+    nodes: int
+    simplified: bool
+    notes: tuple[str, ...]
+    gate: Comparison | None
+
+
+def simplify(
+    path: Path, inputs: Sequence[InputSpec] = (), options: SimplifyOptions = DEFAULTS, name: str | None = None
+) -> Simplified:
+    """Fix the model's shapes, run it under ONNX Runtime, simplify it and prove that its numbers stayed.
+
+    TvmbuildError on a file that is no whole model, on inputs that do not fit, and on what ONNX Runtime cannot run;
+    messages call the model ``name``, by default as the file.
+    """
+    said = name or path.name
+    proto = load_model(path, said)
+    source_nodes = len(proto.graph.node)
+    tensors = fix_inputs(proto, inputs, said)
+    report_progress("running the original model")
+    references = _run_original(proto, _draw(tensors, inputs, options.seed), said)
+    if asks_for_specials(proto):
+        special = insert_specials(references[0].inputs, options.seed)
+        references += _run_original(proto, [special], said)
+        references[0] = replace(references[0], specials=references[-1])
+    set_output_shapes(proto, dict(references[0].outputs))
+    outcome = _simplify(proto, references, options)
+    return Simplified(
+        model=outcome.model,
+        reference=references[0],
+        inputs=tuple(tensors),
+        opset={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
+        nodes=(source_nodes, outcome.nodes),
+        is_simplified=outcome.simplified,
+        notes=outcome.notes,
+        gate=outcome.gate,
+    )
+
+
+def _draw(tensors: Sequence[TensorInfo], inputs: Sequence[InputSpec], seed: int) -> list[dict[str, np.ndarray]]:
+    return [make_inputs(tensors, inputs, seed + index) for index in range(GATE_SETS)]
+
+
+def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
+    data, precision = _serialize(proto, model), find_precision(proto)
+    return [Reference(feed, run_onnx(data, feed, f"{model}'s original model"), precision) for feed in inputs]
+
+
+def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
+    original = proto.SerializeToString(deterministic=True)
+    nodes = len(proto.graph.node)
+    if not options.enabled:
+        return _Outcome(original, nodes, simplified=False, notes=("simplification is switched off",), gate=None)
+    report_progress("simplifying")
+    simplified, trouble = simplify_in_process(original, options.skip)
+    if simplified is None:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
+    trouble = _check_interface(proto, simplified)
+    if trouble is not None:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
+    report_progress("comparing the simplified model with the original")
+    data = simplified.SerializeToString(deterministic=True)
+    tolerance = Tolerance(rtol=options.rtol, atol=options.atol).at_least(references[0].precision)
+    try:
+        gates = [compare(run_onnx(data, r.inputs, "the simplified model"), r.outputs, tolerance) for r in references]
+    except TvmbuildError as error:
+        return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {error.message}",), gate=None)
+    worst = Comparison(
+        max(g.max_abs_error for g in gates),
+        max(g.max_rel_error for g in gates),
+        next((g.problem for g in gates if g.problem), None),
+    )
+    if worst.problem is not None:
+        notes = (f"not simplified: the simplified model differs from the original: {worst.problem}",)
+        return _Outcome(original, nodes, simplified=False, notes=notes, gate=worst)
+    return _Outcome(data, len(simplified.graph.node), simplified=True, notes=(), gate=worst)
+
+
+def _check_interface(original: Any, simplified: Any) -> str | None:
+    """Return what makes the simplified model unusable in the original's place, before any number is looked at."""
+    if simplified.ByteSize() > MAX_BYTES:
+        return "it would exceed 2 GB"
+    for what, got, want in (
+        ("inputs", graph_inputs(simplified), graph_inputs(original)),
+        ("outputs", simplified.graph.output, original.graph.output),
+    ):
+        if [value.name for value in got] != [value.name for value in want]:
+            return f"onnxsim changed the {what} to {', '.join(value.name for value in got) or 'none'}"
+    new = {node.domain for node in simplified.graph.node} - {node.domain for node in original.graph.node}
+    if new - {"", "ai.onnx"}:
+        return f"onnxsim brought in operators of {', '.join(sorted(new))}"
+    return None
+
+
+def _list_not_finite(reference: Reference) -> list[str]:
+    return [
+        f"the reference output {name} has values that are not finite"
+        for name, value in reference.outputs.items()
+        if value.dtype.kind == "f" and not np.isfinite(value).all()
+    ]
+
+
+def _serialize(proto: Any, model: str) -> bytes:
+    if proto.ByteSize() > MAX_BYTES:
+        raise TvmbuildError(f"{model} is larger than 2 GB", "models that large are not supported")
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data

@@ -1,0 +1,50 @@
+"""Infinities, NaN, zeros of both signs, denormals and extremes among the inputs, where an operator could tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.preparing.compare import Arrays, compare
+from tvmbuild.preparing.reference import Reference
+from tvmbuild.specs import Tolerance
+
+_TELLING = frozenset({"IsInf", "IsNaN"})
+"""Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""
+_SUMMING = ("Attention", "Conv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN", "Reduce", "Softmax")
+"""How operators begin whose sums of such numbers depend on the order: ONNX promises nothing of them."""
+_ONE_IN = 8
+"""Elements."""
+
+
+def asks_for_specials(proto: Any) -> bool:
+    """Say whether the model tells special numbers from others, and does nothing with them but what is defined."""
+    operators = {node.op_type for node in proto.graph.node}
+    sums = any(name.startswith(_SUMMING) or "Pool" in name or "Norm" in name for name in operators)
+    return bool(operators & _TELLING) and not sums
+
+
+def insert_specials(inputs: Arrays, seed: int) -> dict[str, np.ndarray]:
+    """Return the inputs with some elements of each replaced by special numbers of its type, all kinds in turn."""
+    random = np.random.RandomState(seed)
+    return {name: _insert(random, array) for name, array in inputs.items()}
+
+
+def find_special_problem(reference: Reference, compute: Callable[[Arrays], Arrays], allowed: Tolerance) -> str | None:
+    """Return what is wrong first with the outputs for the reference's special inputs; None where it has none."""
+    specials = reference.specials
+    return None if specials is None else compare(compute(specials.inputs), specials.outputs, allowed).problem
+
+
+def _insert(random: np.random.RandomState, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f" or array.size == 0:
+        return array  # an integer may be an index, and extremes of those lie outside
+    limits = np.finfo(array.dtype)
+    tiny = limits.smallest_subnormal
+    values = [0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, limits.max, limits.min]
+    count = min(array.size, max(len(values), array.size // _ONE_IN))
+    result = array.flatten()
+    result[random.permutation(array.size)[:count]] = np.resize(np.array(values, dtype=array.dtype), count)
+    return result.reshape(array.shape)

@@ -1,0 +1,82 @@
+"""The Schedule: the winning traces that one cell uses, and its file. No tvm here."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, pretty_json
+from tvmbuild.frozen_map import FrozenMap
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The winning traces that one cell uses."""
+
+    traces: FrozenMap[str, str] = FrozenMap()
+    """Task key → canonical JSON text of the trace, sorted."""
+    layout: str | None = None
+    """The graph's measured layout; None: the default."""
+    algorithms: FrozenMap[str, str] = FrozenMap()
+    """The measured algorithms: convolution's signature → algorithm, sorted; only those that are not the default."""
+    blocks: FrozenMap[str, tuple[str, ...]] = FrozenMap()
+    """Task key → names of the blocks of the workload that its winner was recorded for, sorted."""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schedule:
+        """Return the Schedule of the value of `schedule.json`; KeyError or TypeError when it is none."""
+        winners = value["schedule"]
+        return cls(
+            FrozenMap({key: canonical_json(winners[key]["trace"]) for key in sorted(winners)}),
+            value["layout"],
+            FrozenMap(sorted(value.get("algorithms", {}).items())),
+            FrozenMap({key: tuple(winners[key].get("blocks", ())) for key in sorted(winners)}),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the value of `schedule.json`: no times, counts or dates, so the same winners are the same bytes."""
+        traces = {key: json.loads(self._pretty(key)) for key in self.traces}
+        return {**self._frame(), "schedule": traces}
+
+    def to_text(self) -> str:
+        """Return what `write_json` makes of `to_json`; a winner that many cells share is formatted once."""
+        frame = pretty_json({**self._frame(), "schedule": {}})
+        if not self.traces:
+            return frame
+        rows = ",\n".join(f"  {json.dumps(key)}: {self._pretty(key)}" for key in self.traces)
+        return frame.replace('"schedule": {}', f'"schedule": {{\n{rows}\n }}')
+
+    def _frame(self) -> dict[str, object]:
+        chosen = {"algorithms": self.algorithms} if self.algorithms else {}
+        return {**chosen, "format": FORMAT, "layout": self.layout}
+
+    def _pretty(self, key: str) -> str:
+        return _pretty_winner(self.traces[key], self.blocks.get(key, ()))
+
+
+NO_RECORDS = Schedule()
+"""All by rule, in the default layout."""
+
+
+def read_schedule(path: Path) -> Schedule:
+    """Read `schedule.json`; TvmbuildError when another tvmbuild wrote it in a form of its own."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if value.get("format") != FORMAT:
+        raise TvmbuildError(
+            f"{path.name} has the format {value.get('format')!r}; this tvmbuild reads {FORMAT}",
+            "run the cell's tune step again",
+        )
+    return Schedule.from_json(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _pretty_winner(trace: str, blocks: tuple[str, ...]) -> str:
+    named = {"blocks": list(blocks)} if blocks else {}
+    return pretty_json({**named, "trace": json.loads(trace)}).rstrip().replace("\n", "\n  ")

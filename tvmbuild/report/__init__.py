@@ -1,0 +1,1 @@
+"""Result files as tables, Markdown and HTML."""

@@ -1,0 +1,146 @@
+"""Latencies, intervals and verdicts as texts: the same in the reports and in `tvmbuild bench`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
+from tvmbuild.benchmarking.history import Entry
+from tvmbuild.devices.machine import Machine
+from tvmbuild.report.cells import CellReport
+from tvmbuild.wording import count
+
+NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
+"""How contenders are called in headings; a package is called by its path."""
+OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
+TOP_OPERATORS = 5
+COLUMNS = ("cell", "against", "TVM ms", "its ms", "ratio", "TVM is")
+INTERVALS = (
+    "In brackets: 95 % intervals, from rounds drawn again (bootstrap). The ratio is TVM's time over the other's, "
+    "measured in turns in one run: below 1 TVM is faster. No difference (~): the interval holds 1."
+)
+
+
+def format_ms(value: float) -> str:
+    """Return milliseconds with about three digits."""
+    return _with_digits(value, 3)
+
+
+def format_spread(estimate: Estimate) -> str:
+    """Return the value and its interval, with a digit more than the value alone: ``4.012 [3.987, 4.051]``."""
+    return f"{_with_digits(estimate.value, 4)} [{format_interval(estimate)}]"
+
+
+def format_interval(estimate: Estimate) -> str:
+    """Return the interval's ends."""
+    return f"{_with_digits(estimate.low, 4)}, {_with_digits(estimate.high, 4)}"
+
+
+def format_ratio(estimate: Estimate) -> str:
+    """Return a ratio and its interval: ``0.812 [0.790, 0.830]``."""
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def shorten_ratio(estimate: Estimate) -> str:
+    """Return the ratio alone: ``0.81x``, or ``~1.02x`` where there is no difference."""
+    return f"{'~' if judge(estimate) == 'no difference' else ''}{estimate.value:.2f}x"
+
+
+def _with_digits(value: float, digits: int) -> str:
+    """Return the value with so many digits, none of them left of the point being dropped."""
+    whole = 3 if value >= 100 else 2 if value >= 10 else 1 if value >= 1 else 0
+    return f"{value:.{max(0, digits - whole)}f}"
+
+
+def name_baseline(cells: Sequence[CellReport]) -> str:
+    """Return what to call the first baseline of all cells: its name, where it is the same everywhere."""
+    names = {cell.rival.name for cell in cells if cell.rival}
+    return NAMES.get(names.pop(), "baseline") if len(names) == 1 else "baseline"
+
+
+def list_latencies(cells: Sequence[CellReport]) -> list[tuple[str, ...]]:
+    """Return the texts of COLUMNS, one row a cell and baseline."""
+    return [
+        (
+            cell.name,
+            NAMES.get(rival.name, rival.name),
+            format_spread(cell.result.latency.median),
+            format_spread(rival.latency.median),
+            format_ratio(rival.ratio),
+            describe_ratio(rival.ratio),
+        )
+        for cell in cells
+        if cell.result
+        for rival in cell.result.rivals
+    ]
+
+
+def list_absent(cells: Sequence[CellReport]) -> list[str]:
+    """Return the baselines that were not measured, each with its cells and the reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        for each in cell.result.absent if cell.result else ():
+            groups.setdefault((each.name, each.reason), []).append(cell.name)
+    return [f"{NAMES.get(name, name)} ({', '.join(of)}): {reason}" for (name, reason), of in groups.items()]
+
+
+def list_machines(cells: Sequence[CellReport]) -> list[str]:
+    """Return where the latencies come from, one line a target."""
+    found = ((cell.target, cell.checked, " (emulated: no times)" if cell.emulated else "") for cell in cells)
+    lines = (f"{name}: {r.machine.cpu}, {count(r.threads, 'thread')}{note}" for name, r, note in found if r)
+    return list(dict.fromkeys(lines))
+
+
+def list_doubts(cells: Sequence[CellReport]) -> list[str]:
+    """Return what makes latencies doubtful, one line a cell."""
+    return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
+
+
+def describe_machine(machine: Machine) -> str:
+    """Return all that was recorded of the machine in one line."""
+    parts = [machine.name]
+    parts += [f"governor {machine.governor}"] if machine.governor else []
+    parts += [] if machine.load is None else [f"load {machine.load:g} before"]
+    parts += [] if machine.others is None else [f"others took {machine.others:.1%}"]
+    parts += [] if machine.temperature_c is None else [f"{machine.temperature_c:.0f} °C"]
+    return ", ".join(parts)
+
+
+def describe_history(entries: Sequence[Entry]) -> str:
+    """Return how often and between when the cell was benchmarked, and the range of its medians."""
+    medians = [entry.result.latency.median.value for entry in entries]
+    first, last = (time.strftime("%Y-%m-%d", time.gmtime(entries[index].time)) for index in (0, -1))
+    when = first if first == last else f"{first} to {last}"
+    return f"{len(entries)} benchmarks, {when}: {format_ms(min(medians))} to {format_ms(max(medians))} ms"
+
+
+def with_history(cells: Iterable[CellReport]) -> list[CellReport]:
+    """Return the cells that have more than one benchmark to show."""
+    return [cell for cell in cells if len(cell.history) > 1]
+
+
+def list_operators(cell: CellReport) -> list[tuple[str, ...]]:
+    """Return the texts of OPERATOR_COLUMNS for the operators that take most of the cell's time."""
+    rows = cell.result.operators[:TOP_OPERATORS] if cell.result else ()
+    return [
+        (
+            row.name,
+            str(row.calls),
+            f"{row.us:.0f}",
+            f"{row.share:.0%}",
+            "-" if row.gflops is None else f"{row.gflops:.0f}",
+            "-" if row.covered is None else "yes" if row.covered else "no",
+        )
+        for row in rows
+    ]
+
+
+def list_uncovered_share(cells: Sequence[CellReport]) -> list[str]:
+    """Return how much of each cell's time goes to operators without a record."""
+    shares = {
+        cell.name: sum(row.share for row in cell.result.operators if row.covered is False)
+        for cell in cells
+        if cell.result
+    }
+    return [f"{name}: {share:.0%} of its time" for name, share in shares.items() if share > 0]

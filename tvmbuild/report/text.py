@@ -1,0 +1,175 @@
+"""How the report writes numbers, and its Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
+from tvmbuild.report.latency import (
+    INTERVALS,
+    OPERATOR_COLUMNS,
+    describe_history,
+    format_ms,
+    list_absent,
+    list_doubts,
+    list_latencies,
+    list_machines,
+    list_operators,
+    list_uncovered_share,
+    name_baseline,
+    shorten_ratio,
+    with_history,
+)
+
+UNKNOWN = "-"
+MEANINGLESS = "—"
+"""What is measured on an emulated board."""
+ACCURACY = "Accuracy on real inputs, against the original model"
+MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
+
+
+def format_bytes(value: int) -> str:
+    """Return a size in KB or MB."""
+    return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
+
+
+def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
+    """Return the table's heads; what TVM's time is compared with stands there by name."""
+    first = ("model", "target", "status", "tasks covered", "TVM ms", f"{name_baseline(cells)} ms")
+    return (*first, "ratio", "max error", "package", "memory")
+
+
+def cell_values(cell: CellReport) -> tuple[str, ...]:
+    """Return the texts of the columns."""
+    result, rival, checked = cell.result, cell.rival, cell.checked
+    unmeasured = MEANINGLESS if cell.emulated else UNKNOWN
+    return (
+        cell.model,
+        cell.target,
+        cell.status,
+        UNKNOWN if cell.tasks is None else f"{cell.covered}/{cell.tasks}",
+        unmeasured if result is None else format_ms(result.latency.median.value),
+        unmeasured if rival is None else format_ms(rival.latency.median.value),
+        unmeasured if rival is None else shorten_ratio(rival.ratio),
+        UNKNOWN if checked is None else f"{checked.max_abs_error:.1e}",
+        UNKNOWN if cell.package_bytes is None else format_bytes(cell.package_bytes),
+        unmeasured if result is None or result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f} MiB",
+    )
+
+
+def summarize_cells(cells: Sequence[CellReport]) -> str:
+    """Return one line: how many cells there are of each status."""
+    counts = {status: sum(cell.status == status for cell in cells) for status in dict.fromkeys(c.status for c in cells)}
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+    noun = "cell" if len(cells) == 1 else "cells"
+    return f"{len(cells)} {noun}: {listed}" if cells else "no cells"
+
+
+def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
+    """Return (cells, reason) of what was not built or not run here, one entry a target and reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.status in ("unavailable", "built") and cell.reason:
+            groups.setdefault((cell.target, cell.reason), []).append(cell.model)
+    return [(f"{target} ({', '.join(models)})", reason) for (target, reason), models in groups.items()]
+
+
+def failures(cells: Sequence[CellReport]) -> list[str]:
+    """Return what failed, why, the remedy and the log, one line a failed cell."""
+    lines = []
+    for cell in cells:
+        if cell.failure is not None:
+            parts = [f"{cell.name}: {cell.failure.step}: {_sentence(cell.failure.message)}"]
+            parts += [f"Hint: {_sentence(cell.failure.hint)}"] if cell.failure.hint else []
+            parts += [f"Log: {cell.failure.log}"] if cell.failure.log else []
+            lines.append(" ".join(parts))
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip().rstrip(".") + "."
+
+
+def accuracies(cells: Sequence[CellReport]) -> list[str]:
+    """Return how often each cell's package agrees with the original model on real inputs."""
+    lines = []
+    for cell in cells:
+        found = cell.checked.accuracy if cell.checked else None
+        if found is not None and found.samples:
+            agree = f"{found.agreeing} of {found.samples} ({found.agreeing / found.samples:.1%})"
+            error = f"largest error {found.max_abs_error:.2g} where outputs reach {found.largest:.3g}"
+            lines.append(f"{cell.name}: same top-1 for {agree}, {error}")
+    return lines
+
+
+def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
+    """Return how many Tasks have no record, a line a target: the cells of one are many, and mostly alike."""
+    lines = []
+    for target in dict.fromkeys(cell.target for cell in cells if cell.uncovered):
+        found = [cell for cell in cells if cell.target == target and cell.uncovered]
+        lacking, tasks = sum(len(cell.uncovered) for cell in found), sum(cell.tasks or 0 for cell in found)
+        name = found[0].name if len(found) == 1 else f"{target}, {len(found)} models"
+        lines.append(f"{name}: {lacking} of {tasks} Tasks have no record")
+    return lines
+
+
+def list_uncovered(cell: CellReport) -> str:
+    """Return how many Tasks have no record, and which: equal names once, with their number."""
+    counts = Counter(cell.uncovered)
+    listed = ", ".join(name if count == 1 else f"{name} ({count} times)" for name, count in counts.items())
+    return f"{len(cell.uncovered)} of {cell.tasks} Tasks: {listed}"
+
+
+def write_markdown(cells: Sequence[CellReport]) -> str:
+    """Return the whole report as Markdown."""
+    lines = ["# tvmbuild report", "", f"{summarize_cells(cells)}.", ""]
+    heads = columns(cells)
+    lines += _table(heads, [cell_values(cell) for cell in cells], left=3)
+    lines += ["", MEMORY]
+    latencies = list_latencies(cells)
+    if latencies:
+        lines += ["", "## Latency", "", *_table(LATENCY_COLUMNS, latencies, left=2), "", INTERVALS]
+    for cell in cells:
+        operators = list_operators(cell)
+        if operators:
+            lines += ["", f"## Where the time goes: {_escape(cell.name)}", ""]
+            lines += _table(OPERATOR_COLUMNS, operators, left=1)
+    lines += _section(ACCURACY, [_escape(line) for line in accuracies(cells)])
+    lines += _section("Measured on", [_escape(line) for line in list_machines(cells)])
+    lines += _section("Warnings: doubtful latencies", [_escape(line) for line in list_doubts(cells)])
+    lines += _section("Baselines not measured", [_escape(line) for line in list_absent(cells)])
+    lines += _section("History", [_escape(f"{c.name}: {describe_history(c.history)}") for c in with_history(cells)])
+    lines += _section("Failed", [_escape(line) for line in failures(cells)])
+    lines += _section("Not built or not run here", [f"{_escape(c)}: {_escape(r)}" for c, r in unavailable(cells)])
+    lines += _section("Warnings: Tasks without a record", [_uncovered(cell) for cell in cells if cell.uncovered])
+    lines += _section("Time in operators without a record", map(_escape, list_uncovered_share(cells)))
+    quarantined = [f"{_escape(cell.name)}: {_escape(reason)}" for cell in cells for reason in cell.quarantined]
+    lines += _section("Warnings: records in quarantine", quarantined)
+    notes = dict.fromkeys(f"{_escape(cell.name)}: {_escape(note)}" for cell in cells for note in cell.notes)
+    lines += _section("Notes", notes)
+    return "\n".join(lines) + "\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
+    """Return the lines of a table whose first ``left`` columns are words."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * left + "---:|" * (len(heads) - left)]
+    return lines + ["| " + " | ".join(_escape(value) for value in row) + " |" for row in rows]
+
+
+def _section(title: str, entries: Iterable[str]) -> list[str]:
+    listed = [f"- {entry}" for entry in entries]
+    return ["", f"## {title}", "", *listed] if listed else []
+
+
+def _uncovered(cell: CellReport) -> str:
+    return f"{_escape(cell.name)}: {_escape(list_uncovered(cell))}"
+
+
+def _escape(text: str) -> str:
+    """Keep a text from being read as Markdown or HTML."""
+    flat = " ".join(text.split()).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for mark in "|`*_[]":
+        flat = flat.replace(mark, "\\" + mark)
+    return flat
