@@ -9,15 +9,15 @@ from pathlib import Path
 from doit.exceptions import TaskFailed
 from doit.task import Task
 
-from tvmbuild.doit_adapter.cache import restore_outputs, store_outputs
 from tvmbuild.doit_adapter.elsewhere import execute
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.process import remove_temporaries
-from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.engine.cache.use import restore_outputs, store_outputs
+from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.process import remove_temporaries
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import list_external_data
 from tvmbuild.files import write_json
-from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
 from tvmbuild.layout import Layout
 from tvmbuild.python_imports import list_local_imports
 from tvmbuild.steps import AnyStep

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.doit_adapter.process import run_process
+from tvmbuild.engine.process import run_process
 from tvmbuild.steps import AnyStep
 
 

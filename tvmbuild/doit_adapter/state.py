@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers, write_json
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.doit_adapter.actions import EXTERNAL, IMPORTED, RECORD
-from tvmbuild.doit_adapter.winners import list_winner_changes
-from tvmbuild.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.winners import list_winner_changes
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import is_current
 from tvmbuild.steps import AnyStep, Step, TuneStep, has_options

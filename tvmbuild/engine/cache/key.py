@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tvmbuild.doit_adapter.elsewhere import find_elsewhere
+from tvmbuild.engine.fingerprint import Digest, fingerprint
 from tvmbuild.files import canonical_json
-from tvmbuild.fingerprint import Digest, fingerprint
 from tvmbuild.host_cpu import cpu_identity, cpu_name
 from tvmbuild.specs import LocalDevice
 from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
