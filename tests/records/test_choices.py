@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
@@ -24,7 +25,6 @@ from tvmbuild.records.choices import (
 from tvmbuild.records.selection import (
     Schedule,
     TaskId,
-    is_current,
     read_tasks,
     resolved_target,
     select_schedule,
@@ -131,15 +131,16 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_cannot_be_used_counts_as_absent(case: str, step: Step[TuneStep]) -> None:
     change, reason = FAULTS[case]
-    assert is_current(step) is None
+    assert find_staleness(step) is None
     edit(step, change)
     found = read_choices(folder_of(step), GRAPH, TARGET)
     assert found.by_signature == {}
     path = choices_path(folder_of(step), GRAPH)
     assert str(found.problem).startswith(f"{path} counts as absent: {reason}")
-    said = is_current(step)
-    assert said is not None
-    assert said.startswith(f"other algorithms are chosen now; {path} counts as absent: {reason}")
+    stale = find_staleness(step)
+    assert stale is not None
+    assert stale.reason == "other algorithms are chosen now"
+    assert stale.absent[0].startswith(f"{path.relative_to(step.root)} counts as absent: {reason}")
 
 
 def test_a_text_that_is_no_json_counts_as_absent(step: Step[TuneStep]) -> None:
@@ -150,26 +151,26 @@ def test_a_text_that_is_no_json_counts_as_absent(step: Step[TuneStep]) -> None:
 def test_an_edited_choice_runs_tune_and_equal_ones_change_nothing(step: Step[TuneStep]) -> None:
     before = step.output("schedule").read_bytes()
     edit(step, lambda data: data["convolutions"][LARGE]["seconds"].update(direct=1.0))
-    assert is_current(step) is None
+    assert find_staleness(step) is None
     publish(step)
     assert step.output("schedule").read_bytes() == before
     edit(step, lambda data: data["convolutions"][SMALL].update(algorithm="winograd2"))
-    assert is_current(step) == "other algorithms are chosen now"
+    assert find_staleness(step) == Staleness("other algorithms are chosen now")
     publish(step)
-    assert is_current(step) is None
+    assert find_staleness(step) is None
 
 
 def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: Step[TuneStep]) -> None:
     choices_path(folder_of(step), GRAPH).unlink()
-    assert is_current(step) == "other algorithms are chosen now"
+    assert find_staleness(step) == Staleness("other algorithms are chosen now")
     publish(step)
-    assert is_current(step) == "how its convolutions are best computed was not measured"
-    assert is_current(replace(step, settings=Settings(tune="never"))) is None
+    assert find_staleness(step) == Staleness("how its convolutions are best computed was not measured")
+    assert find_staleness(replace(step, settings=Settings(tune="never"))) is None
     only_direct = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct",)))
-    assert is_current(replace(step, options=only_direct)) is None
-    assert is_current(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
+    assert find_staleness(replace(step, options=only_direct)) is None
+    assert find_staleness(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
 
 
 def test_an_algorithm_that_the_target_does_not_allow_is_not_used(step: Step[TuneStep]) -> None:
     allowed = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct", "winograd2")))
-    assert is_current(replace(step, options=allowed)) == "other algorithms are chosen now"
+    assert find_staleness(replace(step, options=allowed)) == Staleness("other algorithms are chosen now")

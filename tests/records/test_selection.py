@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.files import canonical_json, pretty_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
@@ -13,7 +14,6 @@ from tvmbuild.records.selection import (
     Schedule,
     TaskId,
     elect,
-    is_current,
     needs_search,
     read_tasks,
     resolved_target,
@@ -70,7 +70,7 @@ def publish(step: Step[TuneStep]) -> None:
 def test_a_losing_record_changes_nothing(step: Step[TuneStep]) -> None:
     before = step.output("schedule").read_bytes()
     put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 3e-6, "znver4"), (3, 1e-9, "cortex-a72"), searched=999))
-    assert is_current(step) is None
+    assert find_staleness(step) is None
     publish(step)
     assert step.output("schedule").read_bytes() == before
 
@@ -78,41 +78,43 @@ def test_a_losing_record_changes_nothing(step: Step[TuneStep]) -> None:
 def test_the_same_winner_measured_again_is_the_same_schedule(step: Step[TuneStep]) -> None:
     before = step.output("schedule").read_bytes()
     put(step, task_file(KEY, (1, 1.9e-6, "znver4")))
-    assert is_current(step) is None
+    assert find_staleness(step) is None
     publish(step)
     assert step.output("schedule").read_bytes() == before
 
 
 def test_a_winning_record_is_a_reason(step: Step[TuneStep]) -> None:
     put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 1e-6, "znver4")))
-    assert is_current(step) == "other records win now"
+    assert find_staleness(step) == Staleness("other records win now")
 
 
 def test_a_task_without_enough_candidates_is_a_reason_only_for_missing(step: Step[TuneStep]) -> None:
     put(step, task_file(KEY, (1, 2e-6, "znver4"), searched=10))
-    assert is_current(step) == "1 of 1 Tasks lack records: conv2d"
-    assert is_current(replace(step, settings=Settings(tune="never"))) is None
+    assert find_staleness(step) == Staleness("1 of 1 Tasks lack records: conv2d")
+    assert find_staleness(replace(step, settings=Settings(tune="never"))) is None
     none = replace(step, options=replace(OPTIONS, device=NoDevice()))
-    assert is_current(none) is None
+    assert find_staleness(none) is None
 
 
 def test_an_exhausted_task_is_enough(step: Step[TuneStep]) -> None:
     put(step, replace(task_file(KEY, (1, 2e-6, "znver4"), searched=2), exhausted=("znver4",)))
-    assert is_current(step) is None
+    assert find_staleness(step) is None
 
 
 def test_full_always_runs(step: Step[TuneStep]) -> None:
-    assert is_current(replace(step, settings=Settings(tune="full"))) == "tune=full was asked for"
+    assert find_staleness(replace(step, settings=Settings(tune="full"))) == Staleness("tune=full was asked for")
 
 
 def test_missing_outputs_and_damaged_records_are_reasons(step: Step[TuneStep]) -> None:
     record_path(Layout(step.root).records("pc"), KEY).write_text("{")
-    assert "damaged record file" in (is_current(step) or "")
+    stale = find_staleness(step)
+    assert stale is not None
+    assert "damaged record file" in "".join(stale.absent)
     for damaged in ("", "[]", "{}", '{"tasks": [7]}'):
         step.output("tasks").write_text(damaged)
-        assert is_current(step) == "its outputs are missing or damaged"
+        assert find_staleness(step) == Staleness("its outputs are missing or damaged")
     step.output("tasks").unlink()
-    assert is_current(step) == "its outputs are missing or damaged"
+    assert find_staleness(step) == Staleness("its outputs are missing or damaged")
 
 
 def test_a_record_of_another_target_is_not_used(step: Step[TuneStep]) -> None:
