@@ -27,7 +27,7 @@ from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.peak import measure_peak
-from tvmbuild.doit_adapter.process import run_process
+from tvmbuild.engine.process import run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json, write_text
 from tvmbuild.frozen_map import FrozenMap

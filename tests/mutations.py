@@ -31,7 +31,7 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "a tolerance is no part of a step's fingerprint",
-        "tvmbuild/fingerprint.py",
+        "tvmbuild/engine/fingerprint.py",
         'pairs = dict(_flatten("option", step.options))',
         'pairs = {k: v for k, v in _flatten("option", step.options) if "tolerance" not in k}',
         "tests/doit_adapter/test_changes.py",
@@ -45,7 +45,7 @@ MUTATIONS = (
     ),
     Mutation(
         "Ctrl-C leaves the step's processes running",
-        "tvmbuild/doit_adapter/process.py",
+        "tvmbuild/engine/process.py",
         "        os.killpg(process.pid, signal.SIGKILL)",
         "        process.pid",
         "tests/doit_adapter/test_interruption.py",
@@ -80,10 +80,10 @@ MUTATIONS = (
     ),
     Mutation(
         "what comes from the cache is not checked",
-        "tvmbuild/step_cache.py",
+        "tvmbuild/engine/cache/entries.py",
         "    if left != 0 or digest.hexdigest() != content.sha256:",
         "    if left != 0:",
-        "tests/plan/test_step_cache.py tests/doit_adapter/test_cache_trouble.py",
+        "tests/engine/cache/test_entries.py tests/doit_adapter/test_cache_trouble.py",
     ),
     Mutation(
         "exp splits its argument at the wrong place",

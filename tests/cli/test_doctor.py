@@ -13,11 +13,11 @@ from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
 from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.engine.cache.entries import write_entry
 from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import runtime_dir
 from tvmbuild.specs import CacheSpec, NoDevice, TargetSpec
-from tvmbuild.step_cache import write_entry
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),

@@ -24,7 +24,7 @@ from finished_project import (
 )
 
 from tvmbuild.cli import main
-from tvmbuild.doit_adapter.actions import RECORD
+from tvmbuild.doit_adapter.state import RECORD
 from tvmbuild.layout import Layout
 from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import Record, record_path

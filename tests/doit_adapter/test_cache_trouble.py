@@ -105,12 +105,12 @@ def test_the_size_bounds_the_cache(warm: Warm, clone: DoitProject, tmp_path: Pat
 
 def test_a_model_that_is_edited_while_it_is_simplified_is_not_stored(clone: DoitProject, tmp_path: Path) -> None:
     code = (
-        "from tvmbuild.doit_adapter import actions\n"
-        "run = actions.execute\n"
-        "def run_and_edit(step, inputs):\n"
-        "    run(step, inputs)\n"
+        "from tvmbuild.engine.executor import Here\n"
+        "run = Here.run\n"
+        "def run_and_edit(here, step, inputs):\n"
+        "    run(here, step, inputs)\n"
         "    with step.input('source').open('ab') as stream: stream.write(b'more')\n"
-        "actions.execute = run_and_edit\n"
+        "Here.run = run_and_edit\n"
     )
     dodo = clone.root / "dodo.py"
     dodo.write_text(code + dodo.read_text())

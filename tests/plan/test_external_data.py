@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from doit.task import Task
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.doit_adapter.actions import run_step
+from tvmbuild.engine.executor import HERE
+from tvmbuild.engine.run import run_step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.external_data import ENTRY, list_external_data
 from tvmbuild.frozen_map import FrozenMap
@@ -76,8 +76,8 @@ def test_hostile_locations_fail_the_step_with_a_message(tmp_path: Path, location
     assert caught.value.hint
     options = SimplifyStep("net", Source("path", "inner/net.onnx"), (), SimplifyOptions())
     step = Step("simplify", "net", options, FrozenMap({"source": path}), root=tmp_path)
-    failed = run_step(step, Task("simplify:net", None))
-    assert failed is not None
+    failed = run_step(step, HERE).end
+    assert isinstance(failed, TvmbuildError)
     assert said in failed.message
     assert said in json.loads(Layout(tmp_path).failure(step.id).read_text())["message"]
 

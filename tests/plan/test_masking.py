@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tvmbuild.config.mistakes import Mistake, Position
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.fingerprint import fingerprint
 from tvmbuild.masking import mask_credentials
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import SimplifyOptions, Source

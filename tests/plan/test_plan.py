@@ -7,8 +7,8 @@ import pytest
 
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.fingerprint import fingerprint
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.plan import Plan, includes, make_plan
 from tvmbuild.specs import (

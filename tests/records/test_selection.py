@@ -5,114 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from elected_step import KEY, OPTIONS, OTHER, make_step, task_file, trace
 
-from tvmbuild.files import canonical_json, pretty_json, write_json
+from tvmbuild.files import canonical_json, pretty_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.records.selection import (
-    TaskId,
-    elect,
-    is_current,
-    needs_search,
-    read_tasks,
-    resolved_target,
-    select_schedule,
-    wanted_trials,
-    write_tasks,
-)
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneStep
-
-OPTIONS = TuneStep(
-    "pc", "llvm", FrozenMap({"mcpu": "znver4", "num-cores": 2}), FrozenMap(), "znver4", LocalDevice(), TuneOptions()
-)
-KEY, OTHER = "a" * 16, "b" * 16
-
-
-def trace(number: int) -> str:
-    return canonical_json({"decisions": [], "instructions": [["Seed", [], [number], []]]})
-
-
-def task_file(key: str, *records: tuple[int, float, str], searched: int = 64) -> TaskFile:
-    return TaskFile(
-        key,
-        "conv2d",
-        "{}",
-        canonical_json(resolved_target(OPTIONS).to_json()),
-        "0.27.0",
-        tuple(Record(trace(number), seconds, where, 2, "0.27.0") for number, seconds, where in records),
-        FrozenMap({"znver4": searched}),
-    )
+from tvmbuild.records.selection import TaskId, elect, needs_search, read_tasks, select_schedule, wanted_trials
+from tvmbuild.specs import TuneOptions
+from tvmbuild.steps import Step, TuneStep
 
 
 @pytest.fixture
 def step(tmp_path: Path) -> Step[TuneStep]:
-    """A tune step that has run: one Task, one record, its Schedule elected."""
-    outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
-    step = Step("tune", "m@pc", OPTIONS, outputs=outputs, root=tmp_path)
-    put(step, task_file(KEY, (1, 2e-6, "znver4")))
-    write_tasks(step.output("tasks"), [TaskId(KEY, "conv2d", 3)])
-    publish(step)
-    return step
-
-
-def put(step: Step[TuneStep], file: TaskFile) -> None:
-    write_task_file(record_path(Layout(step.root).records("pc"), file.key), file)
-
-
-def publish(step: Step[TuneStep]) -> None:
-    keys = [task.key for task in read_tasks(step.output("tasks"))]
-    write_json(step.output("schedule"), select_schedule(Layout(step.root).records("pc"), keys, OPTIONS).to_json())
-
-
-def test_a_losing_record_changes_nothing(step: Step[TuneStep]) -> None:
-    before = step.output("schedule").read_bytes()
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 3e-6, "znver4"), (3, 1e-9, "cortex-a72"), searched=999))
-    assert is_current(step) is None
-    publish(step)
-    assert step.output("schedule").read_bytes() == before
-
-
-def test_the_same_winner_measured_again_is_the_same_schedule(step: Step[TuneStep]) -> None:
-    before = step.output("schedule").read_bytes()
-    put(step, task_file(KEY, (1, 1.9e-6, "znver4")))
-    assert is_current(step) is None
-    publish(step)
-    assert step.output("schedule").read_bytes() == before
-
-
-def test_a_winning_record_is_a_reason(step: Step[TuneStep]) -> None:
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 1e-6, "znver4")))
-    assert is_current(step) == "other records win now"
-
-
-def test_a_task_without_enough_candidates_is_a_reason_only_for_missing(step: Step[TuneStep]) -> None:
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), searched=10))
-    assert is_current(step) == "1 of 1 Tasks lack records: conv2d"
-    assert is_current(replace(step, settings=Settings(tune="never"))) is None
-    none = replace(step, options=replace(OPTIONS, device=NoDevice()))
-    assert is_current(none) is None
-
-
-def test_an_exhausted_task_is_enough(step: Step[TuneStep]) -> None:
-    put(step, replace(task_file(KEY, (1, 2e-6, "znver4"), searched=2), exhausted=("znver4",)))
-    assert is_current(step) is None
-
-
-def test_full_always_runs(step: Step[TuneStep]) -> None:
-    assert is_current(replace(step, settings=Settings(tune="full"))) == "tune=full was asked for"
-
-
-def test_missing_outputs_and_damaged_records_are_reasons(step: Step[TuneStep]) -> None:
-    record_path(Layout(step.root).records("pc"), KEY).write_text("{")
-    assert "damaged record file" in (is_current(step) or "")
-    for damaged in ("", "[]", "{}", '{"tasks": [7]}'):
-        step.output("tasks").write_text(damaged)
-        assert is_current(step) == "its outputs are missing or damaged"
-    step.output("tasks").unlink()
-    assert is_current(step) == "its outputs are missing or damaged"
+    return make_step(tmp_path)
 
 
 def test_a_record_of_another_target_is_not_used(step: Step[TuneStep]) -> None:

@@ -11,10 +11,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.choices import choices_path, read_graph
-from tvmbuild.records.selection import is_current, read_tasks
+from tvmbuild.records.selection import read_tasks
 from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
@@ -69,7 +70,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> N
     seconds = found[SIGNATURE]["seconds"]
     assert set(seconds) == {"direct", "winograd2", "winograd4"}
     assert found[SIGNATURE]["algorithm"] == fastest(seconds)
-    assert is_current(step) is None
+    assert find_staleness(step) is None
 
     outputs = {role: path.read_bytes() for role, path in step.outputs.items() if role != "info"}
     choices = path.read_bytes()
@@ -83,7 +84,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> N
         rows["convolutions"][SIGNATURE]["algorithm"] = algorithm
         path.write_text(json.dumps(rows))
         tune.run(replace(step, settings=Settings(tune="never")))
-        assert is_current(step) is None
+        assert find_staleness(step) is None
         schedule = json.loads(step.output("schedule").read_text())
         assert schedule.get("algorithms") == (None if algorithm == "direct" else {SIGNATURE: algorithm})
         assert ("winograd_rows_relu" in task_names(step)) == (algorithm != "direct")
@@ -100,5 +101,5 @@ def test_nothing_is_measured_where_only_one_way_is_allowed(step: Step[TuneStep])
     tune.run(only)
     assert json.loads(step.output("info").read_text())["searched_now"] == ["conv2d_relu"]
     assert not (Layout(step.root).records("pc") / "choices").exists()
-    assert is_current(only) is None
-    assert is_current(step) == "how its convolutions are best computed was not measured"
+    assert find_staleness(only) is None
+    assert find_staleness(step) == Staleness("how its convolutions are best computed was not measured")

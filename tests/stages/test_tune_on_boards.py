@@ -13,10 +13,10 @@ import psutil
 import pytest
 from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starting_board, tracker, wait_until
 
+from tvmbuild.engine.staleness import find_staleness
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
-from tvmbuild.records.selection import is_current
 from tvmbuild.specs import Attributes, RpcDevice, TuneOptions
 from tvmbuild.steps import Step, TuneStep
 
@@ -91,9 +91,9 @@ def test_a_board_that_dies_costs_no_candidate(
     task = json.loads(path.read_text())
     assert task["searched"] == {CPU: 16}
     assert {record["measured_on"] for record in task["records"]} == {CPU}
-    assert is_current(step) is None
+    assert find_staleness(step) is None
     named = replace(step, options=replace(step.options, measured_on="kitchen"))
-    assert is_current(named) is None  # the only class there is
+    assert find_staleness(named) is None  # the only class there is
 
 
 @pytest.mark.nightly

@@ -9,9 +9,9 @@ from pathlib import Path
 from doit_project import DoitProject, write_project
 
 from tvmbuild.capabilities import detect_capabilities
-from tvmbuild.doit_adapter.actions import RECORD
+from tvmbuild.doit_adapter.state import RECORD
+from tvmbuild.engine.fingerprint import digest_file, fingerprint
 from tvmbuild.files import canonical_json, write_json, write_text
-from tvmbuild.fingerprint import digest_file, fingerprint
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan

@@ -22,11 +22,12 @@ from tvmbuild.cluster.address import check_scheduler, explain_silence
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_outputs
 from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
+from tvmbuild.engine.executor import OneAtATime
+from tvmbuild.engine.staleness import find_staleness
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.placement import STEPS, explain_lack
-from tvmbuild.records.selection import is_current
 from tvmbuild.steps import AnyStep, Step, TuneStep, has_options
 
 CONNECT_S = 10.0
@@ -63,6 +64,7 @@ class Cluster:
         self._client = client
         self._address = address
         self._topic = f"tvmbuild-{uuid.uuid4().hex}"
+        self._here = OneAtATime()
         self._home = threading.Lock()
         """Held while a step's files are written here."""
         self._tuned: list[Step[TuneStep]] = []
@@ -70,6 +72,11 @@ class Cluster:
         self._asked = float("-inf")
         self._offers: dict[str, dict[str, float]] = {}
         client.subscribe_topic(self._topic, lambda event: print(f"   {event[1]}\n", end="", flush=True))
+
+    @property
+    def is_here(self) -> bool:
+        """Return False: steps run on the workers."""
+        return False
 
     def list_machines(self, commands: Sequence[str]) -> list[Capabilities]:
         """Return what the workers' machines can do; TvmbuildError when there is none, or one has other versions."""
@@ -88,7 +95,13 @@ class Cluster:
         return [machine for _, machine in answers.values()]
 
     def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
-        """Run the step on a worker that has what it needs, and bring its files home; raises as `run_process` does."""
+        """Run the step on a worker that has what it needs, and bring its files home; raises as `run_process` does.
+
+        One without needs is run here, one at a time.
+        """
+        if not step.needs:
+            self._here.run(step)
+            return
         sent, paths = read_sent(step), tuple(inputs)
         contents = [self._send(path.read_bytes()) for path in paths]
         parcel = Parcel(step, tuple(name_of(path, step) for path in paths), self._topic)
@@ -104,7 +117,8 @@ class Cluster:
 
     def is_outdone(self) -> bool:
         """Say whether a tune step's Schedule lost to records that another one of the same target brought home later."""
-        return any(is_current(replace(step, settings=replace(step.settings, tune="never"))) for step in self._tuned)
+        never = (replace(step, settings=replace(step.settings, tune="never")) for step in self._tuned)
+        return any(find_staleness(step) is not None for step in never)
 
     def close(self) -> None:
         """Leave the cluster: what still runs there ends, and what comes home is no longer written."""

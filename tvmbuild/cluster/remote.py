@@ -12,8 +12,8 @@ from tvmbuild import __version__
 from tvmbuild.capabilities import TOOLS, Capabilities, detect_capabilities
 from tvmbuild.cluster.parcel import Files, Outcome, Parcel, decompress, unpack, write_files
 from tvmbuild.cluster.side_files import compare
-from tvmbuild.doit_adapter.leftovers import temporary_folder
-from tvmbuild.doit_adapter.process import Attendant, run_process
+from tvmbuild.engine.leftovers import temporary_folder
+from tvmbuild.engine.process import Attendant, run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.steps import AnyStep

@@ -17,7 +17,7 @@ from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
 from tvmbuild.devices.machine import BUSY_SHARE
 from tvmbuild.devices.watch import Watch
-from tvmbuild.doit_adapter.display import show_progress
+from tvmbuild.engine.display import show_progress
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, is_pattern, suggest
 from tvmbuild.plan import Plan

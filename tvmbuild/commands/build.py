@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from tvmbuild.capabilities import installed_version
-from tvmbuild.doit_adapter.elsewhere import use_elsewhere
 from tvmbuild.doit_adapter.main import run_doit
 from tvmbuild.errors import TvmbuildError
 
@@ -28,11 +27,11 @@ def run(args: argparse.Namespace) -> int:
     from tvmbuild.cluster.client import connect  # noqa: PLC0415 - Dask is an extra
 
     command = ["run", "-n", AT_ONCE, "-P", "thread", *args.what]
-    with connect(args.scheduler) as cluster, use_elsewhere(cluster):
-        code = run_doit(command, ())
+    with connect(args.scheduler) as cluster:
+        code = run_doit(command, (), cluster)
         if code == 0 and cluster.is_outdone():
             print("other records win now that all have come home:")
-            code = run_doit([*command, "tune=never"], ())
+            code = run_doit([*command, "tune=never"], (), cluster)
     return code
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.commands.doctor_checks import Finding
+from tvmbuild.engine.cache.entries import measure_usage
 from tvmbuild.specs import CacheSpec, NoDevice, RpcDevice, SshDevice, TargetSpec
-from tvmbuild.step_cache import measure_usage
 
 
 def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> Iterator[Finding]:

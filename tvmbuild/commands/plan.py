@@ -13,8 +13,8 @@ from rich.text import Text
 from tvmbuild.commands.plan_json import make_json
 from tvmbuild.commands.planned import Planned, plan_work
 from tvmbuild.console import make_console
-from tvmbuild.doit_adapter.status import Status
 from tvmbuild.doit_adapter.variables import split_words
+from tvmbuild.engine.status import Status
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import pretty_json
 from tvmbuild.nearest import find_nearest_pattern, suggest

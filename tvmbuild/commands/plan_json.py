@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.commands.planned import Planned
-from tvmbuild.doit_adapter.status import Status
+from tvmbuild.engine.status import Status
 from tvmbuild.price import CellPrice
 from tvmbuild.rates import Seconds
 

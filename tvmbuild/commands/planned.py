@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.doit_adapter.status import Status, list_statuses
+from tvmbuild.doit_adapter.state import open_state
+from tvmbuild.engine.status import Status, list_statuses
 from tvmbuild.plan import Plan
 from tvmbuild.price import CellPrice, Known, TotalPrice, price_cells, total_price
 from tvmbuild.records.choices import read_graph
@@ -29,9 +30,8 @@ class Planned:
 def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
     """Return what running the chosen steps would do; nothing is run or written."""
     wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
-    statuses = tuple(
-        status for status in list_statuses(Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted)))
-    )
+    part = Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted))
+    statuses = tuple(list_statuses(part, open_state(plan.root).recall))
     return Planned(statuses, price_statuses(statuses))
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvmbuild.config import load_project
-from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML, Layout
 from tvmbuild.nearest import find_nearest, suggest

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmbuild.commands.records_common import hold_records, list_targets
-from tvmbuild.doit_adapter.status import Status, list_statuses
+from tvmbuild.doit_adapter.state import open_state
+from tvmbuild.engine.status import Status, list_statuses
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator[_Removal]:
     used: dict[str, set[str]] = {target: set() for target in targets}
     resolved: dict[str, str] = {}
-    for status in list_statuses(load_plan(layout.root, Settings())):
+    for status in list_statuses(load_plan(layout.root, Settings()), open_state(layout.root).recall):
         options = status.step.options
         if isinstance(options, TuneStep) and options.target in used:
             resolved[options.target] = canonical_json(resolved_target(options).to_json())

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from doit.doit_cmd import DoitMain
 from doit.task import Task
 
 from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.loader import hand_in
 from tvmbuild.doit_adapter.variables import check_variable
+from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.project import find_root
@@ -26,8 +28,8 @@ SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})
 LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 
-def run_doit(arguments: Sequence[str], own_commands: Sequence[str]) -> int:
-    """Run doit in the project around the current folder; return its exit code."""
+def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Executor = HERE) -> int:
+    """Run doit in the project around the current folder, its steps by the executor; return doit's exit code."""
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if equals and not name.startswith("-"):
@@ -39,7 +41,7 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str]) -> int:
             raise TvmbuildError(f"no dodo.py in {root}", "`tvmbuild init` in an empty folder writes one to copy.")
         os.chdir(root)
     doit = DoitMain()
-    loader = _CheckedLoader([*own_commands, *doit.get_cmds()])
+    loader = _CheckedLoader([*own_commands, *doit.get_cmds()], executor)
     doit.task_loader = loader
     with _end_with_reader() if arguments and arguments[0] in SHOWING else contextlib.nullcontext():
         return int(doit.run(list(arguments)) or 0)
@@ -59,9 +61,15 @@ def _end_with_reader() -> Iterator[None]:
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """Loads dodo.py; refuses names and patterns that match nothing, and expands patterns for every command."""
 
-    def __init__(self, commands: Sequence[str]) -> None:
+    def __init__(self, commands: Sequence[str], executor: Executor) -> None:
         super().__init__()
         self._commands = commands
+        self._executor = executor
+
+    def setup(self, opt_values: Mapping[str, object]) -> None:
+        """Load dodo.py, and hand the executor to the project in it."""
+        super().setup(opt_values)
+        hand_in(self._executor, self.namespace)
 
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
         """Load all tasks; doit takes ``pos_args``, which is changed in place, as the selection."""

@@ -13,12 +13,13 @@ from doit.exceptions import BaseFail, TaskFailed, UnmetDependency
 from doit.globals import Globals
 from doit.task import Task
 
-from tvmbuild.doit_adapter.actions import CACHE, clear_failure, write_failure, write_reports
-from tvmbuild.doit_adapter.cache import CacheUse
+from tvmbuild.doit_adapter.actions import CACHE, write_reports
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
-from tvmbuild.doit_adapter.project_lock import hold_project_lock
 from tvmbuild.doit_adapter.state import StepState
+from tvmbuild.engine.cache.use import CacheUse
+from tvmbuild.engine.failure import clear_failure, write_failure
+from tvmbuild.engine.leftovers import remove_old_leftovers
+from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan

@@ -6,19 +6,29 @@ doit calls `set` for every key of a finished task and `deps:` last; that key pub
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.project_lock import hold_project_lock
+from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.success import Success, read_success
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers, write_json
+from tvmbuild.layout import Layout
 
+RECORD = "tvmbuild"
+"""Key of what we keep among a task's values in doit's state."""
+VALUES_KEY = "_values_:"
 LAST_KEY = "deps:"
 CHECKER_KEY = "checker:"
 SUFFIX = ".json"
+
+
+def find_success(values: Mapping[str, object]) -> Success | None:
+    """Return what a task's values, as doit kept them, say of its last success; None: there was none."""
+    return read_success(values.get(RECORD))
 
 
 class StepState:
@@ -48,6 +58,11 @@ class StepState:
     def in_(self, task_id: str) -> bool:
         """Say whether anything is known of the task."""
         return bool(self._load(task_id))
+
+    def recall(self, task_id: str) -> Success | None:
+        """Return what is known of the task's last success; None: there was none."""
+        values = self.get(task_id, VALUES_KEY)
+        return find_success(values) if isinstance(values, dict) else None
 
     def remove(self, task_id: str) -> None:
         """Forget the task. doit also removes a task that it did not run because another failed: that one is kept."""
@@ -107,6 +122,11 @@ class StepState:
             message = f"cannot write to {self._folder}: {error.strerror}"
             hint = "Make room or make it writable, then run doit again: finished steps are not lost."
             raise end_run(TvmbuildError(message, hint)) from error
+
+
+def open_state(root: Path) -> StepState:
+    """Return what is known of the steps of a project."""
+    return StepState(str(Layout(root).state))
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
+from tvmbuild.engine.executor import Executor
 from tvmbuild.plan import Plan
 from tvmbuild.specs import LocalDevice, RpcDevice
 from tvmbuild.stages.table import STAGES
@@ -22,8 +23,8 @@ GROUP_DOCS = {
 }
 
 
-def list_tasks(plan: Plan, settings: Settings) -> Iterator[TaskDict]:
-    """Yield a group for each stage, then a subtask for each step."""
+def list_tasks(plan: Plan, settings: Settings, executor: Executor) -> Iterator[TaskDict]:
+    """Yield a group for each stage, then a subtask for each step, which the executor runs."""
     for stage in STAGES:
         yield {"basename": stage.name, "name": None, "doc": GROUP_DOCS[stage.name]}
     yield {
@@ -34,16 +35,16 @@ def list_tasks(plan: Plan, settings: Settings) -> Iterator[TaskDict]:
         "verbosity": 2,
     }
     for step in plan.steps:
-        yield _unavailable_task(step, settings) if step.unavailable else _make_task(step)
+        yield _unavailable_task(step, settings) if step.unavailable else _make_task(step, executor)
 
 
-def _make_task(step: AnyStep) -> TaskDict:
+def _make_task(step: AnyStep, executor: Executor) -> TaskDict:
     # Relative paths: the state stays true when the project is moved, and `doit build/…/x.tar` works.
     return {
         "basename": step.stage,
         "name": step.subject,
         "doc": _describe(step),
-        "actions": [(run_step, [step])],
+        "actions": [(run_step, [step, executor])],
         "file_dep": [path.relative_to(step.root) for path in step.inputs.values()],
         "targets": [path.relative_to(step.root) for path in step.outputs.values()],
         "uptodate": [UpToDate(step)],

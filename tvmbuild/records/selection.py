@@ -1,24 +1,22 @@
-"""Winners: from record files to a cell's Schedule, and whether a Schedule is still current. No tvm here."""
+"""Winners: from record files to a cell's Schedule. No tvm here."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
-from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices, read_graph
-from tvmbuild.records.quarantine import find_damage, has_file_fault, leave_out, read_faults
+from tvmbuild.records.choices import DIRECT, Choices, Graph
+from tvmbuild.records.quarantine import has_file_fault, leave_out, read_faults
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
-from tvmbuild.specs import TuneOptions, is_timed
-from tvmbuild.steps import Step, TuneStep
+from tvmbuild.specs import TuneOptions
+from tvmbuild.steps import TuneStep
 
 FORMAT = 1
 
@@ -118,66 +116,16 @@ def read_tasks(path: Path) -> tuple[TaskId, ...]:
 
 def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Schedule:
     """Return the winner of each Task that has one."""
-    return _elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
+    return elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
 
 
-def _elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
+def elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
+    """Return the winner of each Task that has one; ``files`` are read_applicable_files'."""
     winners = {key: elect(task, device_class) for key, task in files.items()}
     elected = {key: winner.trace for key, winner in winners.items() if winner is not None}
     return Schedule(FrozenMap(elected), blocks=FrozenMap({key: list_blocks(files[key].workload) for key in elected}))
 
 
-def is_current(step: Step[TuneStep]) -> str | None:
-    """Return None when the tune step's Schedule is what the record files elect, else the reason to run it."""
-    options = step.options
-    if step.settings.tune == "full" and is_timed(options.device):
-        return "tune=full was asked for"
-    try:
-        tasks, graph = read_tasks(step.output("tasks")), read_graph(step.output("tasks"))
-        schedule = step.output("schedule").read_text(encoding="utf-8")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return "its outputs are missing or damaged"
-    folder = Layout(step.root).records(options.target)
-    try:
-        files = read_applicable_files(folder, (task.key for task in tasks), resolved_target(options))
-        choices = read_choices(folder, graph, resolved_target(options))
-    except TvmbuildError as error:
-        return error.message
-    algorithms = choices.algorithms(options.tune.algorithms)
-    reason = None
-    if algorithms != _read_algorithms(schedule):
-        reason = "other algorithms are chosen now"
-    elif replace(_elect_all(files, options.measured_on), algorithms=algorithms).to_text() != schedule:
-        reason = "other records win now"
-    elif step.settings.tune == "missing" and is_timed(options.device):
-        reason = _explain_search(step, tasks, files)
-        if must_choose(options, graph, choices):
-            reason = reason or "how its convolutions are best computed was not measured"
-    if choices.problem is not None and reason is not None:
-        reason = f"{reason}; {choices.problem}"
-    return reason and "; ".join((reason, *_list_damage(folder, tasks)))
-
-
-def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
-    options = step.options
-    if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
-        return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
-    missing = [task.name for task in list_missing(files, tasks, options.tune)]
-    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None
-
-
 def must_choose(options: TuneStep, graph: Graph | None, choices: Choices) -> bool:
     """Say whether mode `missing` measures how a convolution is best computed."""
     return set(options.tune.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))
-
-
-def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:
-    try:
-        return FrozenMap(sorted(json.loads(schedule).get("algorithms", {}).items()))
-    except (ValueError, AttributeError):
-        return None
-
-
-def _list_damage(folder: Path, tasks: Iterable[TaskId]) -> tuple[str, ...]:
-    damage = {path: find_damage(path) for path in (record_path(folder, task.key) for task in tasks)}
-    return tuple(f"{path}: {what}" for path, what in damage.items() if what)

@@ -1,6 +1,6 @@
 """A step's own process: reads the Step, runs its stage, reports an error on the pipe that it was given.
 
-Started by `tvmbuild.doit_adapter.process` as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of
+Started by `tvmbuild.engine.process` as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of
 length, then a pickle) and then stays open for as long as the parent lives.
 """
 

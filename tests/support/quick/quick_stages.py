@@ -21,9 +21,9 @@ from tvmbuild.benchmarking.results import Product, Result
 from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine import Machine
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
-from tvmbuild.fingerprint import fingerprint
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, read_metadata, write_package

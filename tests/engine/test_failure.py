@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.doit_adapter.actions import write_failure
+from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.specs import SimplifyOptions, Source

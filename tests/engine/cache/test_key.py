@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tvmbuild import host_cpu
-from tvmbuild.doit_adapter import cache_key
-from tvmbuild.doit_adapter.cache_key import identify_device, make_key
+from tvmbuild.engine.cache import key as cache_key
+from tvmbuild.engine.cache.key import identify_device, make_key
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import (
     BenchmarkOptions,
@@ -102,7 +102,7 @@ def test_a_cpu_is_its_model_and_its_instructions(monkeypatch: pytest.MonkeyPatch
 
 def test_fewer_cores_are_another_device() -> None:
     code = (
-        "import os; from tvmbuild.doit_adapter.cache_key import _identify_cpu\n"
+        "import os; from tvmbuild.engine.cache.key import _identify_cpu\n"
         "all_cores = _identify_cpu()\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "print(all_cores['cores'], _identify_cpu()['cores'])\n"

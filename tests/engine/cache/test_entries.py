@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvmbuild.files import canonical_json, sha256_file
-from tvmbuild.step_cache import (
+from tvmbuild.engine.cache.entries import (
     DamagedEntry,
     EntryTooLarge,
     evict,
@@ -25,6 +24,7 @@ from tvmbuild.step_cache import (
     touch_entry,
     write_entry,
 )
+from tvmbuild.files import canonical_json, sha256_file
 
 KEY = "ab" * 32
 OTHER = "ab" + "cd" * 31
@@ -203,7 +203,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tvmbuild.files import sha256_file
-from tvmbuild.step_cache import write_entry
+from tvmbuild.engine.cache.entries import write_entry
 folder, output, seed, count, limit = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 for number in range(seed, seed + count):
     key = f"{number % 8:02x}" * 32
@@ -242,7 +242,7 @@ def _check_entries(folder: Path, key: str, expected: bytes, to: Path) -> None:
 BIG_WRITER = """
 import sys
 from pathlib import Path
-from tvmbuild.step_cache import write_entry
+from tvmbuild.engine.cache.entries import write_entry
 folder, output = map(Path, sys.argv[1:3])
 write_entry(folder, sys.argv[4], {"model": (output, sys.argv[3])}, 10**12)
 """

@@ -1,15 +1,14 @@
-"""What doit would do with a step, and why, without running doit."""
+"""What a run would do with each step of a plan, and why; nothing is run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
-from tvmbuild.doit_adapter.state import StepState
-from tvmbuild.doit_adapter.uptodate import are_tasks_known, explain_changes
-from tvmbuild.layout import Layout
+from tvmbuild.engine.changes import are_tasks_known, explain_changes
+from tvmbuild.engine.success import Success
 from tvmbuild.plan import Plan
 from tvmbuild.steps import AnyStep
 
@@ -28,27 +27,25 @@ class Status:
     """A tune step's `tasks.json` lists the Tasks that a run would find."""
 
 
-def list_statuses(plan: Plan) -> list[Status]:
-    """Return every step's status in the plan's order."""
-    state = StepState(str(Layout(plan.root).state))
+def list_statuses(plan: Plan, recall: Callable[[str], Success | None]) -> list[Status]:
+    """Return every step's status in the plan's order; ``recall`` knows the last success of a step by its id."""
     running: dict[Path, AnyStep] = {}
     statuses = []
     for step in plan.steps:
         causes = {running[path].id: None for path in step.inputs.values() if path in running}
-        status = _status(step, state, tuple(causes))
+        status = _status(step, recall(step.id), tuple(causes))
         if status.state in {"may run", "would run"}:
             running |= dict.fromkeys(step.outputs.values(), step)
         statuses.append(status)
     return statuses
 
 
-def _status(step: AnyStep, state: StepState, causes: tuple[str, ...]) -> Status:
+def _status(step: AnyStep, last: Success | None, causes: tuple[str, ...]) -> Status:
     if step.unavailable is not None:
         return Status(step, "unavailable", (step.unavailable,))
-    values = cast("Mapping[str, object]", state.get(step.id, "_values_:") or {})
-    reasons = tuple(explain_changes(step, values))
+    reasons = tuple(explain_changes(step, last))
     # What simplify will make of the model is not known before it has run.
-    knows_tasks = step.stage == "tune" and not causes and are_tasks_known(step, values)
+    knows_tasks = step.stage == "tune" and not causes and are_tasks_known(step, last)
     if not reasons and causes:
         return Status(step, "may run", (f"if {' or '.join(causes)} changes what it reads",), knows_tasks)
     return Status(step, "would run" if reasons else "up to date", reasons, knows_tasks)

@@ -8,9 +8,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tvmbuild.doit_adapter.elsewhere import find_elsewhere
+from tvmbuild.engine.fingerprint import Digest, fingerprint
 from tvmbuild.files import canonical_json
-from tvmbuild.fingerprint import Digest, fingerprint
 from tvmbuild.host_cpu import cpu_identity, cpu_name
 from tvmbuild.specs import LocalDevice
 from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
@@ -40,7 +39,7 @@ def make_key(step: AnyStep, inputs: Mapping[str, Digest]) -> str | None:
 
 def identify_device(options: BenchmarkStep) -> dict[str, str] | None:
     """Return what latency on the step's device depends on; None for a device that is not this machine's."""
-    if not isinstance(options.device, LocalDevice) or find_elsewhere() is not None:
+    if not isinstance(options.device, LocalDevice):
         return None
     here = _identify_cpu()
     if options.kind == "llvm":

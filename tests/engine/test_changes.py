@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.doit_adapter.actions import RECORD
-from tvmbuild.doit_adapter.uptodate import explain_changes
+from tvmbuild.engine.changes import explain_changes
+from tvmbuild.engine.fingerprint import digest_file, fingerprint
+from tvmbuild.engine.success import Success
 from tvmbuild.files import write_json
-from tvmbuild.fingerprint import digest_file, fingerprint
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
 
 @pytest.fixture
-def tuned(tmp_path: Path) -> tuple[Step[TuneStep], dict[str, object]]:
-    """A tune step whose one Task has no record, and what doit keeps of its success."""
+def tuned(tmp_path: Path) -> tuple[Step[TuneStep], Success]:
+    """A tune step whose one Task has no record, and what is kept of its success."""
     outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
     step = Step(
         stage="tune",
@@ -31,28 +31,28 @@ def tuned(tmp_path: Path) -> tuple[Step[TuneStep], dict[str, object]]:
     write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": {}})
     write_json(step.output("info"), {"uncovered": tasks})
     digests = {role: digest_file(path) for role, path in outputs.items()}
-    return step, {RECORD: {"fingerprint": fingerprint(step), "inputs": {}, "outputs": digests}}
+    return step, Success(fingerprint(step), {}, digests)
 
 
-def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
-    step, values = tuned
-    assert list(explain_changes(step, values)) == []
+def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
+    assert list(explain_changes(step, success)) == []
     strict = replace(step, settings=Settings(tune="never", strict=True))
-    assert list(explain_changes(strict, values)) == ["strict=1: 1 Tasks have no record"]
+    assert list(explain_changes(strict, success)) == ["strict=1: 1 Tasks have no record"]
 
 
-def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
-    step, values = tuned
+def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
     strict = Settings(tune="never", strict=True)
     gpu = replace(step, options=replace(step.options, kind="cuda"), settings=strict)
-    assert "strict" not in "".join(explain_changes(gpu, values))
+    assert "strict" not in "".join(explain_changes(gpu, success))
     assert replace(step, settings=strict).refuses_uncovered
     assert not gpu.refuses_uncovered
 
 
-def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step[TuneStep], dict[str, object]]) -> None:
-    step, values = tuned
+def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
     step.output("info").write_text("{")
-    reasons = list(explain_changes(replace(step, settings=Settings(tune="never", strict=True)), values))
+    reasons = list(explain_changes(replace(step, settings=Settings(tune="never", strict=True)), success))
     assert len(reasons) == 1
     assert reasons[0].startswith("output info changed: sha256 ")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doit_project import write_project
 
-from tvmbuild.doit_adapter.leftovers import OLD_S, remove_old_leftovers, temporary_folder
+from tvmbuild.engine.leftovers import OLD_S, remove_old_leftovers, temporary_folder
 from tvmbuild.layout import downloads_dir
 
 

@@ -10,15 +10,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.doit_adapter.cache_key import make_key
+from tvmbuild.engine.cache.entries import (
+    DamagedEntry,
+    EntryTooLarge,
+    find_entries,
+    read_entry,
+    touch_entry,
+    write_entry,
+)
+from tvmbuild.engine.cache.key import make_key
+from tvmbuild.engine.fingerprint import Digest
+from tvmbuild.engine.staleness import find_staleness
 from tvmbuild.files import canonical_json, publish, remove_leftovers
-from tvmbuild.fingerprint import Digest
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import find_damage, list_faults
-from tvmbuild.records.selection import is_current, read_tasks, resolved_target
+from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.step_cache import DamagedEntry, EntryTooLarge, find_entries, read_entry, touch_entry, write_entry
 from tvmbuild.steps import AnyStep, TuneStep, has_options
 
 MAX_VARIANTS = 16
@@ -115,7 +123,7 @@ def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
     if not has_options(step, TuneStep):
         return True
     options, candidate = step.options, replace(step, outputs=FrozenMap(staged))
-    if is_current(candidate) is not None or _tells_of_quarantine(staged["info"]):
+    if find_staleness(candidate) is not None or _tells_of_quarantine(staged["info"]):
         return False
     if step.refuses_uncovered and _read_info(staged["info"])["uncovered"]:
         return False

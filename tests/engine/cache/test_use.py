@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.doit_adapter.cache import CacheUse, restore_outputs, store_outputs
+from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
+from tvmbuild.engine.fingerprint import Digest, digest_file
 from tvmbuild.files import canonical_json, write_json
-from tvmbuild.fingerprint import Digest, digest_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import keep_damaged

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.fingerprint import digest_file, fingerprint, is_same_file
+from tvmbuild.engine.fingerprint import digest_file, fingerprint, is_same_file
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import (
     Attributes,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tvmbuild.doit_adapter.display import show_progress
-from tvmbuild.doit_adapter.leftovers import temporary_folder
+from tvmbuild.engine.display import show_progress
+from tvmbuild.engine.leftovers import temporary_folder
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers
 from tvmbuild.layout import Layout

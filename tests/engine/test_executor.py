@@ -1,0 +1,75 @@
+"""Who runs a step, and what that means for the step cache."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.doit_adapter.loader import hand_in, load_doit_file
+from tvmbuild.engine.executor import HERE, Executor
+from tvmbuild.engine.run import run_step
+from tvmbuild.engine.success import Success
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_text
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.specs import BenchmarkOptions, CacheSpec, LocalDevice, Tolerance
+from tvmbuild.steps import AnyStep, BenchmarkStep, Settings, Step
+
+
+@dataclass
+class _Fake:
+    """Writes the step's outputs, and remembers what it was asked for."""
+
+    is_here: bool = True
+    ran: list[str] = field(default_factory=list)
+
+    def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
+        raise TvmbuildError(f"asked with {len(commands)} commands")
+
+    def run(self, step: AnyStep, inputs: Iterable[Path]) -> None:
+        self.ran.append(f"{step.id} of {', '.join(path.name for path in inputs)}")
+        write_text(step.output("result"), "{}\n")
+
+
+def _make_step(root: Path) -> AnyStep:
+    (root / "net.tar").write_bytes(b"a package")
+    return Step(
+        "benchmark",
+        "net@pc",
+        BenchmarkStep("pc", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions()),
+        FrozenMap({"package": root / "net.tar"}),
+        FrozenMap({"result": root / "build/result.json"}),
+        root=root,
+        settings=Settings(cache=CacheSpec(root / "cache")),
+    )
+
+
+def test_this_machine_travels_to_doits_processes() -> None:
+    assert pickle.loads(pickle.dumps(HERE)) == HERE  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_what_another_machine_has_timed_is_shared_with_nobody(tmp_path: Path, here: bool) -> None:
+    step, executor = _make_step(tmp_path), _Fake(is_here=here)
+    for _ in range(2):
+        end = run_step(step, executor).end
+        assert isinstance(end, Success)
+        assert end.outputs.keys() == {"result"}
+    assert executor.ran == ["benchmark:net@pc of net.tar"] * (1 if here else 2)
+    assert (tmp_path / "cache").exists() is here
+
+
+def test_a_loaded_project_gets_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.yaml").write_text("models: {}\n")
+    (tmp_path / "targets.yaml").write_text("targets: {}\n")
+    config, creator = load_doit_file(tmp_path / "dodo.py")
+    executor: Executor = _Fake(is_here=False)
+    hand_in(executor, {"DOIT_CONFIG": config, "task_steps": creator, "path": Path, "print": print})
+    with pytest.raises(SystemExit, match="asked with 0 commands"):
+        list(creator())

@@ -1,0 +1,98 @@
+"""Modules that are named by a string: import contracts do not see these arrows, so all of them are listed here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tvmbuild
+
+ROOT = Path(tvmbuild.__file__).parent
+DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
+"""What looks like a module of ours."""
+OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities"}
+"""What looks so and is none: a file in a package, an attribute of TVM's."""
+PROCESSES = {
+    "tvmbuild.capabilities": {"tvmbuild.probe"},
+    "tvmbuild.commands.check": {"tvmbuild.stages.examine"},
+    "tvmbuild.commands.device_list": {"tvmbuild.devices.rpc_info"},
+    "tvmbuild.commands.records_database": {"tvmbuild.compiler.json_database"},
+    "tvmbuild.commands.target": {"tvmbuild.devices.describe"},
+    "tvmbuild.devices.local": {"tvmbuild.devices.worker"},
+    "tvmbuild.devices.peak": {"tvmbuild.devices.peak"},
+    "tvmbuild.devices.qemu": {"tvmbuild.devices.worker"},
+    "tvmbuild.devices.rpc": {"tvmbuild.devices.rpc_relay"},
+    "tvmbuild.devices.rpc_boards": {"tvmbuild.devices.rpc_timer"},
+    "tvmbuild.devices.rpc_supervisor": {"tvmbuild.devices.describe", "tvmbuild.devices.rpc_board"},
+    "tvmbuild.devices.ssh": {"tvmbuild.devices.ssh_relay"},
+    "tvmbuild.engine.process": {"tvmbuild.stages"},
+    "tvmbuild.records.verification": {"tvmbuild.compiler.replay"},
+    "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
+    "tvmbuild.stages.onnxsim_process": {"tvmbuild.stages.onnxsim_process"},
+}
+"""Who starts a process → its modules."""
+COMMANDS = "bench build bundle check config device doctor explain init plan records run schema target worker"
+IMPORTS = {
+    "tvmbuild": {"tvmbuild.package.runtime.session"},
+    "tvmbuild.cli": {f"tvmbuild.commands.{name}" for name in COMMANDS.split()},
+    "tvmbuild.commands.device": {
+        f"tvmbuild.commands.device_{name}" for name in ("emulator", "list", "serve", "tracker")
+    },
+    "tvmbuild.commands.records": {
+        f"tvmbuild.commands.records_{name}"
+        for name in ("driver", "export", "import", "list", "merge", "prune", "show", "verify")
+    },
+    "tvmbuild.stage_table": {
+        f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "simplify", "tune", "validate")
+    },
+}
+"""Whose strings are imported when they are needed → those."""
+
+
+def _list_modules() -> dict[str, Path]:
+    """Return module → file; a package is its `__init__.py`."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = ("tvmbuild", *path.relative_to(ROOT).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _list_strings(path: Path) -> Iterator[str]:
+    """Yield the file's string literals, the constant parts of f-strings among them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def find_named() -> dict[str, set[str]]:
+    """Return module → what looks like a module of ours in its strings."""
+    named = {
+        module: {text for text in _list_strings(path) if DOTTED.fullmatch(text)} - OTHERS
+        for module, path in _list_modules().items()
+    }
+    return {module: texts for module, texts in named.items() if texts}
+
+
+def test_every_module_that_a_string_names_is_known() -> None:
+    assert find_named() == PROCESSES | IMPORTS
+
+
+def test_every_module_that_a_string_names_exists() -> None:
+    modules = _list_modules()
+    named = {name for names in find_named().values() for name in names}
+    assert sorted(named - modules.keys()) == []
+    started = {name for names in PROCESSES.values() for name in names}
+    programs = [name for name in started if f"{name}.__main__" not in modules]
+    assert [name for name in programs if "__main__" not in modules[name].read_text()] == []
+
+
+def test_no_module_is_named_in_parts() -> None:
+    """A name that an f-string or a sum puts together would be found by nobody."""
+    parts = re.compile(r"tvmbuild\.(?:[a-z0-9_]+\.)*")
+    found = {(module, text) for module, path in _list_modules().items() for text in _list_strings(path)}
+    assert {(module, text) for module, text in found if parts.fullmatch(text)} == {
+        ("tvmbuild.devices.rpc_protocol", "tvmbuild.board.")  # of functions on a board
+    }

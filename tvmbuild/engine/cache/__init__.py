@@ -1,0 +1,1 @@
+"""The step cache: outputs kept under all that they depend on."""

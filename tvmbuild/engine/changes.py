@@ -1,0 +1,85 @@
+"""Why a step has to run: a comparison of what it was made from with what it would be made from now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from tvmbuild.engine.failure import explain_failure
+from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.inputs import locate_known
+from tvmbuild.engine.staleness import find_staleness
+from tvmbuild.engine.success import Success
+from tvmbuild.engine.winners import list_winner_changes
+from tvmbuild.steps import AnyStep, Step, TuneStep, has_options
+
+_SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ")
+"""What changes the search or the winners, and no Task."""
+
+
+def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
+    """Yield a sentence for each reason to run the step; nothing when it is as its last success left it."""
+    if last is None:
+        yield "it has not finished before"
+        return
+    yield from explain_failure(step)
+    yield from _compare_fingerprints(last.fingerprint, fingerprint(step))
+    yield from _compare_files(step, "input", last.inputs)
+    damaged = tuple(_compare_files(step, "output", last.outputs))
+    yield from damaged
+    if has_options(step, TuneStep) and not damaged:
+        yield from _check_records(step)
+
+
+def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
+    """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
+    if last is None or any(_compare_files(step, "input", last.inputs)):
+        return False
+    now = fingerprint(step)
+    names = last.fingerprint.keys() | now.keys()
+    changed = [name for name in names if last.fingerprint.get(name) != now.get(name)]
+    tasks = last.outputs.get("tasks")
+    return (
+        all(name.startswith(_SEARCH_ONLY) and name != "option.tune.algorithms" for name in changed)
+        and tasks is not None
+        and is_same_file(step.output("tasks"), tasks)
+    )
+
+
+def _check_records(step: Step[TuneStep]) -> Iterator[str]:
+    stale = find_staleness(step)
+    if stale is not None:
+        changes = list_winner_changes(step)
+        yield f"{stale.reason}: {'; '.join(changes)}" if changes else stale.reason
+        yield from stale.absent
+    elif step.refuses_uncovered:
+        uncovered = json.loads(step.output("info").read_text())["uncovered"]
+        if uncovered:
+            yield f"strict=1: {len(uncovered)} Tasks have no record"
+
+
+def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield f"{name}: {before.get(name, 'absent')} -> {now.get(name, 'absent')}"
+
+
+def _compare_files(step: AnyStep, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
+    now = locate_known(step, before) if kind == "input" else dict(step.outputs)
+    for role in sorted(before.keys() | now.keys()):
+        path, known = now.get(role), before.get(role)
+        if path is None:
+            yield f"{kind} {role} was removed"
+        elif known is None:
+            yield f"{kind} {role} was added: {_shorten(path, step)}"
+        elif not path.exists():
+            yield f"{kind} {role} is missing: {_shorten(path, step)}"
+        elif not is_same_file(path, known):
+            digests = f"sha256 {known[2][:12]} -> {digest_file(path)[2][:12]}"
+            yield f"{kind} {role} changed: {digests} ({_shorten(path, step)})"
+
+
+def _shorten(path: Path, step: AnyStep) -> str:
+    return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)

@@ -1,0 +1,43 @@
+"""The note of why a step failed: for the report, and for the next run, which tries it again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_json
+from tvmbuild.layout import Layout
+from tvmbuild.steps import AnyStep
+
+
+def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
+    """Keep why the step failed, for the report; ``ran``: the step itself ran, so its state is not to be trusted."""
+    layout = Layout(step.root)
+    hint = (error.hint or "").removesuffix(f"Log: {layout.log(step.id)}").strip()
+    failure = {
+        "message": error.message,
+        "hint": hint or None,  # the terminal's ends with the log's absolute path, which is no matter of a report
+        "log": str(layout.log(step.id).relative_to(step.root)),
+        "ran": ran,
+    }
+    with contextlib.suppress(OSError):  # a full disk: doit shows the message, the report cannot
+        write_json(layout.failure(step.id), failure)
+
+
+def clear_failure(step: AnyStep) -> None:
+    """Remove the failure of an earlier run."""
+    Layout(step.root).failure(step.id).unlink(missing_ok=True)
+
+
+def explain_failure(step: AnyStep) -> Iterator[str]:
+    """Yield the failure as a reason to run the step; nothing where the step itself has not failed."""
+    try:
+        failure = json.loads(Layout(step.root).failure(step.id).read_text())
+        if failure["ran"]:
+            yield f"it failed the last time: {str(failure['message']).splitlines()[0]}"
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError, IndexError):
+        yield "it failed the last time"  # a damaged note of a failure is still one

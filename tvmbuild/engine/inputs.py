@@ -1,0 +1,36 @@
+"""All files that a step reads: its declared inputs, and what only these name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tvmbuild.external_data import list_external_data
+from tvmbuild.python_imports import list_local_imports
+from tvmbuild.steps import AnyStep
+
+EXTERNAL = "external data "
+"""Role, before its path beside the source, of a file that the source names."""
+IMPORTED = "imported "
+"""Role, before its path beside the export's script, of a file of the project that the script imports."""
+
+
+def locate_inputs(step: AnyStep) -> dict[str, Path]:
+    """Return role → file, those too that only the source names: weights beside it, modules that its script imports."""
+    inputs = dict(step.inputs)
+    source, script = inputs.get("source"), inputs.get("export")
+    if source is not None:
+        return inputs | {EXTERNAL + name: source.parent / name for name in list_external_data(source)}
+    if script is not None:
+        return inputs | {IMPORTED + str(path.relative_to(script.parent)): path for path in list_local_imports(script)}
+    return inputs
+
+
+def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
+    """Return the inputs, and the ``known`` roles that only the source names; a new one needs a change of the source."""
+    found = dict(step.inputs)
+    for role in known:
+        for prefix, origin in ((EXTERNAL, step.inputs.get("source")), (IMPORTED, step.inputs.get("export"))):
+            if role.startswith(prefix) and origin is not None:
+                found[role] = origin.parent / role.removeprefix(prefix)
+    return found

@@ -1,0 +1,98 @@
+"""Run a step, or take its outputs from the step cache; remove them again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
+from tvmbuild.engine.executor import Executor
+from tvmbuild.engine.failure import clear_failure, write_failure
+from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.inputs import locate_inputs
+from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.process import remove_temporaries
+from tvmbuild.engine.success import Success
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.layout import Layout
+from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """How a step's run ended: with what is to be kept of its success, or with why it failed."""
+
+    end: Success | TvmbuildError
+    cache: CacheUse
+    """What the step cache did, and what it has to say even of a step that failed."""
+
+
+def run_step(step: AnyStep, executor: Executor) -> StepRun:
+    """Run the step; a failure that the user can act on is noted, and is the run's end."""
+    use = CacheUse()
+    try:
+        paths = locate_inputs(step)
+        inputs = {role: digest_file(path) for role, path in paths.items()}
+        if _is_shared(step, executor):
+            use = restore_outputs(step, inputs)
+        if not use.restored:
+            executor.run(step, paths.values())
+        outputs = {role: digest_file(path) for role, path in step.outputs.items()}
+    except OSError as error:
+        if error.filename is None:
+            raise
+        said = TvmbuildError(f"{error.filename} cannot be read: {error.strerror}", "Make it readable.")
+        write_failure(step, said, ran=True)
+        return StepRun(said, use)
+    except TvmbuildError as error:
+        write_failure(step, error, ran=True)
+        return StepRun(error, use)
+    if not use.restored and _is_shared(step, executor) and _are_unchanged(step, inputs):
+        store_outputs(step, inputs, outputs, use)
+    clear_failure(step)
+    return StepRun(Success(fingerprint(step), inputs, outputs), use)
+
+
+def clean_step(step: AnyStep, *, dry_run: bool) -> None:
+    """Remove the step's outputs, its log and its failure, and say so; records are no outputs and stay."""
+    try:
+        _clean(step, dry_run=dry_run)
+    except OSError as error:
+        message = f"cannot remove {error.filename}: {error.strerror}"
+        raise TvmbuildError(message, "Make the build folder writable.") from error
+
+
+def _is_shared(step: AnyStep, executor: Executor) -> bool:
+    """Say whether the step cache is asked: the latency of another machine holds for that one alone."""
+    return executor.is_here or not has_options(step, BenchmarkStep)
+
+
+def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest]) -> bool:
+    """Say whether the step read what was digested before it started: a file may be edited while it runs."""
+    try:
+        paths = locate_inputs(step)
+        return paths.keys() == inputs.keys() and all(is_same_file(paths[role], inputs[role]) for role in inputs)
+    except (OSError, TvmbuildError):
+        return False
+
+
+def _clean(step: AnyStep, *, dry_run: bool) -> None:
+    layout = Layout(step.root)
+    if not dry_run:
+        hold_project_lock(layout.build)
+        remove_temporaries(step)
+    for path in (*step.outputs.values(), layout.log(step.id), layout.failure(step.id)):
+        if path.exists():
+            print(f"{step.id} - removing file '{path.relative_to(step.root)}'")
+            if not dry_run:
+                path.unlink()
+                _remove_empty(path.parent, layout.build)
+
+
+def _remove_empty(folder: Path, build: Path) -> None:
+    with contextlib.suppress(OSError):  # not empty
+        while folder != build:
+            folder.rmdir()
+            folder = folder.parent
