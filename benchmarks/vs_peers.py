@@ -24,8 +24,8 @@ from network_files import FOLDER, UNSEEN, find_inputs, find_network, list_networ
 from peers_table import PEERS, Row, make_table, to_json
 
 from tvmbuild.benchmarking.results import Result
+from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.peak import measure_peak
 from tvmbuild.doit_adapter.process import run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json, write_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tvmbuild.capabilities import Capabilities
 from tvmbuild.compiler.nvrtc import INSTALL
 from tvmbuild.cpu_features import KNOWN_FEATURES
-from tvmbuild.devices.qemu_board import explain_absence
-from tvmbuild.devices.ssh_trouble import explain_no_runtime
+from tvmbuild.devices.qemu.board import explain_absence
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.host_cpu import machine_of
 from tvmbuild.specs import (
     Attributes,

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.devices.qemu_board import list_boards
+from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.frozen_map import FrozenMap

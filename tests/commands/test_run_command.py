@@ -11,7 +11,7 @@ import pytest
 from small_package import change_package
 
 from tvmbuild.cli import main
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.devices.watch import Watch
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores

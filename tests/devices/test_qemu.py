@@ -14,9 +14,9 @@ from doit_project import DoitProject, write_project
 from emulated_board import compile_arrays, run_arrays, the_board
 
 from tvmbuild.cli import main
-from tvmbuild.devices.local import Load
-from tvmbuild.devices.qemu import start_emulated
-from tvmbuild.devices.qemu_board import Board
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.qemu.board import Board
+from tvmbuild.devices.qemu.device import start_emulated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import read_arrays
 from tvmbuild.specs import Tolerance

@@ -14,8 +14,7 @@ import pytest
 from doit_project import write_project
 
 from tvmbuild.cli import main
-from tvmbuild.devices.qemu import open_qemu
-from tvmbuild.devices.qemu_board import (
+from tvmbuild.devices.qemu.board import (
     Board,
     boards_folder,
     explain_absence,
@@ -25,8 +24,9 @@ from tvmbuild.devices.qemu_board import (
     tvm_versions,
     write_board,
 )
-from tvmbuild.devices.qemu_debian import AptError
-from tvmbuild.devices.qemu_make import _publish, make_board, remove_board
+from tvmbuild.devices.qemu.debian import AptError
+from tvmbuild.devices.qemu.device import open_qemu
+from tvmbuild.devices.qemu.make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import QemuDevice
 
@@ -92,7 +92,7 @@ def test_beside_tvmbuild_the_board_sees_nothing_of_this_machine(made: Board) -> 
     site, ours = made.variables()["PYTHONPATH"].split(":")
     assert site == str(made.folder / "site-packages")
     assert [path.name for path in Path(ours).iterdir()] == ["tvmbuild"]
-    assert (Path(ours) / "tvmbuild" / "devices" / "worker.py").is_file()
+    assert (Path(ours) / "tvmbuild" / "devices" / "serve_model.py").is_file()
     assert made.variables() == made.variables()
 
 

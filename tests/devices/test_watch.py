@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.devices.watch import Watch
 
 SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"

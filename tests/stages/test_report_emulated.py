@@ -7,7 +7,7 @@ from benchmark_results import make_result
 from report_cells import cell_steps, only, shown, write_built, write_result
 
 from tvmbuild.benchmarking.results import Agreement, EmulatedResult, read_emulated, read_result
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.stages.report import write_report

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.profile import OperatorRow
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from cpp_programs import SOURCES, SUPPORT
 
-from tvmbuild.devices.qemu_board import Board
-from tvmbuild.devices.qemu_make import make_board
+from tvmbuild.devices.qemu.board import Board
+from tvmbuild.devices.qemu.make import make_board
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.tvm_files import find_headers
 from tvmbuild.stages.reference import read_reference

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
-from tvmbuild.devices.local import Worker
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.model_worker import Worker
 from tvmbuild.progress import report_progress
 
 BUDGET_S = 20.0

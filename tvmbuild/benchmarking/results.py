@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.package.profile import OperatorRow
 
 _Any = TypeVar("_Any")

@@ -15,7 +15,7 @@ from tvmbuild.benchmarking.results import Result
 from tvmbuild.commands.arguments import positive
 from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
-from tvmbuild.devices.machine import BUSY_SHARE
+from tvmbuild.devices.machine_state import BUSY_SHARE
 from tvmbuild.devices.watch import Watch
 from tvmbuild.doit_adapter.display import show_progress
 from tvmbuild.errors import TvmbuildError

@@ -16,7 +16,7 @@ from tvmbuild.commands.run_measure import Measurement, add_profile, measure_late
 from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.console import make_console
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.package.archive import read_metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.qemu_board import ARCHITECTURES
+from tvmbuild.devices.qemu.board import ARCHITECTURES
 from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores

@@ -23,7 +23,7 @@ from tvmbuild.specs import Attributes, freeze_attributes
 
 HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
 
-_PROBE = "tvmbuild.devices.describe"
+_PROBE = "tvmbuild.devices.local.describe"
 _PROBE_ABSENT = 3
 _TIMEOUT_S = 300
 

@@ -13,8 +13,8 @@ from tvmbuild.capabilities import detect_capabilities, installed_version
 from tvmbuild.commands.arguments import address, positive
 from tvmbuild.commands.build import check_installed
 from tvmbuild.commands.device_serve import check_versions, find_required
-from tvmbuild.devices.rpc_supervisor import is_loopback
-from tvmbuild.devices.rpc_tracker import list_boards
+from tvmbuild.devices.rpc.supervisor import is_loopback
+from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.doit_adapter.leftovers import remove_old_leftovers
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.placement import STEPS, list_resources

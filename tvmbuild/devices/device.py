@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tvmbuild.devices.local import Load, Worker
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.model_worker import Load, Worker
 
 
 class Watching(Protocol):

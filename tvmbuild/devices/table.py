@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Worker, start_worker
-from tvmbuild.devices.qemu import open_qemu
-from tvmbuild.devices.rpc import open_rpc
-from tvmbuild.devices.ssh import open_ssh
+from tvmbuild.devices.model_worker import Worker, start_worker
+from tvmbuild.devices.qemu.device import open_qemu
+from tvmbuild.devices.rpc.device import open_rpc
+from tvmbuild.devices.ssh.device import open_ssh
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import DeviceSpec

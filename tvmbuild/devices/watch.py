@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.host_cpu import cpu_name
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

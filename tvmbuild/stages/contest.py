@@ -14,7 +14,7 @@ from tvmbuild.benchmarking.results import Absent, Agreement, Product, Result, Ri
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker
+from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.devices.table import LOCAL
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file

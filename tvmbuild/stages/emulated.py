@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.benchmarking.results import EmulatedResult
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.progress import report_progress
 from tvmbuild.stages.contest import Trial, check_numbers, describe_product

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.stages.report_data import CellReport
 from tvmbuild.wording import count
 

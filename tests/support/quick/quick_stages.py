@@ -20,7 +20,7 @@ from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
 from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
 from tvmbuild.fingerprint import fingerprint

@@ -16,7 +16,7 @@ from typing import Any
 from tvmbuild.devices.candidate_timer import NoDeviceError
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse
-from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards, find_boards
+from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import RpcDevice
 
@@ -177,4 +177,4 @@ def _read_class(spec: RpcDevice) -> str:
 
 
 def _command(spec: RpcDevice, threads: int) -> list[str]:
-    return [sys.executable, "-m", "tvmbuild.devices.rpc_timer", json.dumps(asdict(spec)), str(threads)]
+    return [sys.executable, "-m", "tvmbuild.devices.rpc.timer", json.dumps(asdict(spec)), str(threads)]

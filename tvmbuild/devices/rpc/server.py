@@ -1,6 +1,7 @@
 """What runs on a board: TVM's own RPC server, with functions that run packages and candidates there.
 
-Started by :mod:`tvmbuild.devices.rpc_supervisor` as ``python -m tvmbuild.devices.rpc_board OPTIONS`` (one JSON object).
+Started by :mod:`tvmbuild.devices.rpc.supervisor` as ``python -m tvmbuild.devices.rpc.server OPTIONS`` (one JSON
+object).
 A session runs in a process of its own, in a folder of its own that goes when it ends. What it is asked to run is run
 in child processes once more, by the same workers as on the local device: a crash ends one of them, not the session.
 """
@@ -27,8 +28,8 @@ from tvm.rpc.server import PopenRPCServerState
 from tvmbuild import __version__
 from tvmbuild.devices.candidate_timer import LocalTimer
 from tvmbuild.devices.candidates import Argument, Timing
-from tvmbuild.devices.local import Load, Worker, start_worker
-from tvmbuild.devices.rpc_protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
+from tvmbuild.devices.model_worker import Load, Worker, start_worker
+from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 

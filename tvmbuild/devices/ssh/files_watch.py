@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import Machine
 from tvmbuild.devices.watch import GOVERNOR
 from tvmbuild.host_cpu import find_cpu_name
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.rpc import BoardWatch
-from tvmbuild.devices.ssh_program import find_files, machine_of_package
+from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
+from tvmbuild.devices.rpc.device import BoardWatch
+from tvmbuild.devices.ssh.program import find_files, machine_of_package
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import SshDevice
@@ -29,6 +29,6 @@ def start_by_ssh(host: str, load: Load) -> Iterator[Worker]:
     with device_lock(re.sub(r"[^A-Za-z0-9.-]+", "-", f"ssh-{host}"), exclusive=True):
         find_files(machine_of_package(read_metadata(load.model)))  # here, for it shows its progress
         report_progress(f"copying the package to {host}")
-        command = [sys.executable, "-m", "tvmbuild.devices.ssh_relay", *describe_load(load), host]
+        command = [sys.executable, "-m", "tvmbuild.devices.ssh.relay", *describe_load(load), host]
         with run_worker(load, command, {}) as worker:
             yield worker

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
-from tvmbuild.devices.qemu_board import (
+from tvmbuild.devices.qemu.board import (
     ARCHITECTURES,
     PYTHON,
     QEMU,
@@ -25,7 +25,7 @@ from tvmbuild.devices.qemu_board import (
     tvm_versions,
     write_board,
 )
-from tvmbuild.devices.qemu_debian import Apt, check_tools, host_architecture, run_tool, unpack
+from tvmbuild.devices.qemu.debian import Apt, check_tools, host_architecture, run_tool, unpack
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import report_progress

@@ -1,8 +1,8 @@
 """A child process that holds one model under one runtime: runs it, times it, tells its memory.
 
-Started as ``python -m tvmbuild.devices.worker RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line, answers
-one JSON line each, and in between every ``beat_s`` seconds a line that it is alive. It dies with its parent, stopped or
-not.
+Started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line,
+answers one JSON line each, and in between every ``beat_s`` seconds a line that it is alive. It dies with its parent,
+stopped or not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tvmbuild.devices.machine import find_peak_mb
+from tvmbuild.devices.machine_state import find_peak_mb
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from functools import partial
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine import Machine
-from tvmbuild.devices.rpc_tracker import RESTART_S, await_boards
+from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
+from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards
 from tvmbuild.progress import report_progress
 from tvmbuild.specs import RpcDevice
 
@@ -37,7 +37,7 @@ def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
     with device_lock(lock_name(spec), exclusive=True):
         if not boards.free:
             report_progress(f"waiting for a free board {spec.key}")
-        command = [sys.executable, "-m", "tvmbuild.devices.rpc_relay", *describe_load(load), json.dumps(asdict(spec))]
+        command = [sys.executable, "-m", "tvmbuild.devices.rpc.relay", *describe_load(load), json.dumps(asdict(spec))]
         # The runtime library alone: it has TVM's RPC, and starts faster.
         with run_worker(load, command, {"TVM_USE_RUNTIME_LIB": "1"}) as worker:
             yield worker

@@ -1,6 +1,6 @@
-"""A child process that holds a package on a board by ssh and answers as :mod:`tvmbuild.devices.worker` does.
+"""A child process that holds a package on a board by ssh and answers as :mod:`tvmbuild.devices.serve_model` does.
 
-Started as ``python -m tvmbuild.devices.ssh_relay RUNTIME MODEL REFERENCE THREADS HOST``.
+Started as ``python -m tvmbuild.devices.ssh.relay RUNTIME MODEL REFERENCE THREADS HOST``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from tvmbuild.devices.machine import find_peak_mb
-from tvmbuild.devices.relay import Answers
-from tvmbuild.devices.ssh_machine import FilesWatch
-from tvmbuild.devices.ssh_program import find_files, machine_of_package
-from tvmbuild.devices.ssh_session import SshSession, open_session
-from tvmbuild.devices.ssh_trouble import explain_machine
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.ssh.files_watch import FilesWatch
+from tvmbuild.devices.ssh.program import find_files, machine_of_package
+from tvmbuild.devices.ssh.session import SshSession, open_session
+from tvmbuild.devices.ssh.trouble import explain_machine
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import check_inputs

@@ -1,6 +1,6 @@
 """What this machine can do at the most: the ceilings that a profile is held against.
 
-`python -m tvmbuild.devices.peak THREADS` measures in a process of its own, for the libraries take their number of
+`python -m tvmbuild.devices.local.peak THREADS` measures in a process of its own, for the libraries take their number of
 threads from the environment, and prints JSON. The best of several runs counts: whatever disturbs makes slower.
 
 - Compute: fused multiply-adds of fp32 on vectors that stay in registers, in a kernel that TVM compiles for this CPU.
@@ -41,7 +41,7 @@ def measure_peak(threads: int) -> Peak:
     """Measure in about two seconds; nothing else should run on the machine meanwhile."""
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     environment.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
-    command = [sys.executable, "-m", "tvmbuild.devices.peak", str(threads)]
+    command = [sys.executable, "-m", "tvmbuild.devices.local.peak", str(threads)]
     with neutral_folder() as folder:
         try:
             done = subprocess.run(
@@ -69,7 +69,7 @@ def measure_compute(threads: int) -> tuple[float, str]:
 
     if tvm_ffi.get_global_func("target.build.llvm", allow_missing=True) is None:
         return _measure_sgemm(), "fp32, NumPy's sgemm (a good kernel can exceed it)"
-    from tvmbuild.devices.peak_kernel import build_kernels  # noqa: PLC0415 - needs the compiler
+    from tvmbuild.devices.local.peak_kernel import build_kernels  # noqa: PLC0415 - needs the compiler
 
     kernels = build_kernels(threads)
     return max(kernel.flops / best_time(kernel.call) / 1e9 for kernel in kernels), "fp32 FMA in registers"

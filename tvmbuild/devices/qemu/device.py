@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker, describe_load, run_worker
-from tvmbuild.devices.machine import Machine
-from tvmbuild.devices.qemu_board import Board, explain_absence, find_board
+from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
+from tvmbuild.devices.qemu.board import Board, explain_absence, find_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
@@ -49,6 +49,6 @@ def start_emulated(board: Board, load: Load) -> Iterator[Worker]:
     """
     load = replace(load, threads=min(load.threads, available_cores()))
     cpu = str(read_metadata(load.model).target.attributes.get("mcpu", ""))
-    command = [str(board.python), "-m", "tvmbuild.devices.worker", *describe_load(load)]
+    command = [str(board.python), "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
     with run_worker(load, command, {**board.variables(cpu), "TVM_NUM_THREADS": str(load.threads)}) as worker:
         yield worker

@@ -1,6 +1,6 @@
-"""A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.worker` does.
+"""A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.serve_model` does.
 
-Started as ``python -m tvmbuild.devices.rpc_relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the RpcDevice as
+Started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the RpcDevice as
 JSON. What it is asked goes to a worker on the board.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.devices.relay import Answers
-from tvmbuild.devices.rpc_session import BoardSession, open_session
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.rpc.session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 from tvmbuild.specs import RpcDevice

@@ -16,8 +16,8 @@ from typing import Any
 from tvm import rpc
 
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.rpc_protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
-from tvmbuild.devices.rpc_tracker import RESTART_S, Ticket, await_boards, request_board
+from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
+from tvmbuild.devices.rpc.tracker import RESTART_S, Ticket, await_boards, request_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import RpcDevice
 

@@ -1,6 +1,6 @@
 """A child process that holds a session with a board and has candidates timed there.
 
-Started as ``python -m tvmbuild.devices.rpc_timer DEVICE THREADS``; DEVICE is the RpcDevice as JSON. It first tells
+Started as ``python -m tvmbuild.devices.rpc.timer DEVICE THREADS``; DEVICE is the RpcDevice as JSON. It first tells
 what the board is; then each line of stdin is a job of the board's (`time`, `compare`) whose libraries are files here.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.devices.relay import Answers
-from tvmbuild.devices.rpc_protocol import BoardInfo
-from tvmbuild.devices.rpc_session import BoardSession, open_session
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.rpc.protocol import BoardInfo
+from tvmbuild.devices.rpc.session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 from tvmbuild.specs import RpcDevice

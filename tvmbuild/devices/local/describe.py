@@ -1,6 +1,6 @@
 """What this machine's CPU or GPU is in TVM's words; run as a program, it prints JSON.
 
-`python -m tvmbuild.devices.describe llvm` or `… cuda 0`. Exit code 3 and one line on stderr: no such device.
+`python -m tvmbuild.devices.local.describe llvm` or `… cuda 0`. Exit code 3 and one line on stderr: no such device.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def check_reachable(serving: Serving) -> None:
 
 def find_cpu() -> str:
     """Return LLVM's name of this CPU, or the kernel's where TVM comes without LLVM."""
-    done = run_module("tvmbuild.devices.describe", "llvm")
+    done = run_module("tvmbuild.devices.local.describe", "llvm")
     if done.returncode != 0:
         return cpu_name()
     return str(json.loads(done.stdout.splitlines()[-1])["mcpu"])
@@ -79,7 +79,7 @@ def _run_server(serving: Serving, folder: Path) -> int:
     (folder / "start").mkdir()
     # Sessions' folders are made in TMPDIR: those that a crash leaves go with it.
     environment = {**os.environ, "TMPDIR": str(folder), "TVM_USE_RUNTIME_LIB": "1"}
-    command = [sys.executable, "-m", "tvmbuild.devices.rpc_board", json.dumps(asdict(serving))]
+    command = [sys.executable, "-m", "tvmbuild.devices.rpc.server", json.dumps(asdict(serving))]
     process = subprocess.Popen(command, cwd=folder / "start", env=environment, start_new_session=True)
     try:
         return process.wait()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.devices.conversation import Conversation, converse
-from tvmbuild.devices.machine import Machine, read_machine
+from tvmbuild.devices.machine_state import Machine, read_machine
 from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import OperatorRow
 
@@ -34,7 +34,7 @@ class Load:
 
 
 class Worker:
-    """A running child process of :mod:`tvmbuild.devices.worker`."""
+    """A running child process of :mod:`tvmbuild.devices.serve_model`."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.ask = conversation.ask
@@ -104,7 +104,7 @@ class Worker:
 @contextmanager
 def start_worker(load: Load) -> Iterator[Worker]:
     """Start a process that has ``load`` loaded; it is gone when the context ends, or when this process dies."""
-    command = [sys.executable, "-m", "tvmbuild.devices.worker", *describe_load(load)]
+    command = [sys.executable, "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
     # The runtime library alone: what a package needs where it ships, and 5 times less memory than the compiler.
     variables = {"TVM_NUM_THREADS": str(load.threads), "TVM_USE_RUNTIME_LIB": "1"}
     with run_worker(load, command, variables) as worker:
@@ -112,12 +112,12 @@ def start_worker(load: Load) -> Iterator[Worker]:
 
 
 def describe_load(load: Load) -> list[str]:
-    """Return the arguments that tell :mod:`tvmbuild.devices.worker` what to load."""
+    """Return the arguments that tell :mod:`tvmbuild.devices.serve_model` what to load."""
     return [load.runtime, str(load.model.absolute()), str(load.reference.absolute()), str(load.threads)]
 
 
 @contextmanager
 def run_worker(load: Load, command: Sequence[str], variables: Mapping[str, str]) -> Iterator[Worker]:
-    """Start a program that answers as :mod:`tvmbuild.devices.worker` does, with more environment ``variables``."""
+    """Start a program that answers as :mod:`tvmbuild.devices.serve_model` does, with more environment ``variables``."""
     with converse(command, variables, load.model.name) as conversation:
         yield Worker(conversation)

@@ -1,6 +1,6 @@
 """Asks the free boards of a key what they are; run as a process, prints one line of JSON a board.
 
-`python -m tvmbuild.devices.rpc_info DEVICE COUNT`; DEVICE is the RpcDevice as JSON. A board that cannot be asked is a
+`python -m tvmbuild.devices.rpc.info DEVICE COUNT`; DEVICE is the RpcDevice as JSON. A board that cannot be asked is a
 line too, with the reason.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.rpc_session import BoardSession, connect_board
-from tvmbuild.devices.rpc_tracker import request_board
+from tvmbuild.devices.rpc.session import BoardSession, connect_board
+from tvmbuild.devices.rpc.tracker import request_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 from tvmbuild.specs import RpcDevice

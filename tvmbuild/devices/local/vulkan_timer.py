@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.devices.candidates import Argument, Timing, time_candidate
-from tvmbuild.devices.gpu_timer import use_gpu
+from tvmbuild.devices.local.gpu_timer import use_gpu
 
 
 def time_shader(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild import package
 from tvmbuild.compiler.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
-from tvmbuild.devices.qemu_board import SITE_PACKAGES, find_board, tvm_versions
-from tvmbuild.devices.ssh_trouble import explain_no_runtime
+from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_bytes

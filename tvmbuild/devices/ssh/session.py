@@ -18,8 +18,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.ssh_program import PROGRAM
-from tvmbuild.devices.ssh_trouble import explain_connection, explain_program
+from tvmbuild.devices.ssh.program import PROGRAM
+from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import die_with_parent
 

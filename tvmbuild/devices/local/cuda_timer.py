@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 from tvmbuild.devices.candidates import STEADY, Argument, Timing, make_tensors
-from tvmbuild.devices.cuda_driver import capture, open_stream, synchronize, time_on_device
-from tvmbuild.devices.gpu_timer import use_gpu
+from tvmbuild.devices.local.cuda_driver import capture, open_stream, synchronize, time_on_device
+from tvmbuild.devices.local.gpu_timer import use_gpu
 from tvmbuild.devices.lock import device_lock
 
 GRAPH_S, MOST_CALLS = 300e-6, 50
