@@ -18,6 +18,7 @@ from tvmbuild.capabilities import installed_version
 from tvmbuild.commands.arguments import address
 from tvmbuild.config.load import load_project
 from tvmbuild.console import make_console
+from tvmbuild.devices.rpc.kind import find_boards_of
 from tvmbuild.devices.rpc.tracker import Boards, list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import run_module
@@ -79,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_targets() -> dict[str, RpcDevice]:
     """Return the targets' names and devices."""
-    targets = load_project(find_root(Path.cwd())).targets
-    return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
+    return find_boards_of(load_project(find_root(Path.cwd())).targets)
 
 
 def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:

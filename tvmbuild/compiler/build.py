@@ -17,7 +17,7 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.fallback import is_scheduled, schedule_uncovered
 from tvmbuild.compiler.gpu_schedules import schedule_rest
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
@@ -119,6 +119,11 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
             return relax.build(mod, target=target, relax_pipeline=passes)
         # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
         return _build_twice(passes(mod), target.host)
+
+
+def name_profiled(kind: str) -> str:
+    """Return the function that a profiler of a package for that kind of target calls in ``main``'s stead."""
+    return "main" if kind in GPU_KINDS else PROFILED
 
 
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tvmbuild.compiler.build import PROFILED, Applied, Coverage, apply_records, build_executable
+from tvmbuild.compiler.build import Applied, Coverage, apply_records, build_executable, name_profiled
 from tvmbuild.compiler.importer import import_onnx
 from tvmbuild.compiler.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.lift import lift_constants, params_bytes
@@ -105,7 +105,7 @@ def _info(
         tools=FrozenMap(sorted(step.tools.items())),
         notes=lowered.notes,
         operators=describe_operators(lowered.mod, applied.mod, coverage),
-        profiled=PROFILED if options.kind == "llvm" else "main",
+        profiled=name_profiled(options.kind),
     )
 
 

@@ -1,11 +1,11 @@
-"""Which 16-bit arithmetic a target has: what it has not, TVM would emulate without a word, many times slower."""
+"""Which CPUs compute in 16 bits: what they cannot, TVM would emulate without a word, many times slower."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from tvmbuild.specs import AttributeValue, TargetSpec
+from tvmbuild.host_cpu import machine_of
+from tvmbuild.specs import AttributeValue
 
 X86_CPUS = frozenset(
     {
@@ -29,24 +29,9 @@ ARM_CPUS = frozenset(
 FP16_CPUS = {"x86_64": ("avx512fp16", X86_CPUS), "aarch64": ("fullfp16", ARM_CPUS)}
 """By architecture: LLVM's name of the instructions that compute with vectors of float16, and LLVM's CPUs with them."""
 
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-_BF16_ARCH = 80
-_FP16_ARCH = 53
 
-
-def explain_precision(target: TargetSpec) -> tuple[str, str] | None:
-    """Return what is wrong with the target's `precision` and what is expected; None: its hardware computes so."""
-    if target.precision == "fp32" or target.unresolved is not None:
-        return None
-    attributes = target.attributes
-    if target.kind == "llvm":
-        return _explain_cpu(target.precision, attributes)
-    if target.kind == "cuda":
-        return _explain_cuda(target.precision, str(attributes.get("arch", "")))
-    return _explain_vulkan(target.precision, attributes)
-
-
-def _explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tuple[str, str] | None:
+def explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tuple[str, str] | None:
+    """Return what is wrong with the CPU's `precision` and what is expected; None: it computes so."""
     if precision == "bf16":
         return (
             "TVM converts each bfloat16 of a CPU by itself, which takes many times as long as fp32",
@@ -54,7 +39,7 @@ def _explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tu
         )
     triple, cpu = str(attributes.get("mtriple", "")), str(attributes.get("mcpu", "generic"))
     machine = triple.partition("-")[0].lower()
-    known = FP16_CPUS.get(_MACHINES.get(machine, machine))
+    known = FP16_CPUS.get(machine_of(triple))
     if known is None:
         return f"tvmbuild knows no fp16 arithmetic of {machine}", "fp32"
     feature, cpus = known
@@ -68,24 +53,4 @@ def _explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tu
     return (
         f"{cpu} has no fp16 arithmetic",
         f"fp32, an mcpu that has it, or mattr: [+{feature}] where the CPU does",
-    )
-
-
-def _explain_cuda(precision: str, arch: str) -> tuple[str, str] | None:
-    least = _BF16_ARCH if precision == "bf16" else _FP16_ARCH
-    number = re.match(r"sm_(\d+)", arch)
-    if number is None or int(number.group(1)) >= least:
-        return None
-    return f"{arch} has no {precision} arithmetic, which begins with sm_{least}", "fp32"
-
-
-def _explain_vulkan(precision: str, attributes: Mapping[str, AttributeValue]) -> tuple[str, str] | None:
-    if precision == "bf16":
-        return "TVM has no bfloat16 for vulkan", "fp16 or fp32"
-    lacking = [name for name in ("supports_float16", "supports_16bit_buffer") if attributes.get(name) is not True]
-    if not lacking:
-        return None
-    return (
-        f"fp16 needs {' and '.join(f'{name}: true' for name in lacking)}",
-        "these attributes where the device has them, or fp32",
     )
