@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
-from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.devices.local.gpu_timer import GpuTimer
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import TargetSpec
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
 SPEC = TargetSpec(

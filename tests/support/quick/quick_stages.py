@@ -18,7 +18,7 @@ from types import ModuleType
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
-from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine_state import Machine
 from tvmbuild.errors import TvmbuildError
