@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
-from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.progress import report_progress
 
@@ -56,7 +56,7 @@ class Measured:
     samples: Mapping[str, Samples]
     unsteady: tuple[str, ...]
     """Those whose calls were still changing when warming up was given up."""
-    machine: Machine
+    machine: MachineState
 
 
 def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:

@@ -15,12 +15,13 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.fallback_nest import Nest
 from tvmbuild.compiler.gpu_sums import Group, Isolated, isolate_sum, try_rule
-from tvmbuild.compiler.gpu_tiles import UNROLLED, Limits, Product, Tile, list_tiles
+from tvmbuild.compiler.gpu_tiles import UNROLLED, Product, Tile, list_tiles
+from tvmbuild.compiler.limits import GpuLimits
 
 
 def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product."""
-    limits = Limits(int(target.attrs["max_threads_per_block"]), int(target.attrs["max_shared_memory_per_block"]))
+    limits = GpuLimits(int(target.attrs["max_threads_per_block"]), int(target.attrs["max_shared_memory_per_block"]))
     sums = view_product(function)
     if sums is None:
         return []

@@ -11,7 +11,7 @@ BUSY_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineState:
     """What a latency depends on besides the program. None: the system does not tell."""
 
     cpu: str
@@ -38,9 +38,9 @@ class Machine:
         return f"{self.cpu}, {self.cores} cores"
 
 
-def read_machine(data: Mapping[str, Any]) -> Machine:
+def read_machine(data: Mapping[str, Any]) -> MachineState:
     """Return what `asdict` made a JSON value of."""
-    return Machine(**data)
+    return MachineState(**data)
 
 
 def find_peak_mb(status: str) -> float | None:

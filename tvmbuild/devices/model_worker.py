@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.devices.conversation import Conversation, converse
-from tvmbuild.devices.machine_state import Machine, read_machine
+from tvmbuild.devices.machine_state import MachineState, read_machine
 from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import OperatorRow
 
@@ -81,7 +81,7 @@ class Worker:
         """Begin to count what else runs on the machine of the process."""
         self.ask({"do": "watch"})
 
-    def read_machine(self) -> Machine:
+    def read_machine(self) -> MachineState:
         """Return that machine's state since :meth:`watch`."""
         return read_machine(self.ask({"do": "machine"}))
 

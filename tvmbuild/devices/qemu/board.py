@@ -37,7 +37,7 @@ ARCHITECTURES = {"aarch64": Architecture("arm64", "aarch64", "qemu-aarch64-stati
 
 
 @dataclass(frozen=True)
-class Board:
+class EmulatedBoard:
     """A folder with a foreign system's Python, TVM's runtime for it, and the emulator."""
 
     folder: Path
@@ -81,14 +81,14 @@ def boards_folder() -> Path:
     return cache_dir() / "emulators"
 
 
-def find_board(architecture: str) -> Board | None:
+def find_board(architecture: str) -> EmulatedBoard | None:
     """Return the board; None when it was not made, or for other versions than those of this installation."""
     folder = boards_folder() / architecture
     try:
         data = json.loads((folder / "board.json").read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return None
-        board = Board(folder, data["python_version"], data["tvm"], tuple(data["cpus"]), tuple(data["packages"]))
+        board = EmulatedBoard(folder, data["python_version"], data["tvm"], tuple(data["cpus"]), tuple(data["packages"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return board if board.tvm == tvm_versions() and board.python.is_file() else None
@@ -99,7 +99,7 @@ def list_boards() -> tuple[str, ...]:
     return tuple(name for name in ARCHITECTURES if find_board(name) is not None)
 
 
-def write_board(board: Board) -> None:
+def write_board(board: EmulatedBoard) -> None:
     """Say that the board in its folder is whole."""
     data = asdict(board)
     del data["folder"]

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
-from tvmbuild.devices.qemu.board import Board, explain_absence, find_board
+from tvmbuild.devices.qemu.board import EmulatedBoard, explain_absence, find_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
@@ -22,9 +22,9 @@ class EmulatedMachine:
 
     name: str
 
-    def read(self) -> Machine:
+    def read(self) -> MachineState:
         """Return the machine."""
-        return Machine(f"qemu {self.name}", available_cores())
+        return MachineState(f"qemu {self.name}", available_cores())
 
 
 def open_qemu(spec: QemuDevice) -> Device:
@@ -41,7 +41,7 @@ def open_qemu(spec: QemuDevice) -> Device:
 
 
 @contextmanager
-def start_emulated(board: Board, load: Load) -> Iterator[Worker]:
+def start_emulated(board: EmulatedBoard, load: Load) -> Iterator[Worker]:
     """Start a worker process on the board, with as many threads as this machine has cores for.
 
     The emulated CPU is the one that the package is built for, where qemu knows it: an instruction that this CPU does

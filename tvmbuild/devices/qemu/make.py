@@ -19,7 +19,7 @@ from tvmbuild.devices.qemu.board import (
     ROOT,
     SITE_PACKAGES,
     Architecture,
-    Board,
+    EmulatedBoard,
     boards_folder,
     find_board,
     tvm_versions,
@@ -50,7 +50,7 @@ print(platform.machine())
 """
 
 
-def make_board(name: str) -> Board:
+def make_board(name: str) -> EmulatedBoard:
     """Make the board of that architecture, unless there is one that is good; until it is whole, an old one stays.
 
     AptError where Debian's packages are not to be had.
@@ -70,7 +70,7 @@ def make_board(name: str) -> Board:
             _publish(unfinished, folder / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-    return Board(folder / name, board.python_version, board.tvm, board.cpus, board.packages)
+    return EmulatedBoard(folder / name, board.python_version, board.tvm, board.cpus, board.packages)
 
 
 def remove_board(name: str) -> bool:
@@ -85,7 +85,7 @@ def remove_board(name: str) -> bool:
     return found
 
 
-def _fill(folder: Path, name: str) -> Board:
+def _fill(folder: Path, name: str) -> EmulatedBoard:
     architecture = ARCHITECTURES[name]
     with TemporaryDirectory(prefix="tvmbuild-apt-") as temporary:
         # Readable by the user whom apt downloads as when root runs it.
@@ -97,7 +97,7 @@ def _fill(folder: Path, name: str) -> Board:
     script.write_text(_SCRIPT.format(qemu=QEMU, name=PYTHON, python=python), encoding="utf-8")
     script.chmod(0o755)
     wheels = _add_wheels(folder / SITE_PACKAGES, architecture, version, _glibc_minor(packages))
-    board = Board(folder, version, tvm_versions(), _list_cpus(folder / QEMU), (*packages, *wheels))
+    board = EmulatedBoard(folder, version, tvm_versions(), _list_cpus(folder / QEMU), (*packages, *wheels))
     report_progress("starting it")
     _try_out(board, name)
     write_board(board)
@@ -163,7 +163,7 @@ def _list_cpus(qemu: Path) -> tuple[str, ...]:
     return tuple(sorted(words[0] for line in lines if (words := line.split()) and not line.startswith("Available")))
 
 
-def _try_out(board: Board, name: str) -> None:
+def _try_out(board: EmulatedBoard, name: str) -> None:
     """Run what packages need once; TvmbuildError when the board does not work."""
     variables = [f"{key}={value}" for key, value in board.variables().items()]
     answer = run_tool(["env", *variables, str(board.python), "-c", _TRIAL], "qemu", f"Python on the board {name}")

@@ -12,7 +12,7 @@ from functools import partial
 
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards
 from tvmbuild.progress import report_progress
@@ -52,7 +52,7 @@ class BoardWatch:
         self._worker.watch()
         self._worker.pause()
 
-    def read(self) -> Machine:
+    def read(self) -> MachineState:
         """Return the board's state since this was made."""
         self._worker.resume()
         machine = self._worker.read_machine()

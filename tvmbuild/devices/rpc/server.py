@@ -39,7 +39,7 @@ PORTS = 100
 """So many ports from the given one on are tried."""
 
 
-class Board:
+class BoardJobs:
     """One session: its jobs run one after the other, on a thread that lives as long as the session."""
 
     def __init__(self) -> None:
@@ -126,11 +126,11 @@ def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 _FILES = ("path", "inputs")
 """Of a worker's commands: names of files in the session's folder."""
-JOBS: dict[str, Callable[[Board, Mapping[str, Any]], dict[str, Any]]] = {
-    "start": Board.start,
-    "ask": Board.ask,
-    "time": Board.time,
-    "compare": Board.compare,
+JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
+    "start": BoardJobs.start,
+    "ask": BoardJobs.ask,
+    "time": BoardJobs.time,
+    "compare": BoardJobs.compare,
 }
 
 
@@ -142,12 +142,12 @@ def describe_board(cpu: str) -> BoardInfo:
 
 def register_functions(cpu: str) -> None:
     """Make the functions known that a session may call; its process is forked from this one."""
-    board: list[Board] = []  # made in the session's own process: threads do not survive a fork
+    board: list[BoardJobs] = []  # made in the session's own process: threads do not survive a fork
 
-    def here() -> Board:
+    def here() -> BoardJobs:
         if not board:
             die_with_parent()  # the server is killed: so is what it was asked for
-            board.append(Board())
+            board.append(BoardJobs())
         return board[0]
 
     def write(name: str, content: bytes) -> None:

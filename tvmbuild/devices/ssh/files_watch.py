@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tvmbuild.devices.machine_state import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.watch import GOVERNOR
 from tvmbuild.host_cpu import find_cpu_name
 
@@ -25,13 +25,13 @@ class FilesWatch:
         self._machine = machine
         self._start = self._count()
 
-    def read(self) -> Machine:
+    def read(self) -> MachineState:
         """Return the board's state since then."""
         wall, busy, own = (end - start for end, start in zip(self._count(), self._start, strict=True))
         lines = self._read_file("/proc/stat").splitlines()
         cores = max(1, sum(line.startswith("cpu") for line in lines) - 1)
         load, heat = self._read_file("/proc/loadavg").split(), self._read_file("/sys/class/thermal/thermal_zone0/temp")
-        return Machine(
+        return MachineState(
             cpu=find_cpu_name(self._read_file("/proc/cpuinfo")) or self._machine,
             cores=cores,
             governor=self._read_file(str(GOVERNOR)).strip() or None,

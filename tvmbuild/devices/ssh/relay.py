@@ -29,7 +29,7 @@ from tvmbuild.processes import die_with_parent
 Arrays = Mapping[str, np.ndarray]
 
 
-class Board:
+class BoundPackage:
     """A package that runs on a board, with the reference's inputs bound."""
 
     def __init__(self, session: SshSession, info: PackageInfo, answers: Answers) -> None:
@@ -89,14 +89,14 @@ class Board:
         return str(self._session.ask({"do": "read", "path": path}, self._answers.alive)["text"] or "")
 
 
-COMMANDS: dict[str, Callable[[Board, Mapping[str, Any]], dict[str, object]]] = {
-    "outputs": Board.outputs,
-    "run": Board.run,
-    "warm_up": Board.pass_on,
-    "time": Board.pass_on,
-    "watch": Board.watch,
-    "machine": Board.machine,
-    "memory": Board.memory,
+COMMANDS: dict[str, Callable[[BoundPackage, Mapping[str, Any]], dict[str, object]]] = {
+    "outputs": BoundPackage.outputs,
+    "run": BoundPackage.run,
+    "warm_up": BoundPackage.pass_on,
+    "time": BoundPackage.pass_on,
+    "watch": BoundPackage.watch,
+    "machine": BoundPackage.machine,
+    "memory": BoundPackage.memory,
 }
 """Of a worker's commands those that a board without Python has."""
 
@@ -113,7 +113,7 @@ def serve(arguments: list[str]) -> None:
             if wanted != session.machine:
                 raise explain_machine(host, session.machine, wanted)
             used = session.start(Path(package), int(threads), find_files(wanted))
-            board = Board(session, info, answers)
+            board = BoundPackage(session, info, answers)
             with np.load(reference, allow_pickle=False) as arrays:
                 board.bind({n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")})
             answers.put({"threads": used})
