@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 from tuner_contestants import time_workers
 
-from tvmbuild.devices.local import Load, Worker, start_worker
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.model_worker import Load, Worker, start_worker
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs, write_arrays
 from tvmbuild.package.metadata import default_threads

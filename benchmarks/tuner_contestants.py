@@ -19,9 +19,9 @@ from network_files import find_inputs
 
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize
-from tvmbuild.devices.local import Load, Worker, start_worker
+from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.table import LOCAL
+from tvmbuild.devices.model_worker import Load, Worker, start_worker
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.specs import Attributes, LocalDevice, Precision, TuneOptions

@@ -25,8 +25,8 @@ from peers_table import PEERS, Row, make_table, to_json
 
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result
+from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.peak import measure_peak
 from tvmbuild.engine.process import run_process
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json, write_text

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
 
-from tvmbuild.devices.local import Load, start_worker
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name
 from tvmbuild.preparing.compare import compare

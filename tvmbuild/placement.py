@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.table import DEVICES, device_kind
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import QemuDevice, RpcDevice, SshDevice, TargetSpec, is_timed
+from tvmbuild.specs import TargetSpec
 from tvmbuild.steps import AnyStep, BenchmarkStep, Needs, SimplifyStep, TuneStep, has_options
+from tvmbuild.targets.table import TARGETS, target_kind
 
 STEPS = "tvmbuild"
 """Steps at once."""
-TIMING = "device:local"
-"""What times on the machine itself has it alone."""
-CUDA_COMPILER = "nvcc"
-"""Or NVRTC."""
 
 
 def list_needs(step: AnyStep, target: TargetSpec | None, host_cpu: str) -> Needs:
@@ -28,9 +26,7 @@ def list_needs(step: AnyStep, target: TargetSpec | None, host_cpu: str) -> Needs
     if target is None:
         return FrozenMap(needs)
     if step.stage != "benchmark":
-        needs[f"build:{target.kind}"] = 1
-    if target.kind == "cuda" and (step.stage == "compile" or _may_search(step)):
-        needs[CUDA_COMPILER] = 1
+        needs |= target_kind(target.kind).list_build_needs(compiles=step.stage == "compile" or _may_search(step))
     if step.stage == "compile" and target.link != "auto":
         needs[f"linker:{target.link}"] = 1
     if step.stage == "benchmark" or _may_search(step):
@@ -40,13 +36,13 @@ def list_needs(step: AnyStep, target: TargetSpec | None, host_cpu: str) -> Needs
 
 def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()) -> dict[str, int]:
     """Return what a worker on the machine offers to that many steps at once; ``others`` it cannot find out itself."""
-    found = {f"build:{kind}": steps for kind in machine.codegens}
-    found |= {CUDA_COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
-    found |= {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
-    found |= {kind: 1 for kind in machine.devices if kind != "llvm"}
-    own = {STEPS: steps, TIMING: 1, f"cpu:{machine.host_cpu}": machine.cores}
+    found = {STEPS: steps}
+    for target in TARGETS.values():
+        found |= target.list_offers(machine, steps)
+    for device in DEVICES.values():
+        found |= device.list_offers(machine)
     amounts = {"linker": steps, "cpu": machine.cores}
-    return {**own, **found, **{name: amounts.get(name.partition(":")[0], 1) for name in others}}
+    return {**found, **{name: amounts.get(name.partition(":")[0], 1) for name in others}}
 
 
 def explain_lack(needs: Needs, workers: Iterable[Mapping[str, float]]) -> str | None:
@@ -59,18 +55,9 @@ def explain_lack(needs: Needs, workers: Iterable[Mapping[str, float]]) -> str | 
 
 
 def _may_search(step: AnyStep) -> bool:
-    return has_options(step, TuneStep) and is_timed(step.options.device) and step.settings.tune != "never"
+    return has_options(step, TuneStep) and step.options.device.is_timed and step.settings.tune != "never"
 
 
 def _list_device_needs(step: AnyStep, target: TargetSpec, cpu: str) -> dict[str, int]:
-    device = target.device
-    if isinstance(device, RpcDevice):
-        return {f"device:{device.key}": 1}
-    if isinstance(device, SshDevice):
-        return {f"device:{device.host}": 1}
-    if isinstance(device, QemuDevice):
-        return {f"device:qemu-{device.arch}": 1}
-    if target.kind != "llvm":
-        return {TIMING: 1, target.kind: 1}
     threads = step.options.threads if isinstance(step.options, TuneStep | BenchmarkStep) else 1
-    return {TIMING: 1, f"cpu:{cpu}": threads}
+    return device_kind(target.device).list_needs(target.device, target.kind, cpu, threads)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tvmbuild.availability import explain_unavailable
 from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.table import device_kind
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
-from tvmbuild.specs import ModelSpec, NoDevice, TargetSpec
+from tvmbuild.specs import ModelSpec, TargetSpec
 from tvmbuild.stages.table import STAGES, Stage
 from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, Step, StepOptions, TuneStep, ValidateStep
+from tvmbuild.targets.table import target_kind
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabili
 
 
 def _environment(stage: str, target: TargetSpec) -> FrozenMap[str, str]:
-    if target.kind != "llvm" and isinstance(target.device, NoDevice):
+    if target_kind(target.kind).on_gpu and not device_kind(target.device).runs:
         return FrozenMap()
     # The cost model's threads must not spin on the cores that time candidates.
     passive = {"OMP_WAIT_POLICY": "passive"} if stage == "tune" else {}
@@ -80,6 +82,7 @@ def _tune_options(subject: Subject) -> TuneStep:
         tune=target.tune,
         precision=target.precision,
         threads=target.num_cores,
+        needs_records=target_kind(target.kind).needs_records,
     )
 
 
@@ -202,6 +205,5 @@ def _tools(stage: str, subject: Subject, capabilities: Capabilities) -> FrozenMa
             tools["ziglang"] = capabilities.version("ziglang") or "absent"
         else:
             tools[target.link] = capabilities.linkers.get(target.link, "absent")
-        if target.kind == "cuda":
-            tools |= {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
+        tools |= target_kind(target.kind).list_tools(capabilities)
     return FrozenMap(sorted(tools.items()))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.capabilities import Capabilities, detect_capabilities
+from tvmbuild.capabilities import Capabilities
 from tvmbuild.config import load_project
 from tvmbuild.config.cache import SIZE, locate_cache, read_size
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML
 from tvmbuild.plan import Plan, make_plan

@@ -176,25 +176,36 @@ class ModelSpec:
 # --------------------------------------------------------------------------- targets
 
 
+class DeviceSpec:
+    """Where packages of a target run: one of the classes below, a kind of `devices/table.py` each."""
+
+    kind: ClassVar[str]
+    """Its row there."""
+    is_timed: ClassVar[bool] = False
+    """Whether candidates can be timed on it: what an emulator takes means nothing."""
+
+
 @dataclass(frozen=True)
-class NoDevice:
+class NoDevice(DeviceSpec):
     """Packages are built and run nowhere."""
 
     kind: ClassVar = "none"
 
 
 @dataclass(frozen=True)
-class LocalDevice:
+class LocalDevice(DeviceSpec):
     """The machine that runs tvmbuild, or its GPU."""
 
     kind: ClassVar = "local"
+    is_timed: ClassVar = True
 
 
 @dataclass(frozen=True)
-class RpcDevice:
+class RpcDevice(DeviceSpec):
     """Boards behind an RPC tracker."""
 
     kind: ClassVar = "rpc"
+    is_timed: ClassVar = True
     tracker: str
     """host:port."""
     key: str
@@ -208,7 +219,7 @@ class RpcDevice:
 
 
 @dataclass(frozen=True)
-class SshDevice:
+class SshDevice(DeviceSpec):
     """A board without Python."""
 
     kind: ClassVar = "ssh"
@@ -217,7 +228,7 @@ class SshDevice:
 
 
 @dataclass(frozen=True)
-class QemuDevice:
+class QemuDevice(DeviceSpec):
     """A board emulated on this machine."""
 
     kind: ClassVar = "qemu"
@@ -225,13 +236,9 @@ class QemuDevice:
     """platform.machine() there."""
 
 
-DeviceSpec = NoDevice | LocalDevice | RpcDevice | SshDevice | QemuDevice
-"""Where packages of a target run."""
-
-
 def is_timed(device: DeviceSpec) -> bool:
-    """Say whether candidates can be timed on it: what an emulator takes means nothing."""
-    return isinstance(device, LocalDevice | RpcDevice)
+    """Say whether candidates can be timed on it."""
+    return device.is_timed
 
 
 @dataclass(frozen=True)
@@ -272,7 +279,8 @@ class TargetSpec:
     """Hardware to build for. ``attributes`` are resolved: `native` and `from_device` are replaced by the lock's."""
 
     name: str
-    kind: Literal["llvm", "cuda", "vulkan"]
+    kind: str
+    """A row of `targets/table.py`: llvm, cuda, vulkan."""
     attributes: Attributes = FrozenMap()
     host: Attributes = FrozenMap()
     """For GPU kinds: attributes of the llvm target that runs the host code."""
@@ -291,8 +299,8 @@ class TargetSpec:
 
     @property
     def cpu(self) -> Attributes:
-        """Attributes of the llvm target: the target's own, or its host's."""
-        return self.attributes if self.kind == "llvm" else self.host
+        """Attributes of the llvm target: its host's where its kernels run elsewhere, else its own."""
+        return self.host or self.attributes
 
     @property
     def num_cores(self) -> int:

@@ -53,11 +53,8 @@ class TuneStep:
     precision: Precision = field(default="fp32", metadata=LATER)
     threads: int = field(default=1, metadata=_TOLD)
     """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
-
-    @property
-    def needs_records(self) -> bool:
-        """Say whether a Task without a record is badly off: those of GPUs are scheduled by rule, or by DLight."""
-        return self.kind == "llvm"
+    needs_records: bool = field(default=True, metadata=_TOLD)
+    """Whether a Task without a record is badly off; the kind tells it."""
 
 
 @dataclass(frozen=True)

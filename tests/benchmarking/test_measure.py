@@ -20,7 +20,7 @@ from tvmbuild.benchmarking.measure import (
     measure_in_turns,
     plan_turns,
 )
-from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.devices.watch import Watch
 
 

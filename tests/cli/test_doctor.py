@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.capabilities import Capabilities, detect_capabilities
+from tvmbuild.capabilities import Capabilities
 from tvmbuild.cli import main
 from tvmbuild.commands.device_holders import list_holders
 from tvmbuild.commands.doctor_checks import check_installation, list_pins
 from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.engine.cache.entries import write_entry
 from tvmbuild.files import sha256_file
 from tvmbuild.frozen_map import FrozenMap

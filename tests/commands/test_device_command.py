@@ -9,7 +9,7 @@ from rpc_boards import board, end, find_sessions, free_port, is_gone, running, t
 
 from tvmbuild.cli import main
 from tvmbuild.commands.device_serve import check_versions, find_required
-from tvmbuild.devices.rpc_supervisor import Serving, check_reachable
+from tvmbuild.devices.rpc.supervisor import Serving, check_reachable
 from tvmbuild.errors import TvmbuildError
 
 

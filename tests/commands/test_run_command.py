@@ -11,7 +11,7 @@ import pytest
 from small_package import change_package
 
 from tvmbuild.cli import main
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.watch import Watch
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import available_cores
@@ -85,7 +85,7 @@ def test_a_busy_machine_and_a_held_lock_are_said_beside_the_results(
         report_progress(f"waiting for the device {device}")
         yield
 
-    monkeypatch.setattr(Watch, "read", lambda _: Machine("A CPU", 2, others=0.5))
+    monkeypatch.setattr(Watch, "read", lambda _: MachineState("A CPU", 2, others=0.5))
     monkeypatch.setattr("tvmbuild.devices.device.device_lock", wait)
     assert main(["run", str(package), "--print-time", "--repeat", "1", "--threads", "1"]) == 0
     captured = capsys.readouterr()

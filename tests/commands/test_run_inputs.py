@@ -111,8 +111,8 @@ def test_what_cannot_be_measured_is_not_tried(package: Path) -> None:
     from tvmbuild.commands.run import add_arguments
     from tvmbuild.commands.run_device import check_wishes
     from tvmbuild.devices.device import Device
-    from tvmbuild.devices.local import start_worker
-    from tvmbuild.devices.qemu import EmulatedMachine
+    from tvmbuild.devices.model_worker import start_worker
+    from tvmbuild.devices.qemu.device import EmulatedMachine
     from tvmbuild.errors import TvmbuildError
 
     device = Device("the emulated board aarch64", start_worker, lambda _: EmulatedMachine("aarch64"), emulated=True)

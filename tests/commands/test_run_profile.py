@@ -10,7 +10,7 @@ import pytest
 from small_package import change_package
 
 from tvmbuild.cli import main
-from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs

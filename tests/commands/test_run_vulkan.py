@@ -11,13 +11,13 @@ import pytest
 from small_package import ANY_X86, build_package, change_package, compile_package
 
 import tvmbuild
-from tvmbuild.availability import explain_vulkan
-from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.cli import main
-from tvmbuild.config.vulkan_families import FAMILIES
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_metadata
+from tvmbuild.targets.vulkan import explain_vulkan
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folder")]
 DEVICE = FrozenMap(sorted(FAMILIES["intel-iris-xe"].items()))

@@ -20,11 +20,12 @@ from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.limits import GpuLimits
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.products import list_products, measure, split_sum, view_product
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
-from tvmbuild.compiler.schedules.gpu.tiles import Limits, Product, Tile, list_tiles
+from tvmbuild.compiler.schedules.gpu.tiles import Product, Tile, list_tiles
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.frozen_map import FrozenMap
@@ -32,7 +33,7 @@ from tvmbuild.records.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]
-LIMITS = Limits(1024, 49152)
+LIMITS = GpuLimits(1024, 49152)
 RANDOM = np.random.RandomState(5)
 
 
@@ -208,7 +209,7 @@ def test_a_cpu_has_other_rules(only_task: Callable[..., Task], cpu: tvm.target.T
     ],
 )
 def test_tiles_divide_the_product_and_keep_to_the_limits(product: Product) -> None:
-    limits = Limits(256, 8192)
+    limits = GpuLimits(256, 8192)
     tiles = list_tiles(product, limits, 40)
     assert tiles == list_tiles(product, limits, 60)[:40]
     assert len(set(tiles)) == len(tiles)

@@ -21,7 +21,6 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import fits
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
-from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.database import database_from_schedule
@@ -29,6 +28,7 @@ from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import read_applicable
 from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
 from tvmbuild.records.traces import dump_trace, dump_workload
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]

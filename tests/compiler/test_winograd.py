@@ -16,8 +16,9 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.winograd.fastest import READING, fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.graph.winograd.fastest import fastest, find_tasks, sum_times, time_reading
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.limits import USUAL_CPU
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.tasks import Task, extract_tasks
@@ -242,7 +243,8 @@ def test_larger_weights_take_longer_to_read(save_model: Callable[..., Path], cpu
     path = save_model([helper.make_node("Conv", ["x", "w"], ["y"])], {"w": draw(64, 32, 3, 3)}, (1, 32, 10, 10))
     found = [time_reading(lower_all(path, cpu, algorithm)) for algorithm in ("direct", "winograd2", "winograd4")]
     (signature,) = found[0]
-    assert [each[signature] * READING for each in found] == pytest.approx([4 * 64 * 32 * n for n in (9, 16, 36)])
+    read = [each[signature] * USUAL_CPU.reading for each in found]
+    assert read == pytest.approx([4 * 64 * 32 * n for n in (9, 16, 36)])
 
 
 def test_the_fastest_is_chosen_from_times() -> None:

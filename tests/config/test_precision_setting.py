@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tvm.target import Target, codegen
 
-from tvmbuild.config.precision import FP16_CPUS
 from tvmbuild.specs import Accuracy, Project, Tolerance
+from tvmbuild.targets.fp16_cpus import FP16_CPUS
 
 Load = Callable[..., Project]
 CPU = "targets:\n  pc: {{kind: llvm, mcpu: {}, mtriple: {}, num-cores: 2, precision: {}}}\n"

@@ -11,8 +11,9 @@ import pytest
 
 from tvmbuild.config import load_project
 from tvmbuild.config.check import load_schema
-from tvmbuild.config.targets import PINNED, attribute_names
-from tvmbuild.config.vulkan_families import FAMILIES
+from tvmbuild.config.targets import attribute_names
+from tvmbuild.targets.table import target_kind
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 TARGET = "targets:\n  nuc:\n    kind: vulkan\n{}    host: {{mtriple: x86_64-linux-gnu, num-cores: 2}}\n"
 
@@ -26,7 +27,7 @@ def test_a_family_states_all_that_must_be_stated(family: str, write_project: Cal
     (target,) = load_project(write_project(targets=TARGET.format(f"    family: {family}\n"))).targets
     attributes = dict(target.attributes)
     assert attributes == FAMILIES[family]
-    assert attributes.keys() >= set(PINNED["vulkan"])
+    assert attributes.keys() >= set(target_kind("vulkan").pinned)
     assert attributes.keys() <= attribute_names("vulkan")
     assert target.unresolved is None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_package import build_package
 
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import make_inputs, write_arrays
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
-from tvmbuild.devices.gpu_timer import GpuTimer
+from tvmbuild.devices.local.gpu_timer import GpuTimer
 from tvmbuild.frozen_map import FrozenMap
 
 pytestmark = [pytest.mark.compiler, pytest.mark.cuda]
@@ -28,7 +28,7 @@ def target() -> Any:
 
 
 def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:
-    from tvmbuild.devices.cuda_timer import time_kernel
+    from tvmbuild.devices.local.cuda_timer import time_kernel
 
     samples = check_timer(GpuTimer("cuda", time_kernel, (0,)), tmp_path, target, 1 << 20)
     assert all(1e-6 < sample < 1e-3 for sample in samples)

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.compiler
     ],
 )
 def test_triple_without_a_vendor(triple: str, normal: str) -> None:
-    from tvmbuild.devices.describe import normalise_triple
+    from tvmbuild.devices.local.describe import normalise_triple
 
     assert normalise_triple(triple) == normal
 
 
 def test_features_that_a_virtual_machine_hides() -> None:
-    from tvmbuild.devices.describe import _find_hidden
+    from tvmbuild.devices.local.describe import _find_hidden
 
     features = {"avx2", "avx512vnni", "amx-tile", "bmi", "bmi2", "sse2", "fma"}
     flags = frozenset({"avx2", "avx512_vnni", "bmi1", "bmi2", "fma"})

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from tvmbuild.devices import conversation, local
-from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices import conversation, model_worker
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 
 
@@ -77,7 +77,7 @@ def test_a_worker_that_is_killed_says_so(load: Load) -> None:
 
 def test_a_stopped_worker_dies_with_a_killed_parent(load: Load) -> None:
     program = (
-        "import sys, time\nfrom pathlib import Path\nfrom tvmbuild.devices.local import Load, start_worker\n"
+        "import sys, time\nfrom pathlib import Path\nfrom tvmbuild.devices.model_worker import Load, start_worker\n"
         "with start_worker(Load('onnxruntime', Path(sys.argv[1]), Path(sys.argv[2]), 1)) as worker:\n"
         "    worker.pause()\n    print(worker.pid, flush=True)\n    time.sleep(60)\n"
     )
@@ -104,10 +104,10 @@ def test_a_worker_that_hangs_is_killed(load: Load, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_worker_that_hangs_while_loading_is_killed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "LOAD_LIMIT_S", 0.01)
+    monkeypatch.setattr(model_worker, "LOAD_LIMIT_S", 0.01)
     with pytest.raises(TvmbuildError, match=r"gave no answer for 0\.01 s"), start_worker(load):
         pytest.fail("it loaded")
-    assert not [child for child in psutil.Process().children() if "tvmbuild.devices.worker" in child.cmdline()]
+    assert not [child for child in psutil.Process().children() if "tvmbuild.devices.serve_model" in child.cmdline()]
 
 
 def test_a_worker_at_work_is_given_time(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

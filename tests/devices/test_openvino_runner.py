@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tvmbuild.devices.local import Load, start_worker
+from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.errors import TvmbuildError
 
 

@@ -9,7 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tvmbuild.devices.peak import best_time, choose_bytes, last_level_cache_bytes, measure_memory, measure_peak
+from tvmbuild.devices.local.peak import (
+    best_time,
+    choose_bytes,
+    last_level_cache_bytes,
+    measure_memory,
+    measure_peak,
+)
 from tvmbuild.package.profile import Peak
 
 MIB = 1 << 20
@@ -42,12 +48,12 @@ def test_the_shortest_call_after_the_first_counts(monkeypatch: pytest.MonkeyPatc
     def pause() -> None:
         clock[0] += next(pauses)
 
-    monkeypatch.setattr("tvmbuild.devices.peak.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr("tvmbuild.devices.local.peak.time", SimpleNamespace(perf_counter=lambda: clock[0]))
     assert best_time(pause) == pytest.approx(0.01)
 
 
 def test_memory_is_read_or_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvmbuild.devices.peak.choose_bytes", lambda _cache, _available: 16 * MIB)
+    monkeypatch.setattr("tvmbuild.devices.local.peak.choose_bytes", lambda _cache, _available: 16 * MIB)
     rate, how = measure_memory(2)
     assert rate > 0
     assert how in {"16 MiB read", "16 MiB copied"}
@@ -58,7 +64,7 @@ def test_where_there_is_no_compiler_sgemm_stands_in_for_its_kernel() -> None:
     peak = measure_peak(1)
     assert (peak.threads, peak.compute) == (1, "fp32 FMA in registers")
     environment = dict(os.environ, TVM_USE_RUNTIME_LIB="1", OPENBLAS_NUM_THREADS="1", TVM_NUM_THREADS="1")
-    command = [sys.executable, "-m", "tvmbuild.devices.peak", "1"]
+    command = [sys.executable, "-m", "tvmbuild.devices.local.peak", "1"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     alone = Peak.from_json(json.loads(done.stdout))
     assert alone.compute == "fp32, NumPy's sgemm (a good kernel can exceed it)"

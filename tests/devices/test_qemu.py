@@ -14,9 +14,9 @@ from doit_project import DoitProject, write_project
 from emulated_board import compile_arrays, run_arrays, the_board
 
 from tvmbuild.cli import main
-from tvmbuild.devices.local import Load
-from tvmbuild.devices.qemu import start_emulated
-from tvmbuild.devices.qemu_board import Board
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.qemu.board import EmulatedBoard
+from tvmbuild.devices.qemu.device import start_emulated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import read_arrays
 from tvmbuild.preparing.compare import compare
@@ -37,12 +37,12 @@ targets:
 
 
 @pytest.fixture(scope="module")
-def board() -> Board:
+def board() -> EmulatedBoard:
     return the_board()
 
 
 @pytest.fixture(scope="module")
-def project(board: Board, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
+def project(board: EmulatedBoard, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> DoitProject:
     """A project whose one cell is built and was run on the board."""
     assert board.python.is_file()
     project = write_project(tmp_path_factory.mktemp("qemu"), digits, targets=TARGETS)
@@ -89,12 +89,12 @@ def test_bench_times_no_emulated_board(project: DoitProject) -> None:
     assert "digits@pi4 runs on an emulated board, where times mean nothing" in ran.output
 
 
-def test_cpp_on_the_board(board: Board, package: Path, reference: Path, tmp_path: Path) -> None:
+def test_cpp_on_the_board(board: EmulatedBoard, package: Path, reference: Path, tmp_path: Path) -> None:
     got = run_arrays(board, compile_arrays(board, tmp_path), package, reference)
     assert compare(got, read_reference(reference).outputs, Tolerance()).problem is None
 
 
-def test_the_run_command_runs_there(board: Board, package: Path, reference: Path, tmp_path: Path) -> None:
+def test_the_run_command_runs_there(board: EmulatedBoard, package: Path, reference: Path, tmp_path: Path) -> None:
     assert board.python.is_file()
     outputs = tmp_path / "outputs.npz"
     command = ["run", str(package), "--inputs", str(reference), "--output", str(outputs), "--device", "qemu:aarch64"]
@@ -102,7 +102,7 @@ def test_the_run_command_runs_there(board: Board, package: Path, reference: Path
     assert compare(read_arrays(outputs), read_reference(reference).outputs, Tolerance()).problem is None
 
 
-def test_a_crash_on_the_board_is_said(board: Board, package: Path, reference: Path) -> None:
+def test_a_crash_on_the_board_is_said(board: EmulatedBoard, package: Path, reference: Path) -> None:
     with start_emulated(board, Load("tvm", package, reference, 2)) as worker:
         assert worker.threads in {1, 2}
         os.kill(worker.pid, signal.SIGKILL)
@@ -110,13 +110,13 @@ def test_a_crash_on_the_board_is_said(board: Board, package: Path, reference: Pa
             worker.outputs()
 
 
-def test_the_emulated_cpu_is_the_targets(board: Board) -> None:
+def test_the_emulated_cpu_is_the_targets(board: EmulatedBoard) -> None:
     assert board.variables("cortex-a72")["QEMU_CPU"] == "cortex-a72"
     assert "QEMU_CPU" not in board.variables("cortex-x925")
     assert "QEMU_CPU" not in board.variables()
 
 
-def test_an_instruction_that_the_cpu_lacks_kills(board: Board, tmp_path: Path) -> None:
+def test_an_instruction_that_the_cpu_lacks_kills(board: EmulatedBoard, tmp_path: Path) -> None:
     """As on the board itself: a Cortex-A72 has no dot products, a Cortex-A76 has."""
     source = 'void _start(void) { __asm__ volatile("sdot v0.4s, v1.16b, v2.16b; mov x8, 93; mov x0, 7; svc 0"); }'
     (tmp_path / "a.c").write_text(source)

@@ -14,9 +14,8 @@ import pytest
 from doit_project import write_project
 
 from tvmbuild.cli import main
-from tvmbuild.devices.qemu import open_qemu
-from tvmbuild.devices.qemu_board import (
-    Board,
+from tvmbuild.devices.qemu.board import (
+    EmulatedBoard,
     boards_folder,
     explain_absence,
     find_board,
@@ -25,8 +24,9 @@ from tvmbuild.devices.qemu_board import (
     tvm_versions,
     write_board,
 )
-from tvmbuild.devices.qemu_debian import AptError
-from tvmbuild.devices.qemu_make import _publish, make_board, remove_board
+from tvmbuild.devices.qemu.debian import AptError
+from tvmbuild.devices.qemu.device import open_qemu
+from tvmbuild.devices.qemu.make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.specs import QemuDevice
 
@@ -43,16 +43,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def made() -> Board:
+def made() -> EmulatedBoard:
     """A board as far as the planner looks."""
-    board = Board(boards_folder() / "aarch64", "3.11", tvm_versions(), ("cortex-a72",), ("libc6.deb",))
+    board = EmulatedBoard(boards_folder() / "aarch64", "3.11", tvm_versions(), ("cortex-a72",), ("libc6.deb",))
     board.python.parent.mkdir(parents=True)
     board.python.touch()
     write_board(board)
     return board
 
 
-def test_a_board_is_found(made: Board) -> None:
+def test_a_board_is_found(made: EmulatedBoard) -> None:
     assert find_board("aarch64") == made
     assert list_boards() == ("aarch64",)
     assert make_board("aarch64") == made  # nothing is done again
@@ -73,30 +73,30 @@ def test_no_board() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 0}', '{"format": 1, "tvm": 3}'])
-def test_a_damaged_board_counts_as_none(made: Board, text: str) -> None:
+def test_a_damaged_board_counts_as_none(made: EmulatedBoard, text: str) -> None:
     (made.folder / "board.json").write_text(text)
     assert find_board("aarch64") is None
 
 
-def test_a_board_for_another_tvm_counts_as_none(made: Board) -> None:
+def test_a_board_for_another_tvm_counts_as_none(made: EmulatedBoard) -> None:
     write_board(replace(made, tvm="apache-tvm==0.1 apache-tvm-ffi==0.1"))
     assert find_board("aarch64") is None
 
 
-def test_a_board_without_its_python_counts_as_none(made: Board) -> None:
+def test_a_board_without_its_python_counts_as_none(made: EmulatedBoard) -> None:
     made.python.unlink()
     assert find_board("aarch64") is None
 
 
-def test_beside_tvmbuild_the_board_sees_nothing_of_this_machine(made: Board) -> None:
+def test_beside_tvmbuild_the_board_sees_nothing_of_this_machine(made: EmulatedBoard) -> None:
     site, ours = made.variables()["PYTHONPATH"].split(":")
     assert site == str(made.folder / "site-packages")
     assert [path.name for path in Path(ours).iterdir()] == ["tvmbuild"]
-    assert (Path(ours) / "tvmbuild" / "devices" / "worker.py").is_file()
+    assert (Path(ours) / "tvmbuild" / "devices" / "serve_model.py").is_file()
     assert made.variables() == made.variables()
 
 
-def test_removing(made: Board, capsys: pytest.CaptureFixture[str]) -> None:
+def test_removing(made: EmulatedBoard, capsys: pytest.CaptureFixture[str]) -> None:
     (boards_folder() / ".aarch64.killed").mkdir()
     assert main(["device", "emulator", "rm", "aarch64"]) == 0
     assert capsys.readouterr().out == "removed the emulated board aarch64\n"
@@ -156,7 +156,7 @@ def test_a_killed_maker_leaves_nothing_that_looks_made(tmp_path: Path, cache: Pa
     assert sorted(path.name for path in boards_folder().iterdir()) == ["aarch64.lock"]
 
 
-def test_a_new_board_takes_the_old_ones_place(made: Board) -> None:
+def test_a_new_board_takes_the_old_ones_place(made: EmulatedBoard) -> None:
     unfinished = boards_folder() / ".aarch64.new"
     unfinished.mkdir()
     (unfinished / "board.json").write_text("new")
@@ -166,7 +166,7 @@ def test_a_new_board_takes_the_old_ones_place(made: Board) -> None:
 
 
 def test_a_maker_that_fails_leaves_the_stale_board(
-    made: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: EmulatedBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_board(stale := replace(made, tvm="apache-tvm==0.1"))
     before = (stale.folder / "board.json").read_bytes()

@@ -31,10 +31,10 @@ from rpc_boards import (
 
 from tvmbuild.cli import main
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.local import Load
-from tvmbuild.devices.rpc import lock_name, open_rpc
-from tvmbuild.devices.rpc_supervisor import Serving
-from tvmbuild.devices.rpc_tracker import request_board
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.rpc.device import lock_name, open_rpc
+from tvmbuild.devices.rpc.supervisor import Serving
+from tvmbuild.devices.rpc.tracker import request_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.specs import RpcDevice
@@ -170,7 +170,7 @@ def test_busy_boards_are_waited_for_so_long(spec: RpcDevice, load: Load) -> None
 def test_an_unknown_key_says_what_there_is_and_how_to_start_one(
     spec: RpcDevice, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tvmbuild.devices.rpc.RESTART_S", 0.1)
+    monkeypatch.setattr("tvmbuild.devices.rpc.device.RESTART_S", 0.1)
     with (
         pytest.raises(TvmbuildError, match="knows no board with the key pc4: it has pc") as caught,
         open_rpc(replace(spec, key="pc4")).start(load),

@@ -26,8 +26,8 @@ from rpc_boards import (
     wait_until,
 )
 
-from tvmbuild.devices.rpc_supervisor import Serving
-from tvmbuild.devices.rpc_tracker import split_address
+from tvmbuild.devices.rpc.supervisor import Serving
+from tvmbuild.devices.rpc.tracker import split_address
 
 pytestmark = pytest.mark.compiler
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from rpc_boards import free_port
 
-from tvmbuild.devices.rpc_tracker import list_boards, split_address
+from tvmbuild.devices.rpc.tracker import list_boards, split_address
 from tvmbuild.errors import TvmbuildError
 
 

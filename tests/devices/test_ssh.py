@@ -21,8 +21,8 @@ from ssh_board import SshBoard, ssh_board, write_script
 from tvmbuild.cli import main
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.devices.conversation import DeviceLostError
-from tvmbuild.devices.local import Load, start_worker
-from tvmbuild.devices.ssh import open_ssh
+from tvmbuild.devices.model_worker import Load, start_worker
+from tvmbuild.devices.ssh.device import open_ssh
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.host_cpu import cpu_name

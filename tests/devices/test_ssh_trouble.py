@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tvmbuild.devices.machine import Machine
-from tvmbuild.devices.ssh_machine import FilesWatch
-from tvmbuild.devices.ssh_program import find_files
-from tvmbuild.devices.ssh_trouble import explain_connection, explain_program
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.devices.ssh.files_watch import FilesWatch
+from tvmbuild.devices.ssh.program import find_files
+from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
 from tvmbuild.errors import TvmbuildError
 
 LOADER = "./serve_model: error while loading shared libraries: libstdc++.so.6: cannot open shared object file"
@@ -77,12 +77,12 @@ def test_a_raspberry_pis_files_say_what_state_it_is_in(monkeypatch: pytest.Monke
         "/sys/class/thermal/thermal_zone0/temp": "48312\n",
     }
     clock = iter((10.0, 20.0))
-    monkeypatch.setattr("tvmbuild.devices.ssh_machine.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("tvmbuild.devices.ssh.files_watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
     watch = FilesWatch(lambda path: files.get(path, ""), "aarch64")
     # In 10 s four cores could work 40; 10 were worked, 6 of them by ourselves.
     files["/proc/stat"] = stat.format(user=2000)
     files["/proc/self/stat"] = "7 (a (b) c) S 1 1 1 0 -1 0 0 0 0 0 600 150 0 0 20 0"
-    assert watch.read() == Machine("Raspberry Pi 4 Model B Rev 1.4", 4, None, 0.52, 0.1, 48.3)
+    assert watch.read() == MachineState("Raspberry Pi 4 Model B Rev 1.4", 4, None, 0.52, 0.1, 48.3)
     clock = iter((0.0, 1.0))
     nothing = FilesWatch(lambda _: "", "aarch64")
-    assert nothing.read() == Machine("aarch64", 1)
+    assert nothing.read() == MachineState("aarch64", 1)

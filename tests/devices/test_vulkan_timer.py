@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
-from tvmbuild.config.vulkan_families import FAMILIES
-from tvmbuild.devices.gpu_timer import GpuTimer
+from tvmbuild.devices.local.gpu_timer import GpuTimer
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import TargetSpec
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
 SPEC = TargetSpec(
@@ -32,7 +32,7 @@ def target() -> Any:
 
 @pytest.mark.filterwarnings("ignore:build is deprecated:DeprecationWarning")
 def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:
-    from tvmbuild.devices.vulkan_timer import time_shader
+    from tvmbuild.devices.local.vulkan_timer import time_shader
 
     timer = GpuTimer("vulkan", time_shader, tuple(os.sched_getaffinity(0)))
     samples = check_timer(timer, tmp_path, target, 1 << 16)

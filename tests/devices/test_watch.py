@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.watch import Watch
 
 SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
@@ -43,7 +43,7 @@ def test_our_own_work_is_not_others() -> None:
 
 @pytest.mark.parametrize(("others", "busy"), [(None, False), (0.0, False), (0.05, False), (0.06, True), (1.0, True)])
 def test_a_busy_machine_is_a_warning(others: float | None, busy: bool) -> None:
-    machine = replace(Machine("A CPU", 2), others=others)
+    machine = replace(MachineState("A CPU", 2), others=others)
     assert (machine.busy is not None) is busy
     if busy:
         assert f"other programs took {others:.0%} of the cores' time" in str(machine.busy)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from tvmbuild.devices.worker import peak_memory_mb
+from tvmbuild.devices.serve_model import peak_memory_mb
 from tvmbuild.package.timing import time_calls, warm_up
 
 

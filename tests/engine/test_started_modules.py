@@ -16,21 +16,21 @@ OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities"}
 """What looks so and is none: a file in a package, an attribute of TVM's."""
 PROCESSES = {
     "tvmbuild.capabilities": {"tvmbuild.probe"},
-    "tvmbuild.commands.check": {"tvmbuild.stages.examine"},
-    "tvmbuild.commands.device_list": {"tvmbuild.devices.rpc_info"},
+    "tvmbuild.commands.check": {"tvmbuild.preparing.examine"},
+    "tvmbuild.commands.device_list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.commands.records_database": {"tvmbuild.compiler.json_database"},
-    "tvmbuild.commands.target": {"tvmbuild.devices.describe"},
-    "tvmbuild.devices.local": {"tvmbuild.devices.worker"},
-    "tvmbuild.devices.peak": {"tvmbuild.devices.peak"},
-    "tvmbuild.devices.qemu": {"tvmbuild.devices.worker"},
-    "tvmbuild.devices.rpc": {"tvmbuild.devices.rpc_relay"},
-    "tvmbuild.devices.rpc_boards": {"tvmbuild.devices.rpc_timer"},
-    "tvmbuild.devices.rpc_supervisor": {"tvmbuild.devices.describe", "tvmbuild.devices.rpc_board"},
-    "tvmbuild.devices.ssh": {"tvmbuild.devices.ssh_relay"},
+    "tvmbuild.commands.target": {"tvmbuild.devices.local.describe"},
+    "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
+    "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},
+    "tvmbuild.devices.qemu.device": {"tvmbuild.devices.serve_model"},
+    "tvmbuild.devices.rpc.device": {"tvmbuild.devices.rpc.relay"},
+    "tvmbuild.devices.rpc.boards": {"tvmbuild.devices.rpc.timer"},
+    "tvmbuild.devices.rpc.supervisor": {"tvmbuild.devices.local.describe", "tvmbuild.devices.rpc.server"},
+    "tvmbuild.devices.ssh.device": {"tvmbuild.devices.ssh.relay"},
     "tvmbuild.engine.process": {"tvmbuild.stages"},
     "tvmbuild.records.verification": {"tvmbuild.compiler.replay"},
     "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
-    "tvmbuild.stages.onnxsim_process": {"tvmbuild.stages.onnxsim_process"},
+    "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
 }
 """Who starts a process → its modules."""
 COMMANDS = "bench build bundle check config device doctor explain init plan records run schema target worker"
@@ -44,7 +44,7 @@ IMPORTS = {
         f"tvmbuild.commands.records_{name}"
         for name in ("driver", "export", "import", "list", "merge", "prune", "show", "verify")
     },
-    "tvmbuild.stage_table": {
+    "tvmbuild.stages.table": {
         f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "simplify", "tune", "validate")
     },
 }
@@ -94,5 +94,5 @@ def test_no_module_is_named_in_parts() -> None:
     parts = re.compile(r"tvmbuild\.(?:[a-z0-9_]+\.)*")
     found = {(module, text) for module, path in _list_modules().items() for text in _list_strings(path)}
     assert {(module, text) for module, text in found if parts.fullmatch(text)} == {
-        ("tvmbuild.devices.rpc_protocol", "tvmbuild.board.")  # of functions on a board
+        ("tvmbuild.devices.rpc.protocol", "tvmbuild.board.")  # of functions on a board
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.capabilities import detect_capabilities, forget_probe
+from tvmbuild.detection import detect_capabilities, forget_probe
 
 DAMAGES = ("", "[]", "{}", '{"nonsense": 1}', '{"codegens": 3')
 

@@ -7,7 +7,7 @@ from benchmark_results import make_result
 from report_cells import cell_steps, only, shown, write_built, write_result
 
 from tvmbuild.benchmarking.results import Agreement, EmulatedResult, read_emulated, read_result
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
 from tvmbuild.report.cells import collect_cells
@@ -17,7 +17,7 @@ EMULATED = EmulatedResult(
     cell="net@pi4",
     product=make_result().product,
     threads=2,
-    machine=Machine("qemu aarch64", 2),
+    machine=MachineState("qemu aarch64", 2),
     max_abs_error=3e-6,
     max_rel_error=1e-5,
     accuracy=Agreement(4, 3, 0.25, 9.0),

@@ -103,7 +103,7 @@ def test_a_board_that_joins_midway_gets_work(
     from tvmbuild.stages import tune
 
     address, boards = place
-    monkeypatch.setattr("tvmbuild.devices.rpc_boards.PAUSE_S", 0.5)
+    monkeypatch.setattr("tvmbuild.devices.rpc.boards.PAUSE_S", 0.5)
     kill_tree(boards[1])
     wait_until(lambda: count_boards(address, "pc") == 1)
     many = replace(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.profile import OperatorRow
 
@@ -40,7 +40,7 @@ def make_result(cell: str = "net@cpu", ms: float = 2.0, onnxruntime_ms: float = 
         latency=latency(ms),
         rivals=(rival("onnxruntime", ms, onnxruntime_ms),),
         absent=(Absent("openvino", "OpenVINO is not installed; install it"),),
-        machine=Machine("A CPU", 2, None, 0.1, 0.01, 61.0),
+        machine=MachineState("A CPU", 2, None, 0.1, 0.01, 61.0),
         max_abs_error=1.5e-6,
         max_rel_error=1e-5,
         peak_memory_mb=90.0,

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from cpp_programs import SOURCES, SUPPORT
 
-from tvmbuild.devices.qemu_board import Board
-from tvmbuild.devices.qemu_make import make_board
+from tvmbuild.devices.qemu.board import EmulatedBoard
+from tvmbuild.devices.qemu.make import make_board
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.tvm_files import find_headers
 from tvmbuild.preparing.reference import read_reference
@@ -18,12 +18,12 @@ from tvmbuild.preparing.reference import read_reference
 TARGET = "aarch64-linux-gnu.2.28"
 
 
-def the_board() -> Board:
+def the_board() -> EmulatedBoard:
     """Return the user's board, for tests with the marker `emulator`."""
     return make_board("aarch64")
 
 
-def compile_arrays(board: Board, folder: Path) -> Path:
+def compile_arrays(board: EmulatedBoard, folder: Path) -> Path:
     """Compile the program that runs a package on raw arrays, by zig for the board; return it."""
     site = board.folder / "site-packages"
     libraries = [site / "tvm/lib/libtvm_runtime.so", site / "tvm_ffi/lib/libtvm_ffi.so"]
@@ -36,7 +36,7 @@ def compile_arrays(board: Board, folder: Path) -> Path:
     return program
 
 
-def run_arrays(board: Board, program: Path, package: Path, reference: Path) -> dict[str, np.ndarray]:
+def run_arrays(board: EmulatedBoard, program: Path, package: Path, reference: Path) -> dict[str, np.ndarray]:
     """Run the package on the board, in C++, on the reference's inputs; return its outputs."""
     info, folder = read_metadata(package), program.parent
     inputs = read_reference(reference).inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from doit_project import DoitProject, write_project
 
-from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.doit_adapter.state import RECORD
 from tvmbuild.engine.fingerprint import digest_file, fingerprint
 from tvmbuild.files import canonical_json, write_json, write_text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tvmbuild.devices.candidates import Argument, Timing
-from tvmbuild.devices.gpu_timer import GpuTimer
+from tvmbuild.devices.local.gpu_timer import GpuTimer
 
 
 def build_product(path: Path, target: Any, factor: float, elements: int) -> str:

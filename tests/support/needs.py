@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmbuild.availability import explain_vulkan
-from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.detection import detect_capabilities
+from tvmbuild.targets.vulkan import explain_vulkan
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Data that is not the project's to copy."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tvmbuild.devices.rpc_tracker import list_boards
+from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.errors import TvmbuildError
 
 CPU = "testboard"
@@ -24,9 +24,9 @@ CPU = "testboard"
 START_S = 120.0
 OLD = """
 import sys
-from tvmbuild.devices import rpc_board
-rpc_board.find_tvm = lambda: "0.24.0"
-sys.exit(rpc_board.main(sys.argv[1:]))
+from tvmbuild.devices.rpc.device import server
+server.find_tvm = lambda: "0.24.0"
+sys.exit(server.main(sys.argv[1:]))
 """
 """A board's server whose TVM says that it is another."""
 

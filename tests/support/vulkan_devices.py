@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import Attributes
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 HOST: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 LEAST = {**FAMILIES["intel-iris-xe"], "max_threads_per_block": 256, "max_shared_memory_per_block": 16384}

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tvmbuild.benchmarking.untuned import compile_untuned
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import sha256_file
 from tvmbuild.package.archive import read_metadata

@@ -15,8 +15,8 @@ from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load, Worker
-from tvmbuild.devices.table import LOCAL
+from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, sha256_file
 from tvmbuild.host_cpu import available_cores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvmbuild.benchmarking.contest import Trial, check_numbers, describe_product
 from tvmbuild.benchmarking.results import EmulatedResult
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.progress import report_progress
 

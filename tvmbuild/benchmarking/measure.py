@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
-from tvmbuild.devices.local import Worker
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.devices.model_worker import Worker
 from tvmbuild.progress import report_progress
 
 BUDGET_S = 20.0
@@ -56,7 +56,7 @@ class Measured:
     samples: Mapping[str, Samples]
     unsteady: tuple[str, ...]
     """Those whose calls were still changing when warming up was given up."""
-    machine: Machine
+    machine: MachineState
 
 
 def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.package.profile import OperatorRow
 
 _Any = TypeVar("_Any")
@@ -75,7 +75,7 @@ class Result:
     latency: Latency
     rivals: tuple[Rival, ...]
     absent: tuple[Absent, ...]
-    machine: Machine
+    machine: MachineState
     max_abs_error: float
     max_rel_error: float
     peak_memory_mb: float | None = None
@@ -120,7 +120,7 @@ class EmulatedResult:
     cell: str
     product: Product
     threads: int
-    machine: Machine
+    machine: MachineState
     max_abs_error: float
     max_rel_error: float
     accuracy: Agreement | None = None
@@ -175,7 +175,7 @@ def _read_emulated(data: Mapping[str, Any]) -> EmulatedResult:
         cell=str(data["cell"]),
         product=_read_fields(Product, data["package"]),
         threads=int(data["threads"]),
-        machine=_read_fields(Machine, data["machine"]),
+        machine=_read_fields(MachineState, data["machine"]),
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
         accuracy=_read_fields(Agreement, data["accuracy"]) if "accuracy" in data else None,
@@ -193,7 +193,7 @@ def _read(data: Mapping[str, Any]) -> Result:
         absent=tuple(
             Absent(str(each["name"]), str(each["missing"])) for each in data["baselines"] if "missing" in each
         ),
-        machine=_read_fields(Machine, data["machine"]),
+        machine=_read_fields(MachineState, data["machine"]),
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
         peak_memory_mb=None if memory is None else float(memory),

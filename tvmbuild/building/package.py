@@ -8,7 +8,7 @@ from typing import Literal
 
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
-from tvmbuild.compiler.codegen.executable import PROFILED, build_executable
+from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
 from tvmbuild.compiler.operators import describe_operators
@@ -68,7 +68,7 @@ def build_package(
         tools=options.tools,
         notes=scheduled.lowered.notes,
         operators=describe_operators(scheduled.lowered.mod, scheduled.mod, scheduled.coverage),
-        profiled=PROFILED if target.kind == "llvm" else "main",
+        profiled=name_profiled(target.kind),
     )
     return Package(info, library, params_bytes(lifted.params))
 

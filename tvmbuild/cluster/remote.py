@@ -9,9 +9,10 @@ from pathlib import Path
 from distributed import Worker, get_worker
 
 from tvmbuild import __version__
-from tvmbuild.capabilities import TOOLS, Capabilities, detect_capabilities
+from tvmbuild.capabilities import TOOLS, Capabilities
 from tvmbuild.cluster.parcel import Files, Outcome, Parcel, decompress, unpack, write_files
 from tvmbuild.cluster.side_files import compare
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.engine.leftovers import temporary_folder
 from tvmbuild.engine.process import Attendant, run_process
 from tvmbuild.errors import TvmbuildError

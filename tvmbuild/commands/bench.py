@@ -15,7 +15,8 @@ from tvmbuild.benchmarking.results import Result
 from tvmbuild.commands.arguments import positive
 from tvmbuild.commands.bench_since import compare_since
 from tvmbuild.commands.bench_table import print_error, print_result
-from tvmbuild.devices.machine import BUSY_SHARE
+from tvmbuild.devices.machine_state import BUSY_SHARE
+from tvmbuild.devices.table import device_kind
 from tvmbuild.devices.watch import Watch
 from tvmbuild.engine.display import show_progress
 from tvmbuild.errors import TvmbuildError
@@ -23,7 +24,7 @@ from tvmbuild.nearest import find_nearest, is_pattern, suggest
 from tvmbuild.plan import Plan
 from tvmbuild.progress import progress_shown_by
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.specs import BenchmarkOptions, QemuDevice
+from tvmbuild.specs import BenchmarkOptions
 from tvmbuild.steps import BenchmarkStep, Settings, Step, has_options
 from tvmbuild.wording import count
 
@@ -161,8 +162,9 @@ def choose_steps(plan: Plan, words: Sequence[str]) -> list[Step[BenchmarkStep]]:
 def _explain_not_ready(step: Step[BenchmarkStep]) -> TvmbuildError | None:
     if step.unavailable is not None:
         return TvmbuildError(f"{step.subject} cannot be benchmarked here: {step.unavailable}")
-    if isinstance(step.options.device, QemuDevice):
-        return TvmbuildError(f"{step.subject} runs on an emulated board, where times mean nothing")
+    no_times = device_kind(step.options.device).no_times
+    if no_times is not None:
+        return TvmbuildError(f"{step.subject} {no_times}")
     if not all(path.exists() for path in step.inputs.values()):
         return TvmbuildError(f"{step.subject} is not built", f"`tvmbuild compile:{step.subject}` builds it")
     return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from tvmbuild.devices.qemu_board import ARCHITECTURES, find_board
-from tvmbuild.devices.qemu_make import make_board, remove_board
+from tvmbuild.devices.qemu.board import ARCHITECTURES, find_board
+from tvmbuild.devices.qemu.make import make_board, remove_board
 from tvmbuild.progress import progress_shown_by
 
 

@@ -18,7 +18,8 @@ from tvmbuild.capabilities import installed_version
 from tvmbuild.commands.arguments import address
 from tvmbuild.config.load import load_project
 from tvmbuild.console import make_console
-from tvmbuild.devices.rpc_tracker import Boards, list_boards
+from tvmbuild.devices.rpc.kind import find_boards_of
+from tvmbuild.devices.rpc.tracker import Boards, list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import run_module
 from tvmbuild.project import find_root
@@ -79,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list_targets() -> dict[str, RpcDevice]:
     """Return the targets' names and devices."""
-    targets = load_project(find_root(Path.cwd())).targets
-    return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
+    return find_boards_of(load_project(find_root(Path.cwd())).targets)
 
 
 def _list_rows(tracker: str, targets: Mapping[str, str]) -> Iterator[_Row]:
@@ -126,7 +126,7 @@ def _ask(spec: RpcDevice, count: int) -> list[dict[str, Any]]:
         return []
     try:
         limit = ANSWER_S * (count + 1)
-        done = run_module("tvmbuild.devices.rpc_info", json.dumps(asdict(spec)), str(count), timeout_s=limit)
+        done = run_module("tvmbuild.devices.rpc.info", json.dumps(asdict(spec)), str(count), timeout_s=limit)
     except subprocess.TimeoutExpired:
         return [{"error": f"a board {spec.key} gave no answer within {limit:g} s"}]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, requires
 
 from tvmbuild.capabilities import installed_version
 from tvmbuild.commands.arguments import address, positive
-from tvmbuild.devices.rpc_supervisor import Serving, check_reachable, find_cpu, is_loopback, supervise
-from tvmbuild.devices.rpc_tracker import list_boards, split_address
+from tvmbuild.devices.rpc.supervisor import Serving, check_reachable, find_cpu, is_loopback, supervise
+from tvmbuild.devices.rpc.tracker import list_boards, split_address
 from tvmbuild.errors import TvmbuildError
 
 _TVM = "apache-tvm"

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from tvmbuild.commands.arguments import positive
-from tvmbuild.devices.rpc_supervisor import is_loopback
+from tvmbuild.devices.rpc.supervisor import is_loopback
 from tvmbuild.errors import TvmbuildError
 
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer until Ctrl-C or SIGTERM."""
-    from tvmbuild.devices.rpc_tracker_server import serve_tracker  # noqa: PLC0415 - it imports TVM
+    from tvmbuild.devices.rpc.tracker_server import serve_tracker  # noqa: PLC0415 - it imports TVM
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not is_loopback(args.host):

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from tvmbuild.capabilities import Capabilities, detect_capabilities, forget_probe, installed_version
+from tvmbuild.base.finding import Finding
+from tvmbuild.capabilities import Capabilities, installed_version
 from tvmbuild.commands.device_holders import list_holders
-from tvmbuild.commands.doctor_checks import Finding, check_installation
+from tvmbuild.commands.doctor_checks import check_installation
 from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.config import load_project
 from tvmbuild.console import make_console
+from tvmbuild.detection import detect_capabilities, forget_probe
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import cache_dir
 from tvmbuild.project import find_cache, find_root

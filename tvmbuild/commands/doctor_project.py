@@ -5,32 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvmbuild.availability import explain_unavailable
+from tvmbuild.base.finding import Finding
 from tvmbuild.capabilities import Capabilities
-from tvmbuild.commands.doctor_checks import Finding
+from tvmbuild.devices.table import device_kind
 from tvmbuild.engine.cache.entries import measure_usage
-from tvmbuild.specs import CacheSpec, NoDevice, RpcDevice, SshDevice, TargetSpec
+from tvmbuild.specs import CacheSpec, TargetSpec
 
 
 def check_targets(targets: Sequence[TargetSpec], capabilities: Capabilities) -> Iterator[Finding]:
     """Yield a finding for each target; the reasons name the remedy."""
     for target in targets:
-        what = f"target {target.name}"
+        what, device = f"target {target.name}", device_kind(target.device)
         unbuilt = explain_unavailable("compile", target, capabilities)
         idle = explain_unavailable("benchmark", target, capabilities)
         if unbuilt:
             yield Finding("missing", what, "is not built here", unbuilt)
-        elif isinstance(target.device, NoDevice):
+        elif not device.runs:
             yield Finding("ok", what, "is built here; it has no device to run on")
         elif idle:
             yield Finding("missing", what, "is built here and does not run", idle)
-        elif isinstance(target.device, RpcDevice):
-            yield Finding("ok", what, f"is built here and runs on {target.device.key} at {target.device.tracker}")
-        elif isinstance(target.device, SshDevice):
-            yield Finding("ok", what, f"is built here and runs on {target.device.host}")
-        elif target.kind != "llvm":
-            yield Finding("ok", what, f"is built here and runs on this machine's {target.kind} device")
         else:
-            yield Finding("ok", what, f"is built here and runs on {target.num_cores} threads")
+            yield Finding("ok", what, f"is built here and runs on {device.describe_use(target.device, target)}")
 
 
 def check_cache(cache: CacheSpec | None) -> Finding:

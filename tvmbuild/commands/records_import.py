@@ -60,7 +60,6 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
     if args.target is None:
         raise TvmbuildError(f"{folder} is a database", "say which target it is for: --target NAME")
     target = find_target(layout.root, args.target)
-    attributes = target.attributes if target.kind == "llvm" else target.host
     with TemporaryDirectory(prefix="tvmbuild-import-") as temporary:
         counts = convert(
             {
@@ -69,7 +68,7 @@ def _import_database(layout: Layout, folder: Path, args: argparse.Namespace) -> 
                 "into": temporary,
                 "target": target.to_json(),
                 "measured_on": args.measured_on,
-                "threads": attributes.get("num-cores", 1),
+                "threads": (target.host or target.attributes).get("num-cores", 1),
             }
         )
         into = layout.records(args.target)

@@ -10,13 +10,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmbuild.commands.arguments import positive
-from tvmbuild.commands.run_device import FORMS, check_wishes, choose_threads, find_device
+from tvmbuild.commands.run_device import check_wishes, choose_threads, find_device
 from tvmbuild.commands.run_inputs import collect_inputs, named_file
 from tvmbuild.commands.run_measure import Measurement, add_profile, measure_latency
 from tvmbuild.commands.run_output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.console import make_console
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Load
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.table import list_forms
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_json
 from tvmbuild.package.archive import read_metadata
@@ -50,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random inputs")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
     parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")
-    parser.add_argument(
-        "--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(FORMS.values())}"
-    )
+    parser.add_argument("--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(list_forms())}")
     parser.add_argument("--print-time", action="store_true", help="measure the latency")
     parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
     parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
@@ -119,6 +118,6 @@ def _run(
             with device.hold(exclusive=True):
                 measurement = measure_latency(device, worker, args.number, args.repeat)
                 if profile:
-                    here = device.here and info.target.kind == "llvm"
+                    here = device.here and not info.target.on_gpu
                     measurement = add_profile(worker, measurement, peak=here)
             return outputs, measurement

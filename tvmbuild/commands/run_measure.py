@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Worker
-from tvmbuild.devices.peak import measure_peak
+from tvmbuild.devices.local.peak import measure_peak
+from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow, Peak
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize

@@ -80,7 +80,7 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
     console.print(table)
     if peak is not None:
         console.print(describe_peak(peak), highlight=False, markup=False)
-    if info.target.kind != "llvm" and info.operators is not None:
+    if info.target.on_gpu and info.operators is not None:
         console.print(describe_places(info.target.kind, measurement.rows), highlight=False, markup=False)
 
 
@@ -113,14 +113,14 @@ def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, objec
         "latency_ms": asdict(measurement.latency),
         "sum_us": sum(row.us for row in measurement.rows),
         "peak": None if peak is None else peak.to_json(),
-        "operators": [_row_json(row, info.target.kind, peak) for row in measurement.rows],
+        "operators": [_row_json(row, peak, on_gpu=info.target.on_gpu) for row in measurement.rows],
     }
 
 
-def _row_json(row: OperatorRow, kind: str, peak: Peak | None) -> dict[str, object]:
+def _row_json(row: OperatorRow, peak: Peak | None, *, on_gpu: bool) -> dict[str, object]:
     bound = None if peak is None else share_of_peak(row, peak)
     limits = {"bound": None, "of_peak": None} if bound is None else {"bound": bound.by, "of_peak": bound.share}
-    place = {} if kind == "llvm" else {"on_host": is_on_host(row)}
+    place = {"on_host": is_on_host(row)} if on_gpu else {}
     return {**row.to_json(), **place, "gflops": row.gflops, "gb_s": row.gb_s, **limits}
 
 

@@ -7,12 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from tvmbuild.availability import explain_vulkan
-from tvmbuild.capabilities import detect_capabilities
 from tvmbuild.config.load import load_project, load_questions
 from tvmbuild.config.lock import Questions, TargetLock, write_lock
 from tvmbuild.config.mistakes import list_words
 from tvmbuild.config.targets import attribute_names
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
@@ -20,10 +19,11 @@ from tvmbuild.nearest import find_nearest
 from tvmbuild.processes import run_module
 from tvmbuild.project import find_root
 from tvmbuild.specs import Attributes, freeze_attributes
+from tvmbuild.targets.table import target_kind
 
 HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
 
-_PROBE = "tvmbuild.devices.describe"
+_PROBE = "tvmbuild.devices.local.describe"
 _PROBE_ABSENT = 3
 _TIMEOUT_S = 300
 
@@ -79,7 +79,7 @@ def _describe(kind: str, index: int) -> Attributes:
     """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
     done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
     if done.returncode == _PROBE_ABSENT:
-        missing = explain_vulkan(detect_capabilities()) if kind == "vulkan" else None
+        missing = target_kind(kind).explain_absence(detect_capabilities())
         raise TvmbuildError(
             f"this machine, or this TVM, has no device {kind}:{index}",
             missing or "`tvmbuild doctor` says what is here; write the device's attributes into targets.yaml otherwise",

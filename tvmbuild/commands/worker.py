@@ -9,12 +9,13 @@ import platform
 import signal
 import sys
 
-from tvmbuild.capabilities import detect_capabilities, installed_version
+from tvmbuild.capabilities import installed_version
 from tvmbuild.commands.arguments import address, positive
 from tvmbuild.commands.build import check_installed
 from tvmbuild.commands.device_serve import check_versions, find_required
-from tvmbuild.devices.rpc_supervisor import is_loopback
-from tvmbuild.devices.rpc_tracker import list_boards
+from tvmbuild.detection import detect_capabilities
+from tvmbuild.devices.rpc.supervisor import is_loopback
+from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.engine.leftovers import remove_old_leftovers
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.placement import STEPS, list_resources

@@ -13,6 +13,7 @@ from jsonschema.exceptions import ValidationError
 
 from tvmbuild.config.document import Document
 from tvmbuild.config.explain import EXPLAIN, Violation, explain_other
+from tvmbuild.devices.table import DEVICES
 
 SCHEMAS = {"models": "models.schema.json", "targets": "targets.schema.json"}
 
@@ -27,6 +28,8 @@ def load_schema(name: str) -> dict[str, Any]:
     """Return that schema with every `$ref` replaced by what it names: following them takes half of a check's time."""
     schema: dict[str, Any] = json.loads(schema_text(name))
     definitions = schema["$defs"]
+    if "device" in definitions:
+        definitions["device"]["anyOf"] = list_device_branches(definitions["device"]["anyOf"][0])
 
     def expand(part: Any) -> Any:
         if isinstance(part, list):
@@ -42,6 +45,28 @@ def load_schema(name: str) -> dict[str, Any]:
         return expand(definitions[name])
 
     return {**expand(schema), "$defs": {key: definition(key) for key in definitions}}
+
+
+def list_device_branches(words: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the table of devices lets `device:` be: ``words`` with the kinds' names, and a map for each other.
+
+    The shipped file, which editors read, says the same.
+    """
+    names = [name for name, kind in DEVICES.items() if kind.schema is None]
+    return [
+        {**words, "enum": names},
+        *(
+            {
+                "type": "object",
+                "description": kind.about,
+                "additionalProperties": False,
+                "properties": {name: kind.schema},
+                "required": [name],
+            }
+            for name, kind in DEVICES.items()
+            if kind.schema is not None
+        ),
+    ]
 
 
 def check_schema(document: Document, name: str) -> None:

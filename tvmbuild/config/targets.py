@@ -12,8 +12,7 @@ from tvmbuild.config.document import Document
 from tvmbuild.config.lock import Questions, TargetLock, read_lock
 from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
-from tvmbuild.config.precision import explain_precision
-from tvmbuild.config.vulkan_families import FAMILIES, find_mistakes
+from tvmbuild.devices.table import parse_device
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest
@@ -21,21 +20,10 @@ from tvmbuild.specs import (
     Attributes,
     AttributeValue,
     BenchmarkOptions,
-    DeviceSpec,
-    LocalDevice,
-    NoDevice,
-    QemuDevice,
-    RpcDevice,
-    SshDevice,
     TargetSpec,
     TuneOptions,
 )
-
-PINNED = {
-    "cuda": ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size"),
-    "vulkan": ("max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size", "supports_int64"),
-}
-"""Attributes without which TVM guesses from the machine that builds, or fails on most models."""
+from tvmbuild.targets.table import TARGETS, target_kind
 
 
 def attribute_names(kind: str) -> frozenset[str]:
@@ -60,7 +48,7 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
             _check_pinned(document, path, own)
             data = merge_maps(defaults, _with_text(document, path, own))
             if document.is_sound(path):
-                for key, what, expected in find_mistakes(data) if data["kind"] == "vulkan" else ():
+                for key, what, expected in target_kind(data["kind"]).find_mistakes(data):
                     document.report((*path, key), what, expected)
                 spec = _make_target(root, name, data)
                 _check_precision(document, path, spec)
@@ -91,18 +79,20 @@ def _with_text(document: Document, path: KeyPath, data: dict[str, Any]) -> dict[
 
 def _check_pinned(document: Document, path: KeyPath, data: dict[str, Any]) -> None:
     """Report attributes without which the package would depend on the machine that builds it."""
-    kind = document.part(path, "kind", None)
-    if kind == "llvm":
+    name = document.part(path, "kind", None)
+    if name not in TARGETS:
+        return
+    kind = TARGETS[name]
+    if not kind.on_gpu:
         _check_triple(document, path, data)
-    if kind not in PINNED:
         return
     if isinstance(data.get("host"), dict):
         _check_triple(document, (*path, "host"), data["host"])
-    family = ", a family" if kind == "vulkan" else ""
+    family = ", a family" if kind.families else ""
     expected = f"every limit of the device{family}, or from_device: 0 and `tvmbuild target lock {path[-1]}`"
     answers = {"from_device", "family"}
-    misspelt = {find_nearest(key, (*PINNED[kind], *answers)) for key in data if key not in attribute_names(kind)}
-    for key in PINNED[kind] if not answers & (data.keys() | misspelt) else ():
+    misspelt = {find_nearest(key, (*kind.pinned, *answers)) for key in data if key not in attribute_names(name)}
+    for key in kind.pinned if not answers & (data.keys() | misspelt) else ():
         if key not in data and key not in misspelt:
             document.report_key(path, f'the key "{key}" is missing', expected)
 
@@ -116,7 +106,9 @@ def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> No
 
 def _check_precision(document: Document, path: KeyPath, target: TargetSpec) -> None:
     """Report a type that the hardware does not compute in; that may depend on the target's lock."""
-    problem = explain_precision(target)
+    if target.precision == "fp32" or target.unresolved is not None:
+        return
+    problem = target_kind(target.kind).explain_precision(target.precision, target.attributes)
     if problem is not None:
         document.report((*path, "precision"), f"{target.precision}: {problem[0]}", problem[1])
 
@@ -132,12 +124,12 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
         name=name,
         kind=kind,
         attributes=_overlay(lock.attributes, {**_family(data), **_pick(data, attribute_names(kind))}),
-        host=FrozenMap() if kind == "llvm" else _overlay(lock.host, data["host"]),
+        host=_overlay(lock.host, data["host"]) if target_kind(kind).on_gpu else FrozenMap(),
         precision=data.get("precision", "fp32"),
         link=data.get("link", "auto"),
         glibc=glibc,
         measured_on=data.get("measured_on"),
-        device=_make_device(data.get("device", "local")),
+        device=parse_device(data.get("device", "local")),
         tune=_make_tune(data.get("tune", {})),
         benchmark=_make_benchmark(data.get("benchmark", {})),
         unresolved=unresolved,
@@ -146,7 +138,7 @@ def _make_target(root: Path, name: str, data: dict[str, Any]) -> TargetSpec:
 
 
 def _family(data: dict[str, Any]) -> Mapping[str, AttributeValue]:
-    return FAMILIES[data["family"]] if "family" in data else {}
+    return target_kind(data["kind"]).families[data["family"]] if "family" in data else {}
 
 
 def _pick(data: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -163,21 +155,6 @@ def _freeze(value: Any) -> AttributeValue:
     if isinstance(value, list):
         return tuple(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _make_device(data: str | dict[str, Any]) -> DeviceSpec:
-    if data == "local":
-        return LocalDevice()
-    if data == "none":
-        return NoDevice()
-    assert isinstance(data, dict)  # noqa: S101 - by the schema
-    if "qemu" in data:
-        return QemuDevice(data["qemu"])
-    if "ssh" in data:
-        return SshDevice(data["ssh"])
-    rpc = data["rpc"]
-    limits: dict[str, Any] = {name: float(rpc[name]) for name in ("timeout_s", "wait_s", "session_s") if name in rpc}
-    return RpcDevice(rpc["tracker"], rpc["key"], **limits)
 
 
 def _make_tune(data: dict[str, Any]) -> TuneOptions:

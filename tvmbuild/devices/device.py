@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from tvmbuild.devices.local import Load, Worker
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.devices.model_worker import Load, Worker
 
 
 class Watching(Protocol):
     """Counts, from its making on, what else runs where the packages do."""
 
-    def read(self) -> Machine:
+    def read(self) -> MachineState:
         """Return the machine's state since then."""
 
 

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvmbuild.devices.device import Device
-from tvmbuild.devices.local import Worker, start_worker
-from tvmbuild.devices.qemu import open_qemu
-from tvmbuild.devices.rpc import open_rpc
-from tvmbuild.devices.ssh import open_ssh
-from tvmbuild.devices.watch import Watch
+from tvmbuild.devices.kind import DeviceKind
+from tvmbuild.devices.local.kind import Local
+from tvmbuild.devices.none import Nowhere
+from tvmbuild.devices.qemu.kind import Qemu
+from tvmbuild.devices.rpc.kind import Rpc
+from tvmbuild.devices.ssh.kind import Ssh
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.specs import DeviceSpec
 
+if TYPE_CHECKING:
+    from tvmbuild.devices.device import Device  # imports NumPy
 
-def _watch_here(workers: Sequence[Worker]) -> Watch:
-    return Watch([worker.pid for worker in workers])
-
-
-LOCAL = Device("this machine", start_worker, _watch_here)
-
-
-def _open_local(_spec: DeviceSpec) -> Device:
-    return LOCAL
-
-
-DEVICES: dict[str, Callable[[Any], Device]] = {
-    "local": _open_local,
-    "rpc": open_rpc,
-    "qemu": open_qemu,
-    "ssh": open_ssh,
+DEVICES: dict[str, DeviceKind[Any]] = {
+    "local": Local(),
+    "none": Nowhere(),
+    "rpc": Rpc(),
+    "qemu": Qemu(),
+    "ssh": Ssh(),
 }
+
+
+def device_kind(spec: DeviceSpec) -> DeviceKind[Any]:
+    """Return the kind of a device."""
+    return DEVICES[spec.kind]
+
+
+def parse_device(data: str | dict[str, Any]) -> DeviceSpec:
+    """Return what targets.yaml says of a device; ``data`` fits the schema."""
+    name, value = (data, None) if isinstance(data, str) else next(iter(data.items()))
+    spec: DeviceSpec = DEVICES[name].parse(value)
+    return spec
+
+
+def list_forms() -> list[str]:
+    """Return how each kind of devices is written for `--device`."""
+    return [kind.form for kind in DEVICES.values() if kind.form is not None]
+
+
+def read_device(text: str) -> DeviceSpec:
+    """Return the device that `--device` names; TvmbuildError for what is none."""
+    forms = {name: kind.form for name, kind in DEVICES.items() if kind.form is not None}
+    name, _, rest = text.partition(":")
+    if name not in forms:
+        suggestion = suggest(find_nearest(name, forms))
+        raise TvmbuildError(f"--device {text}: no such device", f"{suggestion}There is {', '.join(forms.values())}")
+    spec: DeviceSpec | None = DEVICES[name].read(rest)
+    if spec is None:
+        form = f"--device {forms[name]}"
+        raise TvmbuildError(f"--device {text} is not {forms[name]}", f"write {form}{DEVICES[name].form_note}")
+    return spec
 
 
 def open_device(spec: DeviceSpec) -> Device:
     """Return the device that ``spec`` names; TvmbuildError for one that packages cannot run on."""
-    if spec.kind not in DEVICES:
-        raise TvmbuildError(
-            f"packages do not run on a device of kind {spec.kind}",
-            "write `device: none` for the target in targets.yaml; its packages are still built",
-        )
-    return DEVICES[spec.kind](spec)
+    return device_kind(spec).open(spec)

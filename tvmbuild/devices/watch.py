@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.host_cpu import cpu_name
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -28,7 +28,7 @@ class Watch:
         self._load = _read_load()
         self._start = (time.monotonic(), self._busy_s(), self._own_s())
 
-    def read(self) -> Machine:
+    def read(self) -> MachineState:
         """Return the machine's state since then."""
         now = (time.monotonic(), self._busy_s(), self._own_s())
         wall, busy, own = (end - start for end, start in zip(now, self._start, strict=True))
@@ -36,7 +36,7 @@ class Watch:
         # A system that does not count (some containers) shows less than what we used ourselves.
         known = now[1] > 0 and wall > 0 and busy >= 0.5 * own
         others = min(1.0, max(0.0, busy - own) / (wall * cores)) if known else None
-        return Machine(
+        return MachineState(
             cpu=cpu_name(),
             cores=cores,
             governor=_read_governor(),

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.devices.qemu_board import list_requirements
-from tvmbuild.devices.qemu_debian import run_tool
+from tvmbuild.devices.qemu.board import list_requirements
+from tvmbuild.devices.qemu.debian import run_tool
 
 _OLDEST_GLIBC = 17
 """Of wheels: 2.17."""

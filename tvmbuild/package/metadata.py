@@ -39,6 +39,16 @@ class PackageTarget:
     precision: Precision = "fp32"
     """What it computes in; mod.json names it only where it is another."""
 
+    @property
+    def on_gpu(self) -> bool:
+        """Say whether its kernels run on a GPU, called by a CPU: the host."""
+        return self.kind != "llvm"
+
+    @property
+    def cpu(self) -> Attributes:
+        """Return the attributes of the CPU: the host's or its own."""
+        return self.host if self.on_gpu else self.attributes
+
 
 @dataclass(frozen=True)
 class PackageCoverage:
@@ -129,8 +139,7 @@ class PackageInfo:
 
 def default_threads(info: PackageInfo, cores: int) -> int:
     """Return the cores that the package was tuned for, as far as there are so many."""
-    cpu = info.target.attributes if info.target.kind == "llvm" else info.target.host
-    value = cpu.get("num-cores", 1)
+    value = info.target.cpu.get("num-cores", 1)
     return min(value, cores) if isinstance(value, int) else 1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
 from tvmbuild.wording import count
 
@@ -97,7 +97,7 @@ def list_doubts(cells: Sequence[CellReport]) -> list[str]:
     return [f"{cell.name}: {warning}" for cell in cells if cell.result for warning in cell.result.warnings]
 
 
-def describe_machine(machine: Machine) -> str:
+def describe_machine(machine: MachineState) -> str:
     """Return all that was recorded of the machine in one line."""
     parts = [machine.name]
     parts += [f"governor {machine.governor}"] if machine.governor else []

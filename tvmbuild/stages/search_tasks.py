@@ -14,10 +14,10 @@ import tvm
 
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.candidate_timer import CandidateTimer
-from tvmbuild.devices.cuda_timer import time_kernel
-from tvmbuild.devices.gpu_timer import GpuTimer
-from tvmbuild.devices.rpc_boards import BoardTimer
-from tvmbuild.devices.vulkan_timer import time_shader
+from tvmbuild.devices.local.cuda_timer import time_kernel
+from tvmbuild.devices.local.gpu_timer import GpuTimer
+from tvmbuild.devices.local.vulkan_timer import time_shader
+from tvmbuild.devices.rpc.boards import BoardTimer
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.devices.rpc_boards import find_board_class
+from tvmbuild.devices.rpc.boards import find_board_class
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, remove_leftovers, sync
 from tvmbuild.layout import Layout

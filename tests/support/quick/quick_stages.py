@@ -18,9 +18,9 @@ from types import ModuleType
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
-from tvmbuild.capabilities import detect_capabilities
+from tvmbuild.detection import detect_capabilities
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.devices.machine import Machine
+from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
@@ -132,7 +132,7 @@ def benchmark(step: AnyStep) -> None:
     one = Estimate(1 + time.time() % 1, 0.9, 2.1)  # no two measurements are alike
     package = step.input("package")
     product = Product(step.options.target, "0" * 16, sha256_file(package), package.stat().st_size, len(TASKS), 0)
-    machine = Machine("A CPU", 2, None, 0.1, 0.01, 61.0)
+    machine = MachineState("A CPU", 2, None, 0.1, 0.01, 61.0)
     result = Result(step.subject, product, 1, Latency(one, 1.2, 0.9, 3, 1), (), (), machine, 1e-6, 1e-6)
     layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
     used = read_metadata(package).digests.get("schedule")

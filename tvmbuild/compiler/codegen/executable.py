@@ -12,7 +12,7 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.culprit import name_culprit
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
@@ -48,6 +48,11 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
             return relax.build(mod, target=target, relax_pipeline=passes)
         # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
         return _build_twice(passes(mod), target.host)
+
+
+def name_profiled(kind: str) -> str:
+    """Return the function that a profiler of a package for that kind of target calls in ``main``'s stead."""
+    return "main" if kind in GPU_KINDS else PROFILED
 
 
 def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExecutable:

@@ -18,7 +18,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.graph.rewrite import FUSABLE_WITH_ELEMENTWISE, constant, rewrite_main
-from tvmbuild.compiler.schedules.nest import describe_machine, divisors, power_of_two_divisor
+from tvmbuild.compiler.schedules.nest import Machine, describe_machine, divisors, power_of_two_divisor
 
 MOST_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
@@ -27,7 +27,6 @@ TILE = 8
 MOST_IN_TILE, FEWEST_IN_TILE = 28, 5
 FEWEST_PIXELS = 64
 """Fewer become too many more."""
-FEWEST_WEIGHTS = 1 << 13
 _NAME = "conv2d"
 Weights = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -50,7 +49,7 @@ def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Padded:
 
     One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
     """
-    rewriter = _Rewriter(mod, describe_machine(target).lanes(32))
+    rewriter = _Rewriter(mod, describe_machine(target))
     return Padded(rewrite_main(mod, rewriter), tuple(rewriter.padded))
 
 
@@ -62,9 +61,9 @@ def padded_channels(channels: int, lanes: int) -> int:
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, machine: Machine) -> None:
         super().__init__(mod)
-        self._lanes = lanes
+        self._machine = machine
         self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
@@ -72,8 +71,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return super().visit_call_(call)
         data, weights = self.visit_expr(call.args[0]), call.args[1]
         picture = self._find_picture(data)
-        values = _padded_weights(weights.value.numpy(), self._lanes)
-        more = _more_pixels(call)
+        values = _padded_weights(weights.value.numpy(), self._machine.lanes(32))
+        more = _more_pixels(call, self._machine)
         if values is None and picture is None and not any(more):
             return super().visit_call_(call)
         if values is not None:
@@ -110,7 +109,7 @@ def _padded_weights(values: Weights, lanes: int) -> Weights | None:
     return np.pad(values, ((0, 0), (0, 0), (0, 0), (0, more))) if more else None
 
 
-def _more_pixels(call: relax.Call) -> tuple[int, int]:
+def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
     """Return how many rows and columns to compute besides the output's, so that a tile of them fits the registers.
 
     A tile of few pixels has the weights read from the second-level cache too often, where they overflow the first.
@@ -118,7 +117,7 @@ def _more_pixels(call: relax.Call) -> tuple[int, int]:
     rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
     extent = columns if columns > 1 else rows
     more = -extent % TILE
-    large = math.prod(int(each) for each in call.args[1].ty.shape.values) > FEWEST_WEIGHTS
+    large = math.prod(int(each) for each in call.args[1].ty.shape.values) > machine.limits.near_weights
     if not large or extent < FEWEST_PIXELS or max(divisors(extent, MOST_IN_TILE)) >= FEWEST_IN_TILE:
         return 0, 0
     return (0, more) if columns > 1 else (more, 0)

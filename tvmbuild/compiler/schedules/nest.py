@@ -12,6 +12,8 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.target import codegen
 
+from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
+
 PARALLEL_WORK = 1 << 15
 """Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
 CHUNKS_PER_THREAD = 8
@@ -26,6 +28,7 @@ class Machine:
     registers: int
     """Vector registers."""
     threads: int
+    limits: CpuLimits = USUAL_CPU
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of that width a register holds."""

@@ -1,6 +1,6 @@
 /* Holds a package on a board without Python, for tvmbuild's `device: {ssh: …}`: serve_model PACKAGE.tar THREADS
  *
- * The twin of devices/worker.py: reads one JSON command a line, answers one JSON line each, and in between every
+ * The twin of devices/serve_model.py: reads one JSON command a line, answers one JSON line each, and in between every
  * `beat_s` seconds a line that it is alive. Arrays follow their line as raw bytes, in the order of mod.json. */
 #include <poll.h>
 #include <unistd.h>

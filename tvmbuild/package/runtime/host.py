@@ -28,7 +28,7 @@ def check_cpu(target: PackageTarget) -> None:
 
     Levels of x86-64 and single features are checked; what another ``mcpu`` needs is known to the compiler only.
     """
-    attributes = target.attributes if target.kind == "llvm" else target.host
+    attributes = target.cpu
     triple = str(attributes.get("mtriple", ""))
     here, wanted = machine_of(platform.machine()), machine_of(triple)
     if wanted and wanted != here:
@@ -36,7 +36,7 @@ def check_cpu(target: PackageTarget) -> None:
             f"the package is built for {wanted} ({target.name}); this machine is {here}",
             "run it on its device, or build for a target of this machine",
         )
-    needed = required_features(target.attributes if target.kind == "llvm" else target.host)
+    needed = required_features(attributes)
     present = cpu_flags() if here == "x86_64" else frozenset()
     missing = sorted(needed - present) if present else []
     if missing:

@@ -136,7 +136,7 @@ class Session:
         machine = self._make_machine()
         machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(self._check(inputs), {}))
         bound: Callable[[], object] = machine["tvmbuild_bound"]
-        if self.info.target.kind == "llvm":
+        if not self.info.target.on_gpu:
             return bound
 
         def run_and_wait() -> object:
@@ -160,7 +160,7 @@ class Session:
 
     def wait(self) -> None:
         """Return when the device has done all that it was given; at once on a CPU."""
-        if self.info.target.kind != "llvm":
+        if self.info.target.on_gpu:
             call("runtime.Device_StreamSync", self._device, 0)
 
     @contextmanager
@@ -206,7 +206,7 @@ class Session:
         return [place(info.name, arrays[info.name], self._device, kept) for info in self.inputs] + self._params
 
     def _describe_devices(self) -> list[int]:
-        devices = [self._device] if self.info.target.kind == "llvm" else [self._device, tvm_ffi.device("cpu", 0)]
+        devices = [self._device, tvm_ffi.device("cpu", 0)] if self.info.target.on_gpu else [self._device]
         return [number for d in devices for number in (d.dlpack_device_type(), d.index, _POOLED_ALLOCATOR)]
 
     def _load_params(self, data: bytes) -> list[Any]:

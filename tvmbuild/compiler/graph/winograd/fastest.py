@@ -10,15 +10,13 @@ from tvm import relax
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.graph.winograd.transforms import PRODUCTS
+from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.prim_funcs import has_block
 from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97
 """Winograd's sum of times over the direct one must be below this: it rounds worse, so it must bring something."""
-READING = 40e9
-"""Bytes a second. Candidates are timed again and again, so that a cache holds their weights; in a model with more
-weights than caches hold they come from memory, and Winograd's are up to four times as large."""
 
 
 def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
@@ -41,12 +39,16 @@ def find_tasks(lowered: Lowered) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def time_reading(lowered: Lowered) -> dict[str, float]:
-    """Return, by signature, the seconds that reading the weights of these convolutions from memory takes."""
+def time_reading(lowered: Lowered, limits: CpuLimits = USUAL_CPU) -> dict[str, float]:
+    """Return, by signature, the seconds that reading the weights of these convolutions from memory takes.
+
+    Candidates are timed again and again, so that a cache holds their weights; in a model with more weights than caches
+    hold they come from memory, and Winograd's are up to four times as large.
+    """
     found: dict[str, float] = {}
     for each in lowered.convolutions:
         signature, size = each.convolution.signature, 4 * math.prod(each.weights.shape)
-        found[signature] = found.get(signature, 0.0) + size / READING
+        found[signature] = found.get(signature, 0.0) + size / limits.reading
     return found
 
 

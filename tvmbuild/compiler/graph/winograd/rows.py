@@ -19,8 +19,6 @@ from tvmbuild.compiler.schedules.nest import Machine
 
 _ROWS = "winograd_rows"
 _PRODUCTS = "winograd_rows_products"
-_CACHE = 1 << 20
-"""Bytes of intermediate results that are done together: about half of a second-level cache."""
 _OTHER_REGISTERS = 4
 """For what is multiplied; the rest hold sums."""
 _VECTORS = 2
@@ -39,7 +37,7 @@ def pays_in_rows(tiling: Tiling) -> bool:
 def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
     """Return the function from NHWC and transformed weights to NHWC; what follows elementwise may be fused to it."""
     batch, rows, columns = tiling.grid
-    count = _rows_together(tiling, machine.threads) * columns
+    count = _rows_together(tiling, machine) * columns
     inputs, panels, panel = tiling.shape[3], tiling.panels, tiling.panel
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(_ROWS)
@@ -61,11 +59,11 @@ def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
     return _schedule_products(builder.get(), machine, count)
 
 
-def _rows_together(tiling: Tiling, threads: int) -> int:
+def _rows_together(tiling: Tiling, machine: Machine) -> int:
     """Return how many rows of tiles are done at a time: as many as fit into the cache, and all threads have some."""
     _, rows, columns = tiling.grid
     row = 4 * tiling.positions * columns * (tiling.shape[3] + tiling.panels * tiling.panel)
-    most = min(_CACHE // row, rows // (2 * threads))
+    most = min(machine.limits.far_cache // row, rows // (2 * machine.threads))
     return max(count for count in range(1, rows + 1) if rows % count == 0 and (count == 1 or count <= most))
 
 

@@ -21,9 +21,6 @@ from tvmbuild.compiler.schedules.nest import (
     view_nest,
 )
 
-NEAR_ROWS = 1 << 15
-"""Bytes of padded rows that stay in the first-level cache."""
-
 
 @dataclass(frozen=True)
 class Padding:
@@ -48,7 +45,7 @@ class Padding:
 
     def rows_at_once(self, machine: Machine) -> int:
         """Return how many rows of the output to pad for: few enough for the cache and for the threads."""
-        fitting = max(1, (NEAR_ROWS - self.window) // self.step)
+        fitting = max(1, (machine.limits.near_rows - self.window) // self.step)
         enough = self.rows.extent // (CHUNKS_PER_THREAD * machine.threads) if machine.threads > 1 else fitting
         return divisors(self.rows.extent, max(1, min(fitting, enough)))[-1]
 

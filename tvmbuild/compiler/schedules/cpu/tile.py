@@ -28,7 +28,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
     if padding is not None and padding.is_best_near is variant.otherwise_padded:
         padding = None
-    outside = padding is not None or vectors_go_outside(nest, tile) is not variant.turned
+    outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
     loops = _split_loops(sch, nest, tile, vectors_outside=outside)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
     epilogue = _attach_epilogue(sch, nest, outer[-1])

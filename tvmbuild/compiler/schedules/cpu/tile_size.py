@@ -9,9 +9,6 @@ from tvmbuild.compiler.schedules.nest import PARALLEL_WORK, Axis, Machine, Nest,
 
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""
-NEAR_CACHE = 1 << 14
-"""Bytes that stay in the first-level cache beside what streams through it."""
-FMA_LATENCY = 4
 MAX_VECTORS = 8
 
 
@@ -75,32 +72,32 @@ def _cost(
     sums = tile.rows * tile.vectors
     # Weights that are read again for each tile of pixels come from the second-level cache, at half the rate.
     weights = count(nest.reduced) * tile.width * nest.loads[0].bits // 8
-    far = 2 if weights > NEAR_CACHE else 1
+    far = 2 if weights > machine.limits.near_cache else 1
     loads = 0
     for along, across in strides:
         vectors = 1 if along == 0 else tile.vectors * (1 if along == 1 else tile.lanes)
         loads += vectors * (tile.rows if across != 0 else far)
-    cycles = max(sums / 2, loads / 2, FMA_LATENCY) / sums
+    cycles = max(sums / 2, loads / 2, machine.limits.fma_latency) / sums
     tiles = count(nest.spatial) // (tile.rows * tile.width)
     if nest.work >= PARALLEL_WORK:
         cycles *= -(-tiles // machine.threads) * machine.threads / tiles
     return cycles, loads / sums, -sums
 
 
-def vectors_go_outside(nest: Nest, tile: Tile) -> bool:
+def vectors_go_outside(nest: Nest, tile: Tile, machine: Machine) -> bool:
     """Say whether to keep a block of the weights and stream the data past it, rather than the other way round.
 
     Whatever moves fewer bytes from memory, counting what fits the nearest cache as free.
     """
     passes = tile.vector.extent // tile.width
     others = count(nest.spatial) // (tile.vector.extent * tile.rows)
-    outside = inside = 0
+    outside, inside, near_cache = 0, 0, machine.limits.near_cache
     for load in nest.loads:
         size = load.elements * load.bits // 8
         if load.stride(tile.vector.var) == 0:
-            outside += size * (passes if size > NEAR_CACHE else 1)
+            outside += size * (passes if size > near_cache else 1)
             inside += size
         elif tile.reuse and load.stride(tile.reuse.var) == 0:
             outside += size
-            inside += size * (others if size > NEAR_CACHE else 1)
+            inside += size * (others if size > near_cache else 1)
     return outside < inside

@@ -7,17 +7,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tvmbuild.compiler.limits import GpuLimits
 from tvmbuild.compiler.schedules.nest import divisors
 
 WARP = 32
 UNROLLED = 4
 """Steps along the sum whose loads are under way together."""
-LATENCY = 400
-"""Cycles from a load to its value where that is in the second-level cache, as what the last kernel wrote is."""
-BARRIER = 300
-"""Cycles for a barrier and the first loads after it."""
-MULTIPROCESSORS = 64
-"""Of a middling card: tiles that keep so many busy also fit larger ones."""
 FEWEST_THREADS, MOST_THREADS = 64, 512
 MOST_ROWS, MOST_COLUMNS = 8, 4
 MOST_PARTS = 64
@@ -36,14 +31,6 @@ class Product:
     depth: int
     sum_bytes: int = 4
     """Of a running sum."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the target allows a block of threads."""
-
-    threads: int
-    shared_bytes: int
 
 
 @dataclass(frozen=True)
@@ -82,31 +69,31 @@ class Tile:
         """Return how many blocks compute the product."""
         return product.rows // self.height * (product.columns // self.width)
 
-    def fits(self, product: Product, limits: Limits) -> bool:
+    def fits(self, product: Product, limits: GpuLimits) -> bool:
         """Say whether the target allows it."""
         grid = max(product.rows // self.height, product.columns // self.width)
         return (
             self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MOST_BLOCKS
         )
 
-    def estimate(self, product: Product) -> float:
+    def estimate(self, product: Product, limits: GpuLimits) -> float:
         """Return about how many cycles a card takes: to choose by, not to believe."""
         warps = math.ceil(self.threads / WARP)
         steps = product.depth // self.parts
         groups = math.ceil(WARP / self.column_threads)
         loads = steps * warps * (self.rows + self.columns) * max(1.0, groups / 4)
         sums = steps * warps * self.rows * self.columns / 4
-        blocks = math.ceil(self.blocks(product) / MULTIPROCESSORS)
-        waiting = math.ceil(steps / UNROLLED) * LATENCY
-        at_once = max(1, 2048 // self.threads)
-        adding = math.ceil(self.height * self.width / self.threads) * (8 * self.parts + 100) + BARRIER
+        blocks = math.ceil(self.blocks(product) / limits.multiprocessors)
+        waiting = math.ceil(steps / UNROLLED) * limits.latency
+        at_once = max(1, limits.threads_at_once // self.threads)
+        adding = math.ceil(self.height * self.width / self.threads) * (8 * self.parts + 100) + limits.barrier
         return max(blocks * (loads + sums), math.ceil(blocks / at_once) * waiting) + adding
 
 
-def list_tiles(product: Product, limits: Limits, limit: int) -> list[Tile]:
+def list_tiles(product: Product, limits: GpuLimits, limit: int) -> list[Tile]:
     """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
     tiles = [tile for tile in _all_tiles(product) if tile.fits(product, limits)]
-    tiles.sort(key=lambda tile: (tile.estimate(product), tile.threads, tile.parts, tile.rows, tile.row_threads))
+    tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
     best: dict[tuple[int, int], Tile] = {}
     for tile in tiles:  # of each number of parts and of sums, for no estimate is that good
         best.setdefault((tile.parts, tile.rows * tile.columns), tile)

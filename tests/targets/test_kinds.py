@@ -1,0 +1,91 @@
+"""Every kind of target answers every question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvmbuild.base.finding import Finding
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.config.check import load_schema
+from tvmbuild.config.targets import attribute_names
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.specs import Attributes, TargetSpec
+from tvmbuild.targets.table import TARGETS, target_kind
+
+CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
+ATTRIBUTES: dict[str, Attributes] = {"llvm": CPU, "cuda": FrozenMap({"arch": "sm_90"}), "vulkan": FrozenMap()}
+NOTHING = Capabilities()
+ALL = Capabilities(
+    codegens=tuple(TARGETS),
+    runtimes=tuple(TARGETS),
+    devices=tuple(TARGETS),
+    vulkan_devices=("Iris",),
+    nvcc="13.0",
+    nvrtc="13.1",
+    llvm="20",
+    machine="x86_64",
+    cores=8,
+    host_cpu="znver4",
+    runnable_cpus=("x86-64-v3",),
+)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_kind_answers(name: str) -> None:
+    kind, attributes = target_kind(name), ATTRIBUTES[name]
+    assert kind.name == name
+    assert set(kind.pinned) <= attribute_names(name)
+    assert all(family.keys() <= attribute_names(name) for family in kind.families.values())
+    assert kind.find_mistakes({"kind": name}) == []
+    problem = kind.explain_precision("bf16", attributes)
+    assert (problem is None) is (name == "cuda")
+    assert kind.needs_records is kind.always_builds is not kind.on_gpu
+    assert kind.list_tools(NOTHING) == ({"nvcc": "absent", "nvrtc": "absent"} if name == "cuda" else {})
+    assert (kind.explain_codegen(NOTHING) or "").startswith("the installed TVM generates no ")
+    assert kind.explain_codegen(ALL) is None
+    assert (kind.explain_compiler(NOTHING) is None) is (name != "cuda")
+    assert kind.explain_compiler(ALL) is None
+    assert kind.list_build_needs(compiles=False) == {f"build:{name}": 1}
+    assert kind.explain_here(CPU, NOTHING)
+    assert kind.explain_here(CPU, ALL) is None
+    needs = {**kind.list_build_needs(compiles=True), **kind.list_device_needs("znver4", 2)}
+    offers = kind.list_offers(ALL, 2)
+    assert all(offers[need] >= amount for need, amount in needs.items())
+    assert isinstance(kind.frees_cores, bool)
+    assert kind.describe_here(TargetSpec("a", name, attributes, CPU if kind.on_gpu else FrozenMap()))
+    assert kind.describe(attributes).startswith(name)
+    assert kind.explain_absence(ALL) is None
+    assert isinstance(kind.check(ALL), Finding)
+    assert kind.check(ALL).state == "ok"
+    assert kind.check(NOTHING).state != "ok"
+    assert PackageTarget("a", name).on_gpu is kind.on_gpu
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_asked_of_tvm(name: str) -> None:
+    import tvm
+
+    kind = target_kind(name)
+    has = kind.has_runtime(lambda function: tvm.get_global_func(function, allow_missing=True) is not None)
+    if has and kind.answers():
+        assert kind.find_device_class()
+    found = kind.probe(Capabilities(codegens=(name,)))
+    assert replace(found, codegens=()) == replace(kind.probe(Capabilities(codegens=(name,))), codegens=())
+
+
+def test_the_schema_knows_the_kinds_of_the_table() -> None:
+    definitions = load_schema("targets")["$defs"]
+    assert definitions["kind"]["enum"] == list(TARGETS)
+    with pytest.raises(ValueError, match="there is no kind of target opencl"):
+        target_kind("opencl")
+
+
+def test_the_cpu_of_a_target_and_of_its_package_are_one() -> None:
+    for name, kind in TARGETS.items():
+        host: Attributes = CPU if kind.on_gpu else FrozenMap()
+        target = TargetSpec("a", name, ATTRIBUTES[name], host)
+        assert target.cpu == PackageTarget("a", name, ATTRIBUTES[name], host).cpu == CPU

@@ -1,0 +1,44 @@
+"""What rules take a machine to have. Another machine's numbers are given here; its packages are then other ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CpuLimits:
+    """Of a CPU, where the target's attributes do not tell; the defaults fit those of ten years."""
+
+    near_cache: int = 1 << 14
+    """Bytes that stay in the first-level cache beside what streams through it."""
+    near_rows: int = 1 << 15
+    """Bytes of padded rows that stay in the first-level cache."""
+    near_weights: int = 1 << 13
+    """Elements of a convolution's weights that do not overflow the first-level cache."""
+    far_cache: int = 1 << 20
+    """Bytes of intermediate results that are done together: about half of a second-level cache."""
+    fma_latency: int = 4
+    """Cycles of a multiplication and an addition."""
+    reading: float = 40e9
+    """Bytes a second from memory."""
+
+
+USUAL_CPU = CpuLimits()
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """Of a GPU: what the target allows a block of threads, and a middling card."""
+
+    threads: int
+    """Of a block."""
+    shared_bytes: int
+    """Of a block."""
+    multiprocessors: int = 64
+    """Tiles that keep so many busy also fit more."""
+    threads_at_once: int = 2048
+    """On a multiprocessor."""
+    latency: int = 400
+    """Cycles from a load to its value where that is in the second-level cache, as what the last kernel wrote is."""
+    barrier: int = 300
+    """Cycles for a barrier and the first loads after it."""

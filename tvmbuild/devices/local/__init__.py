@@ -1,0 +1,1 @@
+"""The machine that runs tvmbuild, and its GPU."""

@@ -1,0 +1,64 @@
+"""Times a search's CUDA candidates on this machine's card: in CUDA graphs, which is how packages run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tvmbuild.devices.candidates import STEADY, Argument, Timing, make_tensors
+from tvmbuild.devices.local.cuda_driver import capture, open_stream, synchronize, time_on_device
+from tvmbuild.devices.local.gpu_timer import use_gpu
+from tvmbuild.devices.lock import device_lock
+
+GRAPH_S, MOST_CALLS = 300e-6, 50
+"""A graph has so many calls that it takes about so long: then what starts it does not count."""
+
+
+def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
+    """Load the library and time its function on random ``arguments``; seconds, one a sample.
+
+    The card is held for one candidate at a time, so that several searches can share it.
+    """
+    import tvm_ffi  # noqa: PLC0415 - in a worker process
+
+    device = use_gpu("cuda")
+    tensors = make_tensors(arguments, "cuda")
+    function = tvm_ffi.load_module(library, keep_module_alive=False)["main"]
+
+    def launch(calls: int) -> None:
+        for _ in range(calls):
+            function(*tensors)
+
+    with (
+        device_lock("cuda", exclusive=True, quiet=True),
+        open_stream() as stream,
+        tvm_ffi.use_raw_stream(device, stream),
+    ):
+        launch(1)  # loads the code
+        synchronize(stream)
+        rough = time_on_device(stream, lambda: launch(1))
+        if rough > timing.enough_s + GRAPH_S:
+            return [rough]
+        calls = max(1, min(MOST_CALLS, int(GRAPH_S / rough)))
+        with capture(stream, lambda: launch(calls)) as run:
+            run()
+            return _take_samples(stream, run, calls, timing)
+
+
+def _take_samples(stream: int, run: Callable[[], None], calls: int, timing: Timing) -> list[float]:
+    def sample(runs: int) -> float:
+        def work() -> None:
+            for _ in range(runs):
+                run()
+
+        return time_on_device(stream, work) / (runs * calls)
+
+    first = sample(1)
+    if first > timing.enough_s:
+        return [first]
+    least = max(timing.number / calls, timing.min_repeat_ms / 1000 / (first * calls))
+    runs = max(1, math.ceil(least))
+    samples = [sample(runs) for _ in range(timing.repeat)]
+    if max(samples) > STEADY * min(samples):
+        samples += [sample(runs) for _ in range(timing.repeat)]
+    return samples

@@ -1,0 +1,16 @@
+"""The machine itself as a device that is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.model_worker import Worker, start_worker
+from tvmbuild.devices.watch import Watch
+
+
+def _watch_here(workers: Sequence[Worker]) -> Watch:
+    return Watch([worker.pid for worker in workers])
+
+
+LOCAL = Device("this machine", start_worker, _watch_here)

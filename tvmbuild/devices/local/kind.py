@@ -1,0 +1,119 @@
+"""The machine itself and its GPU as a kind of device: `device: local`."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.kind import Code, Cores
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.host_cpu import cpu_identity, cpu_name
+from tvmbuild.specs import LocalDevice, TargetSpec
+from tvmbuild.targets.table import target_kind
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM
+    from tvmbuild.devices.device import Device  # imports NumPy
+
+TIMING = "device:local"
+"""What times on the machine itself has it alone."""
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+class Local:
+    """The kind `local`."""
+
+    name = "local"
+    about = "This machine"
+    schema = None
+    form = "local"
+    form_note = ""
+    runs = True
+    no_times = None
+
+    def parse(self, _value: Any) -> LocalDevice:
+        """Return the spec."""
+        return LocalDevice()
+
+    def read(self, text: str) -> LocalDevice | None:
+        """Return the spec of no more than the name."""
+        return None if text else LocalDevice()
+
+    def explain(self, _spec: LocalDevice, code: Code, capabilities: Capabilities) -> str | None:
+        """Return what the target's kind says of this machine."""
+        return target_kind(code.kind).explain_here(code.cpu, capabilities)
+
+    def list_needs(self, _spec: LocalDevice, kind: str, cpu: str, threads: int) -> dict[str, int]:
+        """Return the machine alone, and its cores or its GPU."""
+        return list_own_needs(kind, cpu, threads)
+
+    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
+        """Return that one step at a time has the machine alone."""
+        return {TIMING: 1}
+
+    def identify(self, _spec: LocalDevice, kind: str) -> dict[str, str] | None:
+        """Return the CPU, its cores and what the target's kind adds."""
+        more = target_kind(kind).identify()
+        return None if more is None else identify_cpu() | more
+
+    def describe_use(self, _spec: LocalDevice, target: TargetSpec) -> str:
+        """Return the threads or the GPU."""
+        return target_kind(target.kind).describe_here(target)
+
+    def describe_timing(self, _spec: LocalDevice) -> str:
+        """Return nothing: it is the usual place."""
+        return ""
+
+    def name_place(self, _spec: LocalDevice, kind: str) -> str:
+        """Return the kinds' names."""
+        return f"{kind} {self.name}"
+
+    def has_usual_rates(self, kind: str) -> bool:
+        """Say whether the target's code runs on the CPU."""
+        return not target_kind(kind).on_gpu
+
+    def frees_cores(self, kind: str) -> bool:
+        """Say what the target's kind does."""
+        return target_kind(kind).frees_cores
+
+    def find_device_class(self, _spec: LocalDevice, kind: str, _measured_on: str | None) -> str:
+        """Return the name of this machine's CPU or GPU."""
+        return target_kind(kind).find_device_class()
+
+    def hold(self, _spec: LocalDevice, kind: str) -> AbstractContextManager[None]:
+        """Hold this machine, shared where it only builds: a card is held by who times on it."""
+        return device_lock(self.name, exclusive=not target_kind(kind).frees_cores)
+
+    def make_timer(self, _spec: LocalDevice, kind: str, _threads: int, cores: Cores) -> CandidateTimer | None:
+        """Return what times on the GPU; None for a CPU's candidates."""
+        from tvmbuild.devices.local.timers import make_timer  # noqa: PLC0415 - imports TVM
+
+        return make_timer(kind, cores)
+
+    def open(self, _spec: LocalDevice) -> Device:
+        """Return this machine."""
+        from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
+
+        return LOCAL
+
+
+def list_own_needs(kind: str, cpu: str, threads: int) -> dict[str, int]:
+    """Return what timing on a worker's own machine takes of it."""
+    return {TIMING: 1, **target_kind(kind).list_device_needs(cpu, threads)}
+
+
+def identify_cpu() -> dict[str, str]:
+    """Return what latency on this machine's CPU depends on."""
+    identity = {
+        "cpu": cpu_name(),
+        "cpu features": hashlib.sha256(cpu_identity().encode()).hexdigest(),
+        "cores": str(len(os.sched_getaffinity(0))),
+    }
+    with contextlib.suppress(OSError):  # no container: no quota
+        identity["cpu quota"] = CPU_QUOTA.read_text().strip()
+    return identity

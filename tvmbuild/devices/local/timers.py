@@ -1,0 +1,24 @@
+"""What times a search's candidates on this machine's GPU, by the target's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvmbuild.devices.candidates import Argument, Timing
+from tvmbuild.devices.kind import Cores
+from tvmbuild.devices.local.cuda_timer import time_kernel
+from tvmbuild.devices.local.gpu_timer import GpuTimer
+from tvmbuild.devices.local.vulkan_timer import time_shader
+from tvmbuild.targets.table import target_kind
+
+FUNCTIONS: dict[str, Callable[[str, tuple[Argument, ...], Timing], list[float]]] = {
+    "cuda": time_kernel,
+    "vulkan": time_shader,
+}
+
+
+def make_timer(kind: str, cores: Cores) -> GpuTimer | None:
+    """Return a timer on its own process; None for a kind whose candidates the cores compute."""
+    if kind not in FUNCTIONS:
+        return None
+    return GpuTimer(kind, FUNCTIONS[kind], cores.building if target_kind(kind).frees_cores else cores.timing)

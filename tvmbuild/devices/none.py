@@ -1,0 +1,57 @@
+"""No device: packages are built and run nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.local.kind import list_own_needs
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import NoDevice, TargetSpec
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.device import Device  # imports NumPy
+
+
+class Nowhere(Untimed):
+    """The kind `none`."""
+
+    name = "none"
+    about = "nowhere: build only"
+    schema = None
+    form = None
+    form_note = ""
+    runs = False
+    no_times = None
+
+    def parse(self, _value: Any) -> NoDevice:
+        """Return the spec."""
+        return NoDevice()
+
+    def read(self, _text: str) -> NoDevice | None:
+        """Return None: `--device` names where a package runs."""
+        return None
+
+    def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:
+        """Return that there is none."""
+        return "the target has no device; give it `device: local` on a machine that runs its code"
+
+    def list_needs(self, _spec: NoDevice, kind: str, cpu: str, threads: int) -> dict[str, int]:
+        """Return what a machine would need that were its device."""
+        return list_own_needs(kind, cpu, threads)
+
+    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
+        """Return nothing."""
+        return {}
+
+    def describe_use(self, _spec: NoDevice, _target: TargetSpec) -> str:
+        """Return that they run nowhere."""
+        return "nothing"
+
+    def open(self, _spec: NoDevice) -> Device:
+        """Raise TvmbuildError."""
+        raise TvmbuildError(
+            f"packages do not run on a device of kind {self.name}",
+            "write `device: none` for the target in targets.yaml; its packages are still built",
+        )

@@ -1,0 +1,54 @@
+"""An emulated board as a device: packages for another machine run here, slowly, with the right numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
+from tvmbuild.devices.qemu.board import EmulatedBoard, explain_absence, find_board
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import available_cores
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.specs import QemuDevice
+
+
+@dataclass(frozen=True)
+class EmulatedMachine:
+    """Tells what is emulated; what else runs here has no influence on numbers."""
+
+    name: str
+
+    def read(self) -> MachineState:
+        """Return the machine."""
+        return MachineState(f"qemu {self.name}", available_cores())
+
+
+def open_qemu(spec: QemuDevice) -> Device:
+    """Return the emulated board that ``spec`` names; TvmbuildError when it is not made."""
+    name = spec.arch
+    board = find_board(name)
+    if board is None:
+        raise TvmbuildError(explain_absence(name))
+
+    def watch(_workers: Sequence[Worker]) -> EmulatedMachine:
+        return EmulatedMachine(name)
+
+    return Device(f"the emulated board {name}", lambda load: start_emulated(board, load), watch, emulated=True)
+
+
+@contextmanager
+def start_emulated(board: EmulatedBoard, load: Load) -> Iterator[Worker]:
+    """Start a worker process on the board, with as many threads as this machine has cores for.
+
+    The emulated CPU is the one that the package is built for, where qemu knows it: an instruction that this CPU does
+    not have kills the process, as it would there.
+    """
+    load = replace(load, threads=min(load.threads, available_cores()))
+    cpu = str(read_metadata(load.model).target.attributes.get("mcpu", ""))
+    command = [str(board.python), "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
+    with run_worker(load, command, {**board.variables(cpu), "TVM_NUM_THREADS": str(load.threads)}) as worker:
+        yield worker

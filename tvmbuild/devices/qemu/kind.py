@@ -1,0 +1,63 @@
+"""Boards emulated on this machine as a kind of device: `device: {qemu: aarch64}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence
+from tvmbuild.host_cpu import machine_of
+from tvmbuild.specs import QemuDevice, TargetSpec
+from tvmbuild.targets.table import target_kind
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.device import Device  # imports NumPy
+
+
+class Qemu(Untimed):
+    """The kind `qemu`."""
+
+    name = "qemu"
+    about = "An emulator: right numbers, meaningless times."
+    schema: ClassVar[Mapping[str, Any]] = {"enum": list(ARCHITECTURES), "description": "Emulated architecture."}
+    form = "qemu:ARCHITECTURE"
+    form_note = f", where ARCHITECTURE is {' or '.join(ARCHITECTURES)}"
+    runs = True
+    no_times = "runs on an emulated board, where times mean nothing"
+
+    def parse(self, value: Any) -> QemuDevice:
+        """Return the spec of the architecture."""
+        return QemuDevice(value)
+
+    def read(self, text: str) -> QemuDevice | None:
+        """Return the spec of a known architecture."""
+        return QemuDevice(text) if text in ARCHITECTURES else None
+
+    def explain(self, spec: QemuDevice, code: Code, capabilities: Capabilities) -> str | None:
+        """Return whether the code is for such a board, and whether it is made."""
+        if target_kind(code.kind).on_gpu:
+            return f"an emulated board runs the code of CPUs, not of {code.kind}; say `device: none` to build only"
+        there = machine_of(str(code.cpu.get("mtriple", spec.arch)))
+        if there != spec.arch:
+            return f"its code is for {there} and the emulated board is {spec.arch}; say `device: none` to build only"
+        return None if spec.arch in capabilities.emulators else explain_absence(spec.arch)
+
+    def list_needs(self, spec: QemuDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
+        """Return the emulated board."""
+        return {f"device:qemu-{spec.arch}": 1}
+
+    def list_offers(self, machine: Capabilities) -> dict[str, int]:
+        """Return the boards that are made."""
+        return {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
+
+    def describe_use(self, _spec: QemuDevice, target: TargetSpec) -> str:
+        """Return what the target's kind says of this machine."""
+        return target_kind(target.kind).describe_here(target)
+
+    def open(self, spec: QemuDevice) -> Device:
+        """Return the board; TvmbuildError when it is not made."""
+        from tvmbuild.devices.qemu.device import open_qemu  # noqa: PLC0415 - imports NumPy
+
+        return open_qemu(spec)

@@ -1,0 +1,1 @@
+"""Boards behind an RPC tracker."""

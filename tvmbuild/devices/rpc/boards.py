@@ -1,0 +1,180 @@
+"""All boards of a key as what times candidates: each one at a time, side by side; one that dies is done without."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from tvmbuild.devices.candidate_timer import NoDeviceError
+from tvmbuild.devices.candidates import Argument, Timing
+from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse
+from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards, find_boards
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.specs import RpcDevice
+
+PAUSE_S = 10.0
+"""Between two attempts to get a board back."""
+VARIABLES = {"TVM_USE_RUNTIME_LIB": "1"}
+"""The runtime library alone has TVM's RPC, and starts faster."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    command: Mapping[str, object]
+    result: Future[dict[str, Any]]
+
+
+class _Slot:
+    """One board's thread waits here for its next job; None: it is over."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self.error: TvmbuildError | None = None
+        """Why there is no board for it now."""
+        self.board: Conversation | None = None
+
+
+class BoardTimer:
+    """Times candidates on all boards of the key, those that join later too; several threads may ask at once."""
+
+    def __init__(self, spec: RpcDevice, threads: int) -> None:
+        boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
+        self._spec = spec
+        self._threads = threads
+        self._change = threading.Condition()
+        self._over = threading.Event()
+        self._idle: list[_Slot] = []
+        self._slots: list[_Slot] = []
+        # A process dies with the thread that has started it: each slot's is alive to the end.
+        self._workers: list[threading.Thread] = []
+        self._add_slots(len(boards.addresses))
+        self._watcher = threading.Thread(target=self._watch_tracker, daemon=True)
+        self._watcher.start()
+
+    @property
+    def width(self) -> int:
+        """Return how many boards there were at the most at one time."""
+        return len(self._slots)
+
+    def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
+        """Return samples in seconds; RuntimeError or TimeoutError of a candidate that failed."""
+        answer = self._run({"job": "time", "library": library, "arguments": arguments, "timing": asdict(timing)})
+        return [float(each) for each in answer["seconds"]]
+
+    def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
+        """Return how a library's numbers differ from the workload's on a board."""
+        answer = self._run({"job": "compare", "workload": workload, "library": library, "arguments": arguments})
+        fault: str | None = answer["fault"]
+        return fault
+
+    def close(self) -> None:
+        """End all sessions; what the boards were doing is given up."""
+        self._over.set()
+        for slot in self._slots:
+            slot.jobs.put(None)
+            if slot.board is not None:
+                slot.board.signal(signal.SIGKILL)
+        with self._change:
+            self._change.notify_all()
+        for thread in (self._watcher, *self._workers):
+            thread.join(PAUSE_S)
+
+    def _run(self, command: Mapping[str, object]) -> dict[str, Any]:
+        """Return a board's answer; a candidate whose board goes away gets another one, once."""
+        try:
+            answer = self._ask(command)
+        except DeviceLostError:
+            answer = self._ask(command)
+        if "failed" in answer:
+            raise (TimeoutError if answer.get("timeout") else RuntimeError)(answer["failed"])
+        return answer
+
+    def _ask(self, command: Mapping[str, object]) -> dict[str, Any]:
+        job = _Job(command, Future())
+        self._take().jobs.put(job)
+        return job.result.result()
+
+    def _take(self) -> _Slot:
+        """Return the slot that was idle last, so that one after the other is timed on one board."""
+        with self._change:
+            while not self._idle:
+                errors = [slot.error for slot in self._slots if slot.error is not None]
+                if len(errors) == len(self._slots):
+                    raise NoDeviceError(errors[0].message, errors[0].hint)
+                if self._over.is_set():
+                    raise NoDeviceError("the search is over")
+                self._change.wait()
+            return self._idle.pop()
+
+    def _watch_tracker(self) -> None:
+        """Make a slot for each board more that the tracker gets to know."""
+        while not self._over.wait(PAUSE_S):
+            with contextlib.suppress(TvmbuildError):  # whoever waits for a board says it
+                self._add_slots(len(find_boards(str(self._spec.tracker), str(self._spec.key)).addresses))
+
+    def _add_slots(self, boards: int) -> None:
+        for _ in range(len(self._slots), boards):
+            slot = _Slot()
+            self._slots.append(slot)
+            self._workers.append(threading.Thread(target=self._serve, args=[slot], daemon=True))
+            self._workers[-1].start()
+
+    def _serve(self, slot: _Slot) -> None:
+        """Hold a board for the slot until the end; get one again when it goes away."""
+        while not self._over.is_set():
+            self._serve_session(slot)
+
+    def _serve_session(self, slot: _Slot) -> None:
+        try:
+            with converse(_command(self._spec, self._threads), VARIABLES, "candidates") as slot.board:
+                slot.board.read(self._spec.wait_s + self._spec.timeout_s)
+                self._serve_board(slot, slot.board)
+        except TvmbuildError as error:
+            with self._change:
+                slot.error = error
+                self._change.notify_all()
+            self._over.wait(PAUSE_S)
+
+    def _serve_board(self, slot: _Slot, board: Conversation) -> None:
+        """Do jobs until the board is lost, or all is over."""
+        self._put_back(slot)
+        while (job := slot.jobs.get()) is not None:
+            try:
+                answer = board.ask(job.command)
+            except TvmbuildError as error:
+                job.result.set_exception(DeviceLostError(error.message, error.hint))
+                return
+            self._put_back(slot)
+            job.result.set_result(answer)
+
+    def _put_back(self, slot: _Slot) -> None:
+        with self._change:
+            slot.error = None
+            self._idle.append(slot)
+            self._change.notify()
+
+
+def find_board_class(spec: RpcDevice) -> str:
+    """Return LLVM's name of the CPU of the key's boards: their device class."""
+    await_boards(str(spec.tracker), str(spec.key), RESTART_S)
+    try:
+        return _read_class(spec)
+    except DeviceLostError:
+        return _read_class(spec)
+
+
+def _read_class(spec: RpcDevice) -> str:
+    with converse(_command(spec, 1), VARIABLES, "candidates") as board:
+        return str(board.read(spec.wait_s + spec.timeout_s)["cpu"])
+
+
+def _command(spec: RpcDevice, threads: int) -> list[str]:
+    return [sys.executable, "-m", "tvmbuild.devices.rpc.timer", json.dumps(asdict(spec)), str(threads)]

@@ -1,0 +1,47 @@
+"""Asks the free boards of a key what they are; run as a process, prints one line of JSON a board.
+
+`python -m tvmbuild.devices.rpc.info DEVICE COUNT`; DEVICE is the RpcDevice as JSON. A board that cannot be asked is a
+line too, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from tvmbuild.devices.conversation import DeviceLostError
+from tvmbuild.devices.rpc.session import BoardSession, connect_board
+from tvmbuild.devices.rpc.tracker import request_board
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+from tvmbuild.specs import RpcDevice
+
+
+def main(arguments: list[str]) -> int:
+    """Hold all sessions until the end, so that each is another board's."""
+    die_with_parent()
+    spec, count = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
+    sessions: list[BoardSession] = []
+    for _ in range(count):
+        found: dict[str, Any] = {}
+        try:
+            ticket = request_board(str(spec.tracker), str(spec.key), spec.wait_s)
+            found["board"] = f"{ticket.host}:{ticket.port}"
+            sessions.append(BoardSession(connect_board(ticket, spec), spec, _give_up))
+            found |= asdict(sessions[-1].describe())
+        except TvmbuildError as error:
+            found["error"] = error.message
+        print(json.dumps(found), flush=True)
+    return 0
+
+
+def _give_up(error: DeviceLostError) -> None:
+    print(json.dumps({"error": error.message}), flush=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Boards behind an RPC tracker as a kind of device: `device: {rpc: {tracker: host:port, key: pi4}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.kind import Code, Cores
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.progress import report_progress
+from tvmbuild.specs import RpcDevice, TargetSpec
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.device import Device  # imports NumPy
+    from tvmbuild.devices.rpc.boards import BoardTimer  # imports TVM
+
+LIMITS = {
+    "timeout_s": "A board that gives no sign of life for so many seconds is lost.",
+    "wait_s": "Busy boards are waited for, so many seconds.",
+    "session_s": "The board ends a session after so many seconds, were it forgotten.",
+}
+
+
+class Rpc:
+    """The kind `rpc`."""
+
+    name = "rpc"
+    about = "A board behind an RPC tracker."
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "description": "The tracker and the board's key.",
+        "additionalProperties": False,
+        "properties": {
+            "tracker": {
+                "type": "string",
+                "description": "Tracker's host:port.",
+                "pattern": "^[^\\s:]+:[0-9]{1,5}$",
+                "patternErrorMessage": "host:port",
+            },
+            "key": {"type": "string", "description": "The board's key at the tracker.", "minLength": 1},
+            **{
+                name: {
+                    "type": "number",
+                    "description": about,
+                    "exclusiveMinimum": 0,
+                    "default": getattr(RpcDevice, name),
+                }
+                for name, about in LIMITS.items()
+            },
+        },
+        "required": ["tracker", "key"],
+    }
+    form = "rpc:HOST:PORT/KEY"
+    form_note = ""
+    runs = True
+    no_times = None
+
+    def parse(self, value: Any) -> RpcDevice:
+        """Return the spec of the map."""
+        limits = {name: float(value[name]) for name in LIMITS if name in value}
+        return RpcDevice(value["tracker"], value["key"], **limits)
+
+    def read(self, text: str) -> RpcDevice | None:
+        """Return the spec of HOST:PORT/KEY."""
+        tracker, _, key = text.partition("/")
+        host, _, port = tracker.rpartition(":")
+        return RpcDevice(tracker, key) if host and port.isdigit() and key else None
+
+    def explain(self, _spec: RpcDevice, _code: Code, _capabilities: Capabilities) -> str | None:
+        """Return None: whether it answers is seen when it is asked."""
+        return None
+
+    def list_needs(self, spec: RpcDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
+        """Return a board of the key."""
+        return {f"device:{spec.key}": 1}
+
+    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
+        """Return nothing: a worker is told its trackers."""
+        return {}
+
+    def identify(self, _spec: RpcDevice, _kind: str) -> dict[str, str] | None:
+        """Return None: boards of a key come and go."""
+        return None
+
+    def describe_use(self, spec: RpcDevice, _target: TargetSpec) -> str:
+        """Return key and tracker."""
+        return f"{spec.key} at {spec.tracker}"
+
+    def describe_timing(self, spec: RpcDevice) -> str:
+        """Return key and tracker."""
+        return f" on {spec.key} at {spec.tracker}"
+
+    def name_place(self, spec: RpcDevice, kind: str) -> str:
+        """Return the kinds' names and the key."""
+        return f"{kind} {self.name} {spec.key}"
+
+    def has_usual_rates(self, _kind: str) -> bool:
+        """Return False: boards are slower, and several."""
+        return False
+
+    def frees_cores(self, _kind: str) -> bool:
+        """Return True: this machine only builds."""
+        return True
+
+    def find_device_class(self, spec: RpcDevice, _kind: str, measured_on: str | None) -> str:
+        """Return what the target calls the boards, else LLVM's name of their CPU, for which one is asked."""
+        return measured_on or _ask_board(spec)
+
+    @contextmanager
+    def hold(self, spec: RpcDevice, _kind: str) -> Iterator[None]:
+        """Hold all boards of the key; this machine only builds."""
+        from tvmbuild.devices.rpc.device import lock_name  # noqa: PLC0415 - imports NumPy
+
+        with device_lock(lock_name(spec), exclusive=True), device_lock("local", exclusive=False):
+            yield
+
+    def make_timer(self, spec: RpcDevice, _kind: str, threads: int, _cores: Cores) -> BoardTimer:
+        """Return what times on all boards of the key."""
+        from tvmbuild.devices.rpc.boards import BoardTimer  # noqa: PLC0415 - imports TVM
+
+        return BoardTimer(spec, threads)
+
+    def open(self, spec: RpcDevice) -> Device:
+        """Return the boards; nobody is asked yet."""
+        from tvmbuild.devices.rpc.device import open_rpc  # noqa: PLC0415 - imports NumPy
+
+        return open_rpc(spec)
+
+
+def find_boards_of(targets: Iterable[TargetSpec]) -> dict[str, RpcDevice]:
+    """Return, by the names of targets, those of their devices that are behind a tracker."""
+    return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
+
+
+@cache
+def _ask_board(device: RpcDevice) -> str:
+    from tvmbuild.devices.rpc.boards import find_board_class  # noqa: PLC0415 - imports TVM
+
+    report_progress(f"asking a board {device.key} what it is")
+    return find_board_class(device)

@@ -1,0 +1,54 @@
+"""A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.serve_model` does.
+
+Started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the RpcDevice as
+JSON. What it is asked goes to a worker on the board.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.rpc.session import BoardSession, open_session
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+from tvmbuild.specs import RpcDevice
+
+
+def serve(arguments: list[str]) -> None:
+    """Open a session, load the package there, then answer commands until stdin ends."""
+    die_with_parent()
+    answers = Answers()
+    _runtime, model, reference, threads, device = arguments
+    try:
+        with answers.beating():
+            session, _ = open_session(RpcDevice(**json.loads(device)), answers.fail)
+        job = {"package": session.write(Path(model)), "reference": session.write(Path(reference))}
+        answers.put(session.do({"job": "start", "threads": int(threads), **job}, answers.alive))
+        for line in sys.stdin:
+            answers.put(_obey(session, json.loads(line), answers))
+    except TvmbuildError as error:
+        answers.fail(error)
+
+
+def _obey(session: BoardSession, command: dict[str, Any], answers: Answers) -> Mapping[str, object]:
+    """Run the command on the board; what it reads is copied there before, what it writes back afterwards."""
+    there = dict(command)
+    if "inputs" in command:
+        there["inputs"] = session.write(Path(command["inputs"]))
+    if "path" in command:
+        there["path"] = session.new_name()
+    answer = session.do({"job": "ask", "command": there}, answers.alive)
+    if "path" in command:
+        Path(command["path"]).write_bytes(session.read(there["path"]))
+    for name in {"inputs", "path"} & there.keys():
+        session.remove(there[name])
+    return answer
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

@@ -1,0 +1,192 @@
+"""What runs on a board: TVM's own RPC server, with functions that run packages and candidates there.
+
+Started by :mod:`tvmbuild.devices.rpc.supervisor` as ``python -m tvmbuild.devices.rpc.server OPTIONS`` (one JSON
+object).
+A session runs in a process of its own, in a folder of its own that goes when it ends. What it is asked to run is run
+in child processes once more, by the same workers as on the local device: a crash ends one of them, not the session.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+from tvm.rpc.server import PopenRPCServerState
+
+from tvmbuild import __version__
+from tvmbuild.devices.candidate_timer import LocalTimer
+from tvmbuild.devices.candidates import Argument, Timing
+from tvmbuild.devices.model_worker import Load, Worker, start_worker
+from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+
+CANDIDATE_TIMEOUT_S = 60
+"""The first candidate of a process also waits until TVM is imported: from an SD card that takes long."""
+PORTS = 100
+"""So many ports from the given one on are tried."""
+
+
+class BoardJobs:
+    """One session: its jobs run one after the other, on a thread that lives as long as the session."""
+
+    def __init__(self) -> None:
+        # A worker dies with the thread that has started it.
+        self._thread = ThreadPoolExecutor(1)
+        self._stack = ExitStack()
+        self._worker: Worker | None = None
+        self._timer: LocalTimer | None = None
+        self._job: Future[dict[str, Any]] | None = None
+
+    def submit(self, job: Mapping[str, Any]) -> None:
+        """Begin a job; :meth:`poll` has its result."""
+        self._job = self._thread.submit(self._do, job)
+
+    def poll(self, seconds: float) -> dict[str, Any]:
+        """Return the job's result, or `waiting` when it has none within that time."""
+        if self._job is None:
+            raise RuntimeError("there is no job")
+        try:
+            return self._job.result(seconds)
+        except NotYetError:
+            return {"waiting": True}
+
+    def _do(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return JOBS[job["job"]](self, job)
+        except TvmbuildError as error:
+            return {"error": error.message, "hint": error.hint}
+        except Exception as error:  # noqa: BLE001 - the other side has to know of it; the server's log has all of it
+            traceback.print_exc()
+            return {"error": f"{type(error).__name__}: {error}", "hint": "the server's log on the board has more"}
+
+    def start(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Load a package that was written to the session's folder."""
+        self._stack.close()
+        load = Load("tvm", Path(job["package"]), Path(job["reference"]), int(job["threads"]))
+        self._worker = self._stack.enter_context(start_worker(load))
+        return {"threads": self._worker.threads}
+
+    def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Pass a command on to the worker."""
+        if self._worker is None:
+            raise RuntimeError("nothing is loaded")
+        command = {name: str(Path(value).absolute()) if name in _FILES else value for name, value in _command(job)}
+        return self._worker.ask(command, int(command.get("number", 1)))
+
+    def time(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Time a candidate."""
+        timing = Timing(**job["timing"])
+        return self._try(job, lambda timer: {"seconds": timer.time(_path(job, "library"), _arguments(job), timing)})
+
+    def compare(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Compare a candidate's numbers with its workload's."""
+        return self._try(
+            job,
+            lambda timer: {"fault": timer.compare(_path(job, "workload"), _path(job, "library"), _arguments(job))},
+        )
+
+    def _try(self, job: Mapping[str, Any], run: Callable[[LocalTimer], dict[str, Any]]) -> dict[str, Any]:
+        """Run what a candidate may end; why it failed is an answer like any other."""
+        if self._timer is None:
+            os.environ["TVM_NUM_THREADS"] = str(job["threads"])
+            self._timer = LocalTimer(sorted(os.sched_getaffinity(0))[: job["threads"]], CANDIDATE_TIMEOUT_S)
+        try:
+            return run(self._timer)
+        except TimeoutError as error:
+            return {"failed": str(error), "timeout": True}
+        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+            return {"failed": str(error)}
+
+
+def _path(job: Mapping[str, Any], role: str) -> str:
+    return str(Path(job[role]).absolute())
+
+
+def _arguments(job: Mapping[str, Any]) -> tuple[Argument, ...]:
+    return tuple((str(dtype), tuple(shape)) for dtype, shape in job["arguments"])
+
+
+def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    command: dict[str, Any] = job["command"]
+    return list(command.items())
+
+
+_FILES = ("path", "inputs")
+"""Of a worker's commands: names of files in the session's folder."""
+JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
+    "start": BoardJobs.start,
+    "ask": BoardJobs.ask,
+    "time": BoardJobs.time,
+    "compare": BoardJobs.compare,
+}
+
+
+def describe_board(cpu: str) -> BoardInfo:
+    """Return what the other side decides by."""
+    cores = len(os.sched_getaffinity(0))
+    return BoardInfo(PROTOCOL, find_tvm(), __version__, platform.machine(), cpu, cores)
+
+
+def register_functions(cpu: str) -> None:
+    """Make the functions known that a session may call; its process is forked from this one."""
+    board: list[BoardJobs] = []  # made in the session's own process: threads do not survive a fork
+
+    def here() -> BoardJobs:
+        if not board:
+            die_with_parent()  # the server is killed: so is what it was asked for
+            board.append(BoardJobs())
+        return board[0]
+
+    def write(name: str, content: bytes) -> None:
+        with Path(name).open("ab") as file:
+            file.write(content)
+
+    def read(name: str, offset: int, size: int) -> bytearray:
+        with Path(name).open("rb") as file:
+            file.seek(offset)
+            return bytearray(file.read(size))
+
+    functions: dict[str, Callable[..., object]] = {
+        "describe": lambda: json.dumps(asdict(describe_board(cpu))),
+        "submit": lambda job: here().submit(json.loads(job)),
+        "poll": lambda seconds: json.dumps(here().poll(seconds)),
+        "write": write,
+        "read": read,
+        "remove": lambda name: Path(name).unlink(missing_ok=True),
+    }
+    for name, function in functions.items():
+        tvm_ffi.register_global_func(PREFIX + name, function, override=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until the listener ends, which a session that crashes makes it do."""
+    die_with_parent()
+    options = json.loads(arguments[0])
+    # TVM's server starts sessions by multiprocessing, and they must have this process's functions.
+    multiprocessing.set_start_method("fork")
+    register_functions(options["cpu"])
+    host, port = options["host"], options["port"]
+    tracker = tuple(options["tracker"])
+    state = PopenRPCServerState(
+        host, port, port + PORTS, False, tracker, options["key"], custom_addr=options["address"]
+    )
+    print(f"serving as {options['key']} on {host}:{state.port}", flush=True)
+    state.thread.join()
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

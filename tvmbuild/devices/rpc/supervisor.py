@@ -1,0 +1,101 @@
+"""Keeps a board's RPC server running: a session that crashes ends TVM's listener, and then it is started again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.host_cpu import cpu_name
+from tvmbuild.processes import run_module
+
+SHORT_S = 10.0
+"""A server that lived less long is started again after a pause, twice as long each time."""
+LONGEST_PAUSE_S = 30.0
+END_S = 5.0
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a board offers itself."""
+
+    tracker: tuple[str, int]
+    key: str
+    host: str = "127.0.0.1"
+    """What the server binds to."""
+    port: int = 9090
+    address: str | None = None
+    """What the tracker tells clients, where it is not the one that it sees."""
+    cpu: str = ""
+    """LLVM's name of the CPU; found out where it is empty."""
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address is reached from this machine alone."""
+    return host.startswith(_LOOPBACK)
+
+
+def check_reachable(serving: Serving) -> None:
+    """Raise TvmbuildError for a server that clients of its tracker cannot reach."""
+    if is_loopback(serving.host) and not is_loopback(serving.tracker[0]) and serving.address is None:
+        raise TvmbuildError(
+            f"the server would answer on {serving.host} only, and its tracker is on {serving.tracker[0]}",
+            "say `--host` with this board's address, in a network that you trust: whoever reaches the port can run "
+            "any program here",
+        )
+
+
+def find_cpu() -> str:
+    """Return LLVM's name of this CPU, or the kernel's where TVM comes without LLVM."""
+    done = run_module("tvmbuild.devices.local.describe", "llvm")
+    if done.returncode != 0:
+        return cpu_name()
+    return str(json.loads(done.stdout.splitlines()[-1])["mcpu"])
+
+
+def supervise(serving: Serving) -> None:
+    """Run the server until this process is asked to end by KeyboardInterrupt; each start in a new folder."""
+    pause = 0.0
+    while True:
+        started = time.monotonic()
+        with TemporaryDirectory(prefix="tvmbuild-board-", ignore_cleanup_errors=True) as folder:
+            code = _run_server(serving, Path(folder))
+        pause = 0.0 if time.monotonic() - started > SHORT_S else min(LONGEST_PAUSE_S, max(1.0, 2 * pause))
+        _say(f"the server ended (exit code {code}): it is started again" + (f" in {pause:g} s" if pause else ""))
+        time.sleep(pause)
+
+
+def _run_server(serving: Serving, folder: Path) -> int:
+    """Run it until it ends; on the way out it and all that it has started is gone."""
+    (folder / "start").mkdir()
+    # Sessions' folders are made in TMPDIR: those that a crash leaves go with it.
+    environment = {**os.environ, "TMPDIR": str(folder), "TVM_USE_RUNTIME_LIB": "1"}
+    command = [sys.executable, "-m", "tvmbuild.devices.rpc.server", json.dumps(asdict(serving))]
+    process = subprocess.Popen(command, cwd=folder / "start", env=environment, start_new_session=True)
+    try:
+        return process.wait()
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

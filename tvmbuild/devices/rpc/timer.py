@@ -1,0 +1,59 @@
+"""A child process that holds a session with a board and has candidates timed there.
+
+Started as ``python -m tvmbuild.devices.rpc.timer DEVICE THREADS``; DEVICE is the RpcDevice as JSON. It first tells
+what the board is; then each line of stdin is a job of the board's (`time`, `compare`) whose libraries are files here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.rpc.protocol import BoardInfo
+from tvmbuild.devices.rpc.session import BoardSession, open_session
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+from tvmbuild.specs import RpcDevice
+
+LIBRARIES = ("library", "workload")
+
+
+def serve(arguments: list[str]) -> None:
+    """Open a session, then pass jobs on until stdin ends."""
+    die_with_parent()
+    answers = Answers()
+    spec, threads = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
+    try:
+        with answers.beating():
+            session, board = open_session(spec, answers.fail)
+        _check_cores(board, threads, spec)
+        answers.put(asdict(board))
+        for line in sys.stdin:
+            answers.put(_pass_on(session, {**json.loads(line), "threads": threads}, answers))
+    except TvmbuildError as error:
+        answers.fail(error)
+
+
+def _check_cores(board: BoardInfo, threads: int, spec: RpcDevice) -> None:
+    if board.cores < threads:
+        raise TvmbuildError(
+            f"the board {spec.key} has {board.cores} cores, and the target asks for {threads} threads",
+            "correct num-cores in targets.yaml",
+        )
+
+
+def _pass_on(session: BoardSession, job: dict[str, Any], answers: Answers) -> dict[str, Any]:
+    """Run the job; what it needs is on the board only meanwhile."""
+    copies = {role: session.write(Path(job[role])) for role in LIBRARIES if role in job}
+    answer = session.do({**job, **copies}, answers.alive)
+    for name in copies.values():
+        session.remove(name)
+    return answer
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

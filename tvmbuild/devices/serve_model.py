@@ -1,0 +1,208 @@
+"""A child process that holds one model under one runtime: runs it, times it, tells its memory.
+
+Started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line,
+answers one JSON line each, and in between every ``beat_s`` seconds a line that it is alive. It dies with its parent,
+stopped or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.watch import Watch
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.timing import time_calls, warm_up
+from tvmbuild.processes import die_with_parent
+
+
+class Runner(Protocol):
+    """One loaded model with its inputs in place."""
+
+    def call(self) -> object:
+        """Run once; returns when the outputs are there."""
+
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """Run once and return the outputs."""
+
+    def threads(self) -> int:
+        """Return how many threads the runtime uses."""
+
+
+@runtime_checkable
+class Profiler(Protocol):
+    """A runner that can tell the time of each operator."""
+
+    def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
+        """Run ``repeat`` times and return the operators, the longest first."""
+
+
+@runtime_checkable
+class Computer(Protocol):
+    """A runner that takes other inputs than those it has in place."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Run once on those inputs and return the outputs."""
+
+
+def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load a package; its threads come from TVM_NUM_THREADS."""
+    from tvmbuild.devices.tvm_runner import TvmRunner  # noqa: PLC0415 - each process imports its own runtime only
+
+    return TvmRunner(model, inputs, threads)
+
+
+def load_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load an ONNX file with ONNX Runtime's defaults and that many threads."""
+    from tvmbuild.devices.onnxruntime_runner import OnnxRuntimeRunner  # noqa: PLC0415
+
+    return OnnxRuntimeRunner(model, inputs, threads)
+
+
+def load_openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
+    """Load an ONNX file with OpenVINO for low latency, in fp32 and with that many threads."""
+    from tvmbuild.devices.openvino_runner import OpenVinoRunner  # noqa: PLC0415
+
+    return OpenVinoRunner(model, inputs, threads)
+
+
+RUNTIMES: dict[str, Callable[[Path, Mapping[str, np.ndarray], int], Runner]] = {
+    "tvm": load_tvm,
+    "onnxruntime": load_onnxruntime,
+    "openvino": load_openvino,
+}
+
+
+@dataclass
+class _Holder:
+    runner: Runner
+    watch: Watch | None = None
+
+
+def peak_memory_mb() -> float | None:
+    """Return the high-water mark of this process's resident memory; None where the system does not tell.
+
+    Not ru_maxrss: it survives exec, so a child starts with its parent's.
+    """
+    try:
+        return find_peak_mb(Path("/proc/self/status").read_text())
+    except OSError:
+        return None
+
+
+def serve(arguments: list[str]) -> None:
+    """Load the model, then answer commands until stdin ends."""
+    die_with_parent()
+    # Whatever a library prints goes to stderr; the answers keep the real stdout.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def answer(value: Mapping[str, object]) -> None:
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    try:
+        runtime, model, reference, threads = arguments
+        with np.load(reference, allow_pickle=False) as arrays:
+            inputs = {n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")}
+        holder = _Holder(RUNTIMES[runtime](Path(model), inputs, int(threads)))
+        answer({"threads": holder.runner.threads()})
+        for line in sys.stdin:
+            command = json.loads(line)
+            answer(COMMANDS[command["do"]](holder, command, _heart(answer, float(command["beat_s"]))))
+    except TvmbuildError as error:
+        answer({"error": error.message, "hint": error.hint})
+        sys.exit(1)
+
+
+def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Callable[[], None]:
+    """Return a function that tells the parent that we are alive, at most once in ``every_s``."""
+    last = time.monotonic()
+
+    def beat() -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= every_s:
+            last = now
+            answer({"alive": True})
+
+    return beat
+
+
+Command = Mapping[str, Any]
+Beat = Callable[[], None]
+
+
+def _outputs(holder: _Holder, command: Command, _beat: Beat) -> dict[str, object]:
+    _save_outputs(str(command["path"]), holder.runner.outputs())
+    return {}
+
+
+def _run(holder: _Holder, command: Command, _beat: Beat) -> dict[str, object]:
+    if not isinstance(holder.runner, Computer):
+        raise TvmbuildError("only packages run on other inputs than the reference's")
+    with np.load(str(command["inputs"]), allow_pickle=False) as arrays:
+        inputs = {name: arrays[name] for name in arrays.files}
+    _save_outputs(str(command["path"]), holder.runner.run(inputs))
+    return {}
+
+
+def _warm_up(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    return {"ms": warm_up(holder.runner.call, float(command["seconds"]), beat)}
+
+
+def _time(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    return {"ms": time_calls(holder.runner.call, int(command["number"]), int(command["repeat"]), beat)}
+
+
+def _profile(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
+    if not isinstance(holder.runner, Profiler):
+        raise TvmbuildError("only packages can be profiled by operator, not the models of other runtimes")
+    return {"rows": [row.to_json() for row in holder.runner.profile(int(command["repeat"]), beat)]}
+
+
+def _start_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    holder.watch = Watch()
+    return {}
+
+
+def _read_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    if holder.watch is None:
+        raise ValueError("asked for the machine's state before its watch")
+    return asdict(holder.watch.read())
+
+
+def _memory(_holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:
+    return {"peak_mb": peak_memory_mb()}
+
+
+COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
+    "outputs": _outputs,
+    "run": _run,
+    "warm_up": _warm_up,
+    "time": _time,
+    "profile": _profile,
+    "watch": _start_watch,
+    "machine": _read_watch,
+    "memory": _memory,
+}
+"""What a worker is asked: `do` names the row."""
+
+
+def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:
+    arrays: dict[str, Any] = {f"output:{name}": value for name, value in outputs.items()}
+    np.savez(path, **arrays)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Boards without Python, behind ssh."""

@@ -1,0 +1,34 @@
+"""Boards without Python as a device: `device: {ssh: user@host}`. The package and a C++ program are copied there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
+from tvmbuild.devices.rpc.device import BoardWatch
+from tvmbuild.devices.ssh.program import find_files, machine_of_package
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.progress import report_progress
+from tvmbuild.specs import SshDevice
+
+
+def open_ssh(spec: SshDevice) -> Device:
+    """Return the board of that address as a device; nobody is asked yet."""
+    return Device(spec.host, partial(start_by_ssh, spec.host), BoardWatch, here=False, profiles=False)
+
+
+@contextmanager
+def start_by_ssh(host: str, load: Load) -> Iterator[Worker]:
+    """Load a package on the board; its lock is held until the context ends."""
+    with device_lock(re.sub(r"[^A-Za-z0-9.-]+", "-", f"ssh-{host}"), exclusive=True):
+        find_files(machine_of_package(read_metadata(load.model)))  # here, for it shows its progress
+        report_progress(f"copying the package to {host}")
+        command = [sys.executable, "-m", "tvmbuild.devices.ssh.relay", *describe_load(load), host]
+        with run_worker(load, command, {}) as worker:
+            yield worker

@@ -1,0 +1,65 @@
+"""Boards without Python as a kind of device: `device: {ssh: user@host}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
+from tvmbuild.host_cpu import machine_of
+from tvmbuild.specs import SshDevice, TargetSpec
+from tvmbuild.targets.table import target_kind
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.device import Device  # imports NumPy
+
+
+class Ssh(Untimed):
+    """The kind `ssh`."""
+
+    name = "ssh"
+    about = "A board without Python, behind ssh."
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "string",
+        "description": "What the command ssh is told: user@host, a Host of ~/.ssh/config, or ssh://host:port.",
+        "pattern": "^(ssh://)?([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_\\[][A-Za-z0-9_.:\\[\\]-]*$",
+        "patternErrorMessage": "user@host, a Host of ~/.ssh/config, or ssh://host:port",
+    }
+    form = "ssh:USER@HOST"
+    form_note = ""
+    runs = True
+    no_times = None
+
+    def parse(self, value: Any) -> SshDevice:
+        """Return the spec of the address."""
+        return SshDevice(value)
+
+    def read(self, text: str) -> SshDevice | None:
+        """Return the spec of the address, whatever ssh makes of it."""
+        return SshDevice(text) if text else None
+
+    def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:
+        """Return whether its code, and TVM's runtime, are for such boards."""
+        if target_kind(code.kind).on_gpu:
+            return f"a board without Python runs the code of CPUs, not of {code.kind}; use `device: {{rpc: …}}`"
+        return explain_no_runtime(machine_of(str(code.cpu.get("mtriple", capabilities.machine))))
+
+    def list_needs(self, spec: SshDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
+        """Return the board."""
+        return {f"device:{spec.host}": 1}
+
+    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
+        """Return nothing: a worker is told its boards."""
+        return {}
+
+    def describe_use(self, spec: SshDevice, _target: TargetSpec) -> str:
+        """Return the address."""
+        return spec.host
+
+    def open(self, spec: SshDevice) -> Device:
+        """Return the board; nobody is asked yet."""
+        from tvmbuild.devices.ssh.device import open_ssh  # noqa: PLC0415 - imports NumPy
+
+        return open_ssh(spec)

@@ -1,0 +1,93 @@
+"""What goes to a board without Python besides the package: TVM's two libraries and the program that runs packages."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmbuild import package
+from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
+from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
+from tvmbuild.devices.ssh.trouble import explain_no_runtime
+from tvmbuild.devices.wheels import Foreign, download_wheels
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import write_bytes
+from tvmbuild.host_cpu import machine_of
+from tvmbuild.layout import cache_dir
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.tvm_files import find_headers, find_runtime
+from tvmbuild.progress import report_progress
+
+PROGRAM = "serve_model"
+_CPP = Path(package.__file__).parent / "cpp"
+_SOURCES = ("serve_model.cpp", "tvmbuild.cpp")
+_LIBRARIES = {"libtvm_runtime.so": "tvm/lib", "libtvm_ffi.so": "tvm_ffi/lib"}
+"""Where a wheel has them."""
+_FLAGS = ("-std=c++17", "-O2", "-g0", "-s", "-ffp-contract=off", "-fno-sanitize=undefined")
+
+
+def machine_of_package(info: PackageInfo) -> str:
+    """Return the machine that the package's code is for; one that names none is for such as this."""
+    return machine_of(str(info.target.attributes.get("mtriple", platform.machine())))
+
+
+def find_files(machine: str) -> tuple[Path, ...]:
+    """Return the program and the libraries for a board of that machine, made where they are not there yet."""
+    reason = explain_no_runtime(machine)
+    if reason is not None:
+        raise TvmbuildError(reason)
+    libraries = _find_libraries(machine)
+    return (_find_program(machine, libraries), *libraries)
+
+
+def _find_libraries(machine: str) -> tuple[Path, ...]:
+    """Return TVM's libraries: this installation's, the emulated board's, or those of wheels that pip downloads."""
+    if machine == platform.machine():
+        return find_runtime()
+    if (board := find_board(machine)) is not None:
+        return tuple(board.folder / SITE_PACKAGES / folder / name for name, folder in _LIBRARIES.items())
+    folder = cache_dir() / "boards" / f"{machine}-{_digest(tvm_versions().encode())}"
+    if not all((folder / name).is_file() for name in _LIBRARIES):
+        report_progress(f"downloading TVM's wheels for {machine}, once")
+        _download_libraries(machine, folder)
+    return tuple(folder / name for name in _LIBRARIES)
+
+
+def _download_libraries(machine: str, folder: Path) -> None:
+    python = ".".join(platform.python_version_tuple()[:2])  # the wheels' libraries are the same for each
+    wanted = Foreign(machine, python, int(DEFAULT_GLIBC.split(".")[1]))
+    with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
+        for wheel in download_wheels(Path(temporary), wanted, ("apache-tvm", "apache-tvm-ffi"), "--no-deps"):
+            with zipfile.ZipFile(wheel) as archive:
+                for name, inside in _LIBRARIES.items():
+                    if f"{inside}/{name}" in archive.namelist():
+                        write_bytes(folder / name, archive.read(f"{inside}/{name}"))
+
+
+def _find_program(machine: str, libraries: tuple[Path, ...]) -> Path:
+    target = zig_target(machine, DEFAULT_GLIBC)
+    contents = [path.read_bytes() for path in sorted(_CPP.iterdir()) if path.suffix in {".cpp", ".h", ".hpp"}]
+    identity = [target, version("ziglang"), tvm_versions(), *_FLAGS]
+    program = cache_dir() / "boards" / f"{PROGRAM}-{machine}-{_digest(' '.join(identity).encode(), *contents)}"
+    if not program.is_file():
+        report_progress(f"building the program that runs packages on {machine}, once: a minute or two")
+        with TemporaryDirectory(prefix="tvmbuild-program-") as temporary:
+            sources = [str(_CPP / name) for name in _SOURCES]
+            includes = [f"-I{_CPP}", f"-I{find_headers()}"]
+            # Nothing of libtvm_runtime is called by name, so that a linker would leave it out.
+            linked = ["-Wl,--no-as-needed", *map(str, libraries), "-lpthread", "-ldl"]
+            command = [*ZIG, "c++", "-target", target, *_FLAGS, *includes, *sources, *linked, "-o", PROGRAM]
+            run_linker(command, Path(temporary))
+            write_bytes(program, Path(temporary, PROGRAM).read_bytes())
+    return program
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:16]

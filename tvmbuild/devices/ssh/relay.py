@@ -1,0 +1,128 @@
+"""A child process that holds a package on a board by ssh and answers as :mod:`tvmbuild.devices.serve_model` does.
+
+Started as ``python -m tvmbuild.devices.ssh.relay RUNTIME MODEL REFERENCE THREADS HOST``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmbuild.devices.answers import Answers
+from tvmbuild.devices.machine_state import find_peak_mb
+from tvmbuild.devices.ssh.files_watch import FilesWatch
+from tvmbuild.devices.ssh.program import find_files, machine_of_package
+from tvmbuild.devices.ssh.session import SshSession, open_session
+from tvmbuild.devices.ssh.trouble import explain_machine
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import check_inputs
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.processes import die_with_parent
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class BoundPackage:
+    """A package that runs on a board, with the reference's inputs bound."""
+
+    def __init__(self, session: SshSession, info: PackageInfo, answers: Answers) -> None:
+        self._session = session
+        self._info = info
+        self._answers = answers
+        self._bound: Arrays = {}
+        self._watch: FilesWatch | None = None
+
+    def bind(self, inputs: Arrays) -> None:
+        """Send the inputs there."""
+        check_inputs(self._info, inputs)
+        content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in self._info.inputs)
+        self._session.ask({"do": "bind"}, self._answers.alive, content)
+        self._bound = inputs
+
+    def outputs(self, command: Mapping[str, Any]) -> dict[str, object]:
+        """Run once and write the outputs to the file that the command names."""
+        self._session.ask(command, self._answers.alive)
+        arrays: dict[str, Any] = {}
+        for each in self._info.outputs:
+            dtype = np.dtype(each.dtype)
+            content = self._session.receive(dtype.itemsize * int(np.prod(each.shape)))
+            arrays[f"output:{each.name}"] = np.frombuffer(content, dtype).reshape(each.shape)
+        np.savez(command["path"], **arrays)
+        return {}
+
+    def run(self, command: Mapping[str, Any]) -> dict[str, object]:
+        """Run once on the inputs of the file that the command names."""
+        before = self._bound
+        with np.load(command["inputs"], allow_pickle=False) as arrays:
+            self.bind({name: arrays[name] for name in arrays.files})
+        self.outputs({**command, "do": "outputs"})
+        self.bind(before)
+        return {}
+
+    def pass_on(self, command: Mapping[str, Any]) -> dict[str, object]:
+        """Let the program there answer."""
+        return self._session.ask(command, self._answers.alive)
+
+    def watch(self, _command: Mapping[str, Any]) -> dict[str, object]:
+        """Begin to count what else runs there."""
+        self._watch = FilesWatch(self._read, self._session.machine)
+        return {}
+
+    def machine(self, _command: Mapping[str, Any]) -> dict[str, object]:
+        """Return the board's state since :meth:`watch`."""
+        if self._watch is None:
+            raise ValueError("asked for the board's state before its watch")
+        return asdict(self._watch.read())
+
+    def memory(self, _command: Mapping[str, Any]) -> dict[str, object]:
+        """Return the high-water mark of the program's memory."""
+        return {"peak_mb": find_peak_mb(self._read("/proc/self/status"))}
+
+    def _read(self, path: str) -> str:
+        return str(self._session.ask({"do": "read", "path": path}, self._answers.alive)["text"] or "")
+
+
+COMMANDS: dict[str, Callable[[BoundPackage, Mapping[str, Any]], dict[str, object]]] = {
+    "outputs": BoundPackage.outputs,
+    "run": BoundPackage.run,
+    "warm_up": BoundPackage.pass_on,
+    "time": BoundPackage.pass_on,
+    "watch": BoundPackage.watch,
+    "machine": BoundPackage.machine,
+    "memory": BoundPackage.memory,
+}
+"""Of a worker's commands those that a board without Python has."""
+
+
+def serve(arguments: list[str]) -> None:
+    """Connect, start the package there, then answer commands until stdin ends."""
+    die_with_parent()
+    answers = Answers()
+    _runtime, package, reference, threads, host = arguments
+    try:
+        info = read_metadata(Path(package))
+        with open_session(host) as session:
+            wanted = machine_of_package(info)
+            if wanted != session.machine:
+                raise explain_machine(host, session.machine, wanted)
+            used = session.start(Path(package), int(threads), find_files(wanted))
+            board = BoundPackage(session, info, answers)
+            with np.load(reference, allow_pickle=False) as arrays:
+                board.bind({n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")})
+            answers.put({"threads": used})
+            for line in sys.stdin:
+                command = json.loads(line)
+                answers.put(COMMANDS[command["do"]](board, command))
+    except TvmbuildError as error:
+        answers.fail(error)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

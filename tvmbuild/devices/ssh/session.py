@@ -1,0 +1,167 @@
+"""An ssh connection to a board without Python: a folder there, and the program in it that holds a package.
+
+The board's own shell keeps the folder: it removes it when the connection ends, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from tvmbuild.devices.conversation import DeviceLostError
+from tvmbuild.devices.ssh.program import PROGRAM
+from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+
+LOST = 255
+"""ssh's own exit code."""
+END_S = 5.0
+_OPTIONS = {"BatchMode": "yes", "ConnectTimeout": 10, "ServerAliveInterval": 10, "ServerAliveCountMax": 3}
+"""Nobody is there to be asked for a password; a board that is switched off is noticed within half a minute."""
+_MARK = "tvmbuild-board"
+"""What a shell's start-up files print comes before it."""
+_PACKAGE = "package.tar"
+_SERVE = "; ".join(
+    (
+        "export LC_ALL=C",
+        'folder=$(mktemp -d "${TMPDIR:-/tmp}/tvmbuild-XXXXXX") || exit 1',
+        "trap 'rm -rf \"$folder\"' EXIT",
+        "trap 'exit 1' HUP INT TERM",
+        f'echo "{_MARK} $(uname -m) $folder"',
+        "read -r threads || exit 0",  # until all files are there
+        f'cd "$folder" && TMPDIR=$folder LD_LIBRARY_PATH=$folder ./{PROGRAM} {_PACKAGE} "$threads"',
+    )
+)
+"""One line: csh wants that."""
+
+
+class SshSession:
+    """An open connection, with the package that :meth:`start` has started there."""
+
+    def __init__(self, host: str, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self._host = host
+        self._process = process
+        self._errors = errors
+        self._is_open = False
+        words: list[str] = []
+        while words[:1] != [_MARK]:
+            words = self._read_line().decode(errors="replace").split(maxsplit=2)
+        self._is_open = True
+        self.machine, self._folder = words[1], words[2].rstrip("\n")
+        """What `uname -m` says there."""
+
+    def start(self, package: Path, threads: int, files: Sequence[Path]) -> int:
+        """Copy the files, start the first of them on the package; return how many threads it uses."""
+        program, *others = files
+        self._upload({PROGRAM: program, _PACKAGE: package, **{path.name: path for path in others}})
+        self._write(f"{threads}\n".encode())
+        return int(self._answer(lambda: None)["threads"])
+
+    def ask(self, command: Mapping[str, object], beat: Callable[[], None], payload: bytes = b"") -> dict[str, Any]:
+        """Return the answer to a command, which ``payload`` follows; ``beat`` is called at each sign of life."""
+        self._write(json.dumps(command).encode() + b"\n" + payload)
+        return self._answer(beat)
+
+    def receive(self, size: int) -> bytes:
+        """Return the bytes that follow an answer."""
+        if self._process.stdout is None:
+            raise TypeError("ssh has no stdout")
+        content = self._process.stdout.read(size)
+        if len(content) < size:
+            raise self._explain_end()
+        return content
+
+    def _answer(self, beat: Callable[[], None]) -> dict[str, Any]:
+        while "alive" in (answer := json.loads(self._read_line())):
+            beat()
+        if "error" in answer:
+            raise TvmbuildError(f"on the board {self._host}: {answer['error']}")
+        return dict(answer)
+
+    def _upload(self, files: Mapping[str, Path]) -> None:
+        """Copy the files to the folder, over a connection of its own."""
+        command = _command(self._host, f"cd {shlex.quote(self._folder)} && LC_ALL=C tar -xf -")
+        with TemporaryFile() as errors:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            # One that ends before it has all says why by its exit code.
+            with contextlib.suppress(BrokenPipeError), process, tarfile.open(fileobj=process.stdin, mode="w|") as tar:
+                for name, path in files.items():
+                    tar.add(path, name, filter=_make_executable)
+            if process.returncode == LOST:
+                raise _explain_loss(self._host, _read_text(errors))
+            if process.returncode != 0:
+                raise explain_program(self._host, process.returncode, _read_text(errors), "copying the package there")
+
+    def _write(self, data: bytes) -> None:
+        if self._process.stdin is None:
+            raise TypeError("ssh has no stdin")
+        with contextlib.suppress(BrokenPipeError):  # reading says why it ended
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _read_line(self) -> bytes:
+        if self._process.stdout is None:
+            raise TypeError("ssh has no stdout")
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise self._explain_end()
+        return line
+
+    def _explain_end(self) -> TvmbuildError:
+        code, said = self._process.wait(), _read_text(self._errors)
+        if code != LOST:
+            return explain_program(self._host, code, said, "the program that runs packages")
+        return _explain_loss(self._host, said) if self._is_open else explain_connection(self._host, said)
+
+
+@contextmanager
+def open_session(host: str) -> Iterator[SshSession]:
+    """Connect; when the context ends, nothing is left on the board. Call it before this process has threads."""
+    with TemporaryFile() as errors:
+        process = subprocess.Popen(
+            _command(host, _SERVE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - there are no threads yet
+        )
+        try:
+            yield SshSession(host, process, errors)
+        finally:
+            with process:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=END_S)  # its stdin ends, and so does what runs there
+                process.kill()
+
+
+def _command(host: str, script: str) -> list[str]:
+    """Return the command that runs a script of sh on the board, whatever the user's shell there is."""
+    program = shutil.which("ssh")
+    if program is None:
+        raise TvmbuildError("there is no ssh on this machine", "install OpenSSH's client")
+    options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    return [program, "-T", *options, "--", host, f"sh -c {shlex.quote(script)}"]
+
+
+def _make_executable(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mode, member.uid, member.gid, member.uname, member.gname = 0o700, 0, 0, "", ""
+    return member
+
+
+def _explain_loss(host: str, said: str) -> DeviceLostError:
+    return DeviceLostError(f"the connection with the board {host} was lost: {said or 'ssh does not say why'}")
+
+
+def _read_text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace").strip()

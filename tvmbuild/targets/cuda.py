@@ -1,0 +1,137 @@
+"""NVIDIA's cards: TVM's code generator cuda, and NVRTC or nvcc."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.base.finding import Finding
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.compiler.codegen.nvrtc import INSTALL
+from tvmbuild.files import canonical_json
+from tvmbuild.specs import Attributes, AttributeValue
+from tvmbuild.targets.gpu import Gpu
+from tvmbuild.targets.kind import Mistake, Problem
+
+COMPILER = "nvcc"
+"""What a step takes of a worker that compiles kernels; or NVRTC."""
+NVIDIA = Path("/proc/driver/nvidia")
+_BF16_ARCH = 80
+_FP16_ARCH = 53
+
+
+class Cuda(Gpu):
+    """The kind `cuda`."""
+
+    name = "cuda"
+    pinned: tuple[str, ...] = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
+    families: Mapping[str, Mapping[str, AttributeValue]] = {}
+    frees_cores = True
+
+    def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:
+        """Return none: what the schema lets through, a card may have."""
+        return []
+
+    def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
+        """Return which architecture the arithmetic begins with."""
+        arch = str(attributes.get("arch", ""))
+        least = _BF16_ARCH if precision == "bf16" else _FP16_ARCH
+        number = re.match(r"sm_(\d+)", arch)
+        if number is None or int(number.group(1)) >= least:
+            return None
+        return f"{arch} has no {precision} arithmetic, which begins with sm_{least}", "fp32"
+
+    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
+        """Return both compilers of kernels."""
+        return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
+
+    def explain_codegen(self, capabilities: Capabilities) -> str | None:
+        """Return why this TVM has no generator of CUDA code."""
+        if self.name in capabilities.codegens:
+            return None
+        return "the installed TVM generates no cuda code; install a TVM built with it (see `tvmbuild doctor`)"
+
+    def explain_compiler(self, capabilities: Capabilities) -> str | None:
+        """Return what brings a compiler of kernels."""
+        if capabilities.nvcc is not None or capabilities.nvrtc is not None:
+            return None
+        return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
+
+    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:
+        """Return the code generator, and the compiler of kernels."""
+        return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
+
+    def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
+        """Return whether the runtime or the card is missing."""
+        if self.name not in capabilities.runtimes:
+            return "the installed TVM has no cuda runtime, or its driver is missing; see `tvmbuild doctor`"
+        if self.name not in capabilities.devices:
+            return "no cuda device answers on this machine; say `device: none` to build only"
+        return None
+
+    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
+        """Return the code generator, the compiler of kernels and the card."""
+        compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
+        return {**super().list_offers(machine, steps), **compiler}
+
+    def identify(self) -> dict[str, str] | None:
+        """Return the cards' models and the driver's version as the kernel module tells them; None where it does not."""
+        try:
+            driver = (NVIDIA / "version").read_text().splitlines()[0]
+            models = [
+                next(line for line in path.read_text().splitlines() if line.startswith("Model:"))
+                for path in sorted(NVIDIA.glob("gpus/*/information"))
+            ]
+        except (OSError, IndexError, StopIteration):
+            return None
+        if not models:
+            return None
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+        return {"driver": driver, "gpus": canonical_json(models), "visible gpus": visible}
+
+    def probe(self, found: Capabilities) -> Capabilities:
+        """Add the versions of the compilers of kernels."""
+        return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
+
+    def explain_absence(self, _capabilities: Capabilities) -> str | None:
+        """Return None: the doctor says what is here."""
+        return None
+
+    def check(self, capabilities: Capabilities) -> Finding:
+        """Say which half is missing: the generator, a compiler of kernels, a card."""
+        versions = {"nvcc": capabilities.nvcc, "NVRTC": capabilities.nvrtc}
+        compilers = [f"{name} {version}" for name, version in versions.items() if version]
+        if self.name not in capabilities.codegens:
+            detail = "this TVM generates no CUDA code"
+            return Finding("missing", "CUDA", detail, "Install a TVM built with USE_CUDA=ON.")
+        if not compilers:
+            detail = "TVM generates CUDA code, but neither nvcc nor NVRTC is here to compile it"
+            return Finding("missing", "CUDA", detail, f"{INSTALL} (NVRTC; no GPU needed)")
+        has_card = self.name in capabilities.devices
+        device = "a GPU answers" if has_card else "no GPU answers: packages are built, not run"
+        return Finding("ok", "CUDA", f"{', '.join(compilers)}; {device}")
+
+
+def _nvcc_version() -> str | None:
+    command = shutil.which("nvcc")
+    if command is None:
+        return None
+    output = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"release ([\d.]+)", output)
+    return match.group(1) if match else None
+
+
+def _nvrtc_version() -> str | None:
+    try:
+        from cuda.bindings import nvrtc  # noqa: PLC0415 - slow to import
+
+        status, major, minor = nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):  # RuntimeError: the bindings are there, the library is not
+        return None
+    return f"{major}.{minor}" if int(status) == 0 else None

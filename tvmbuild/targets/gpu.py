@@ -1,0 +1,70 @@
+"""What kinds of GPUs have in common."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.specs import Attributes, TargetSpec
+from tvmbuild.targets.kind import HasFunction
+
+
+class Gpu:
+    """A kind whose kernels run on a GPU and whose host code is llvm's."""
+
+    name: str
+    on_gpu = True
+    needs_records = False
+    always_builds = False
+
+    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
+        """Return the code generator."""
+        return {f"build:{self.name}": 1}
+
+    def list_device_needs(self, _cpu: str, _threads: int) -> dict[str, int]:
+        """Return one device of the kind."""
+        return {self.name: 1}
+
+    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
+        """Return the code generator, and one device where it answers."""
+        builds = {f"build:{self.name}": steps} if self.name in machine.codegens else {}
+        return {**builds, **({self.name: 1} if self.name in machine.devices else {})}
+
+    def find_device_class(self) -> str:
+        """Return the driver's name of this machine's first GPU."""
+        return describe_gpu(self.name)
+
+    def describe_here(self, _target: TargetSpec) -> str:
+        """Return the device."""
+        return f"this machine's {self.name} device"
+
+    def has_runtime(self, has: HasFunction) -> bool:
+        """Say whether this TVM has the kind's runtime."""
+        return has(f"device_api.{self.name}")
+
+    def answers(self) -> bool:
+        """Say whether its first device is there."""
+        import tvm  # noqa: PLC0415 - planning asks this module too
+
+        return bool(tvm.device(self.name, 0).exist)
+
+    def describe(self, attributes: Attributes) -> str:
+        """Return the kind and the architecture, where it has one."""
+        return f"{self.name} {attributes['arch']}" if attributes.get("arch") else self.name
+
+
+@cache
+def describe_gpu(kind: str) -> str:
+    """Return the driver's name of this machine's first GPU, as a device class: `h200` of NVIDIA H200.
+
+    What stands in brackets is not in it: versions, chips, and that Intel(R) is a mark.
+    """
+    import tvm  # noqa: PLC0415 - planning asks this module too
+
+    from tvmbuild.package.runtime.host import find_device  # noqa: PLC0415 - as above
+
+    find_device(kind)
+    name = re.sub(r"\([^)]*\)", "", str(tvm.device(kind, 0).device_name))
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return "-".join(word for word in words if word != "nvidia")

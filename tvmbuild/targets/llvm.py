@@ -1,0 +1,153 @@
+"""CPUs: TVM's code generator llvm."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tvmbuild.base.finding import Finding
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURES
+from tvmbuild.host_cpu import cpu_flags, machine_of
+from tvmbuild.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.targets.fp16_cpus import explain_cpu
+from tvmbuild.targets.kind import HasFunction, Mistake, Problem
+
+
+class Llvm:
+    """The kind `llvm`."""
+
+    name = "llvm"
+    on_gpu = False
+    pinned: tuple[str, ...] = ()
+    families: Mapping[str, Mapping[str, AttributeValue]] = {}
+    needs_records = True
+    always_builds = True
+    frees_cores = False
+
+    def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:
+        """Return none: LLVM knows its CPUs, and is asked when something is built."""
+        return []
+
+    def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
+        """Return what is wrong with fp16 or bf16 on that CPU."""
+        return explain_cpu(precision, attributes)
+
+    def list_tools(self, _capabilities: Capabilities) -> dict[str, str]:
+        """Return none: LLVM is in TVM."""
+        return {}
+
+    def explain_codegen(self, capabilities: Capabilities) -> str | None:
+        """Return why this TVM has no LLVM."""
+        if self.name in capabilities.codegens:
+            return None
+        return "the installed TVM generates no llvm code; install a TVM built with it (see `tvmbuild doctor`)"
+
+    def explain_compiler(self, _capabilities: Capabilities) -> str | None:
+        """Return None: LLVM makes machine code."""
+        return None
+
+    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
+        """Return the code generator."""
+        return {"build:llvm": 1}
+
+    def explain_here(self, cpu: Attributes, capabilities: Capabilities) -> str | None:
+        """Return what of the machine, its cores or its CPU's instructions is not as the target's."""
+        here = machine_of(capabilities.machine)
+        there = machine_of(str(cpu.get("mtriple", here)))
+        if there != here:
+            return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
+        cores = cpu.get("num-cores", 1)
+        if isinstance(cores, int) and cores > capabilities.cores > 0:
+            return f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
+        lacks, instead = f"this CPU ({capabilities.host_cpu}) lacks", "build here, run on one that has them"
+        mcpu = str(cpu.get("mcpu", "generic"))
+        if mcpu not in capabilities.runnable_cpus and mcpu != capabilities.host_cpu:
+            return f"{lacks} instructions of {mcpu}; {instead}"
+        known = (name for name in _list_added(cpu) if name in KNOWN_FEATURES)
+        missing = [name for name in known if name not in capabilities.cpu_features]
+        return f"{lacks} {', '.join(missing)}; {instead}" if missing else None
+
+    def list_device_needs(self, cpu: str, threads: int) -> dict[str, int]:
+        """Return as many cores of that CPU."""
+        return {f"cpu:{cpu}": threads}
+
+    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
+        """Return the code generator and the cores."""
+        offers = {"build:llvm": steps} if self.name in machine.codegens else {}
+        return {**offers, f"cpu:{machine.host_cpu}": machine.cores}
+
+    def identify(self) -> dict[str, str] | None:
+        """Return nothing besides the CPU."""
+        return {}
+
+    def find_device_class(self) -> str:
+        """Return LLVM's name of this CPU."""
+        import tvm  # noqa: PLC0415 - planning asks this module too
+
+        return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+    def describe_here(self, target: TargetSpec) -> str:
+        """Return the threads."""
+        return f"{target.num_cores} threads"
+
+    def has_runtime(self, _has: HasFunction) -> bool:
+        """Return True: this machine's code needs no other."""
+        return True
+
+    def answers(self) -> bool:
+        """Return True: a CPU always does."""
+        return True
+
+    def probe(self, found: Capabilities) -> Capabilities:
+        """Add LLVM's version, and what it says of this CPU."""
+        return _ask_llvm(found) if self.name in found.codegens else found
+
+    def describe(self, attributes: Attributes) -> str:
+        """Return the kind and LLVM's name of the CPU."""
+        return f"{self.name} {attributes['mcpu']}" if attributes.get("mcpu") else self.name
+
+    def explain_absence(self, _capabilities: Capabilities) -> str | None:
+        """Return None: a CPU is always there."""
+        return None
+
+    def check(self, capabilities: Capabilities) -> Finding:
+        """Say LLVM's version."""
+        if capabilities.llvm is None:
+            remedy = "pip install --force-reinstall apache-tvm"
+            return Finding("wrong", "LLVM", "this TVM was built without it", remedy)
+        return Finding("ok", "LLVM", f"{capabilities.llvm}: builds for x86-64, aarch64, arm, riscv64 …")
+
+
+def _list_added(cpu: Attributes) -> list[str]:
+    """Return the features that `mattr` adds, without their signs."""
+    mattr = cpu.get("mattr", ())
+    signed = [str(name) for name in (mattr if isinstance(mattr, tuple) else (mattr,))]
+    return [name.removeprefix("+") for name in signed if name.startswith("+")]
+
+
+def _ask_llvm(found: Capabilities) -> Capabilities:
+    from tvm.target import Target, codegen  # noqa: PLC0415 - only the probe's process may pay for it
+    from tvm.target import _ffi_api as target_api  # noqa: PLC0415 - as above
+
+    known = X86_FEATURES if platform.machine() in {"x86_64", "AMD64", "i686"} else ARM_FEATURES
+    triple = str(codegen.llvm_get_system_triple())
+    host = str(codegen.llvm_get_system_cpu())
+
+    def features(cpu: str) -> frozenset[str]:
+        target = Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu})
+        return frozenset(codegen.llvm_get_cpu_features(target)) & known.keys()
+
+    # The kernel's word first: a virtual machine can hide instruction sets that LLVM's name of the CPU promises.
+    flags = cpu_flags()
+    present = frozenset(name for name, flag in known.items() if flag in flags) if flags else features(host)
+    names = [str(name) for name in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm", "mtriple": triple}))]
+    return replace(
+        found,
+        llvm=str(target_api.llvm_version_major()),
+        host_cpu=host,
+        cpu_features=tuple(sorted(present)),
+        runnable_cpus=tuple(sorted(name for name in names if features(name) <= present)),
+    )

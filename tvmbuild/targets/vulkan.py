@@ -1,0 +1,112 @@
+"""GPUs under Vulkan: TVM's code generator vulkan, and a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal
+
+from tvmbuild.base.finding import Finding
+from tvmbuild.capabilities import Capabilities
+from tvmbuild.package.tvm_files import has_vulkan_runtime
+from tvmbuild.specs import Attributes
+from tvmbuild.targets.gpu import Gpu
+from tvmbuild.targets.kind import HasFunction, Mistake, Problem
+from tvmbuild.targets.vulkan_families import FAMILIES, find_mistakes
+from tvmbuild.vulkan import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
+
+
+class Vulkan(Gpu):
+    """The kind `vulkan`."""
+
+    name = "vulkan"
+    pinned: tuple[str, ...] = (
+        "max_threads_per_block",
+        "max_shared_memory_per_block",
+        "thread_warp_size",
+        "supports_int64",
+    )
+    families = FAMILIES
+    frees_cores = False  # a software driver computes on them
+
+    def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
+        """Return what no device has, or contradicts itself."""
+        return find_mistakes(data)
+
+    def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
+        """Return which attributes fp16 needs."""
+        if precision == "bf16":
+            return "TVM has no bfloat16 for vulkan", "fp16 or fp32"
+        lacking = [name for name in ("supports_float16", "supports_16bit_buffer") if attributes.get(name) is not True]
+        if not lacking:
+            return None
+        return (
+            f"fp16 needs {' and '.join(f'{name}: true' for name in lacking)}",
+            "these attributes where the device has them, or fp32",
+        )
+
+    def list_tools(self, _capabilities: Capabilities) -> dict[str, str]:
+        """Return none: TVM makes SPIR-V."""
+        return {}
+
+    def explain_codegen(self, capabilities: Capabilities) -> str | None:
+        """Return what brings a generator of Vulkan code."""
+        if self.name in capabilities.codegens:
+            return None
+        return f"the installed TVM generates no Vulkan code; {PLUGIN_REMEDY}"
+
+    def explain_compiler(self, _capabilities: Capabilities) -> str | None:
+        """Return None: drivers compile SPIR-V where it runs."""
+        return None
+
+    def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
+        """Return what of runtime, loader, driver and device is missing."""
+        return explain_vulkan(capabilities)
+
+    def identify(self) -> dict[str, str] | None:
+        """Return None: devices and their drivers cannot be told from others without asking the loader."""
+        return None
+
+    def has_runtime(self, has: HasFunction) -> bool:
+        """Say whether this TVM has the runtime, also where its library cannot be loaded for lack of a loader."""
+        return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime())
+
+    def answers(self) -> bool:
+        """Say whether TVM's runtime takes a device; it raises where there is no driver."""
+        return _ask().missing is None and super().answers()
+
+    def probe(self, found: Capabilities) -> Capabilities:
+        """Add what the loader says, whatever TVM can do."""
+        return replace(found, vulkan_devices=_ask().devices, vulkan_missing=_ask().missing)
+
+    def explain_absence(self, capabilities: Capabilities) -> str | None:
+        """Return which half is missing."""
+        return explain_vulkan(capabilities)
+
+    def check(self, capabilities: Capabilities) -> Finding:
+        """Say of each half whether it is here; a machine that only generates code is no fault."""
+        halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
+        lacking = " and ".join(name for name, kinds in halves if self.name not in kinds)
+        tvm = f"this TVM lacks {lacking}" if lacking else "code generator and runtime"
+        missing, names = capabilities.vulkan_missing, ", ".join(capabilities.vulkan_devices)
+        driver = f"no Vulkan {missing}" if missing else f"the driver has {names}"
+        remedies = [PLUGIN_REMEDY] if lacking else []
+        running = explain_driver(missing) if lacking else explain_vulkan(capabilities)
+        remedies += [running] if running else []
+        state: Literal["ok", "missing"] = "missing" if lacking else "ok"
+        remedy = "\n".join(each[0].upper() + each[1:] + "." for each in remedies)
+        return Finding(state, "Vulkan", f"{tvm}; {driver}", remedy)
+
+
+def explain_vulkan(capabilities: Capabilities) -> str | None:
+    """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
+    missing = explain_runtime(capabilities.vulkan_missing, has_runtime=Vulkan.name in capabilities.runtimes)
+    if missing is None and Vulkan.name not in capabilities.devices:
+        return f"TVM's Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
+    return missing
+
+
+@cache
+def _ask() -> VulkanDriver:
+    return ask_driver()
