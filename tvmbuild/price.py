@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
-from tvmbuild.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
 from tvmbuild.records.journal import read_entries
 from tvmbuild.records.selection import (
@@ -23,6 +22,7 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import TaskFile
 from tvmbuild.steps import AnyStep, TuneStep
+from tvmbuild.tuning.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 
 WINOGRAD = ("winograd_input", "winograd_products")
 """Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""

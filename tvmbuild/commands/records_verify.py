@@ -15,7 +15,7 @@ from tvmbuild.project import find_root
 from tvmbuild.records.quarantine import forget_faults, keep_damaged
 from tvmbuild.records.store import TaskFile
 from tvmbuild.records.stored import read_stored
-from tvmbuild.records.verification import Subject, verify_records
+from tvmbuild.replay.verification import Subject, verify_records
 
 FOUND = 1
 

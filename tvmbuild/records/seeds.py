@@ -9,7 +9,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import records_for
 from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file
-from tvmbuild.records.verification import keep_good
+from tvmbuild.replay.verification import keep_good
 
 
 @dataclass(frozen=True)

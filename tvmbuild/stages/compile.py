@@ -24,7 +24,7 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
 from tvmbuild.progress import report_progress
-from tvmbuild.records.database import database_from_schedule
+from tvmbuild.replay.database import database_from_schedule
 from tvmbuild.steps import CompileStep, Step
 
 SCHEDULE_FORMAT = 1

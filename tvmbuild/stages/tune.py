@@ -35,11 +35,11 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import DeviceSpec, LocalDevice, RpcDevice, is_timed
-from tvmbuild.stages.check_records import checked_records
-from tvmbuild.stages.choose_algorithms import choose_algorithms, find_graph
-from tvmbuild.stages.search_tasks import Cell, Searched, search_tasks
-from tvmbuild.stages.task_records import device_class
 from tvmbuild.steps import Step, TuneStep
+from tvmbuild.tuning.book import device_class
+from tvmbuild.tuning.choose import choose_algorithms, find_graph
+from tvmbuild.tuning.search import Cell, Searched, search_tasks
+from tvmbuild.tuning.verify import checked_records
 
 
 @dataclass(frozen=True)

@@ -22,20 +22,20 @@ from tvmbuild.layout import Layout
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.progress import report_progress
 from tvmbuild.records.block_names import list_blocks, records_for
-from tvmbuild.records.database import load_known
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.seeds import Machine, read_foreign
 from tvmbuild.records.selection import read_applicable, resolved_target
 from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
-from tvmbuild.records.traces import dump_trace, dump_workload, load_workload
-from tvmbuild.records.verification import keep_good
+from tvmbuild.replay.database import load_known
+from tvmbuild.replay.traces import dump_trace, dump_workload, load_workload
+from tvmbuild.replay.verification import keep_good
 from tvmbuild.specs import RpcDevice
 from tvmbuild.steps import Step, TuneStep
-from tvmbuild.tuner.pool import Timed
-from tvmbuild.tuner.prior import Example
-from tvmbuild.tuner.search import Start, TaskSearch
-from tvmbuild.tuner.session import Batch
+from tvmbuild.tuning.pool import Timed
+from tvmbuild.tuning.prior import Example
+from tvmbuild.tuning.session import Batch
+from tvmbuild.tuning.task_search import Start, TaskSearch
 
 LOOKED_AT = 300
 """Record files that are looked at for examples: their names are digests, so the first are as good as any."""

@@ -20,7 +20,7 @@ from tvmbuild.records.store import Record, TaskFile
 FORMAT = 1
 TIMEOUT_S = 60
 """For one check, which takes about 0.1 s."""
-_CHILD = "tvmbuild.compiler.replay"
+_CHILD = "tvmbuild.replay.child"
 _REFUSED = 3
 
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
 from tvmbuild.devices.candidates import Timing
-from tvmbuild.records.traces import dump_trace
+from tvmbuild.replay.traces import dump_trace
 from tvmbuild.specs import TuneOptions
-from tvmbuild.tuner.cores import Cores
-from tvmbuild.tuner.pool import CandidatePool, Measurement, Timed, wait_for_library
-from tvmbuild.tuner.scheduler import choose
-from tvmbuild.tuner.search import TaskSearch
-from tvmbuild.tuner.shelf import Shelf
+from tvmbuild.tuning.cores import Cores
+from tvmbuild.tuning.pool import CandidatePool, Measurement, Timed, wait_for_library
+from tvmbuild.tuning.scheduler import choose
+from tvmbuild.tuning.shelf import Shelf
+from tvmbuild.tuning.task_search import TaskSearch
 
 WORTH_REPEATING = 1.5
 """A candidate this much slower than the best is timed once."""

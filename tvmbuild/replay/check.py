@@ -12,7 +12,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.records.traces import load_record, load_workload
+from tvmbuild.replay.traces import load_record, load_workload
 from tvmbuild.specs import freeze_attributes
 
 

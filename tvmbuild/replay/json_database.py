@@ -1,6 +1,6 @@
 """MetaSchedule's own JSONDatabase folder, read into record files and written from them; a process of its own.
 
-Started by `tvmbuild records import` and `export` as ``python -m tvmbuild.compiler.json_database``, the request as JSON
+Started by `tvmbuild records import` and `export` as ``python -m tvmbuild.replay.json_database``, the request as JSON
 on stdin: `import` writes record files into a folder, `export` the two files of a database. Prints one line of JSON:
 what was done, or ``{"error": …}``.
 """
@@ -25,7 +25,6 @@ skip_tensor_intrinsics()  # 15 s of CPU at import, and no rule of llvm uses it
 import tvm  # noqa: E402
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload  # noqa: E402
 
-from tvmbuild.compiler.replay_check import make_target  # noqa: E402
 from tvmbuild.compiler.tasks import task_key  # noqa: E402
 from tvmbuild.errors import TvmbuildError  # noqa: E402
 from tvmbuild.files import canonical_json  # noqa: E402
@@ -34,7 +33,8 @@ from tvmbuild.records.folders import list_record_files  # noqa: E402
 from tvmbuild.records.merge import IMPORTED  # noqa: E402
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file  # noqa: E402
 from tvmbuild.records.trace_form import check_trace  # noqa: E402
-from tvmbuild.records.traces import dump_trace, dump_workload, load_record, load_workload  # noqa: E402
+from tvmbuild.replay.check import make_target  # noqa: E402
+from tvmbuild.replay.traces import dump_trace, dump_workload, load_record, load_workload  # noqa: E402
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 FAILED_SECONDS = 1e9

@@ -14,8 +14,8 @@ from tvmbuild.records.quarantine import Fault, digest, installed_tvm, keep_damag
 from tvmbuild.records.seeds import list_foreign
 from tvmbuild.records.selection import Schedule, elect, read_applicable_files, resolved_target, select_schedule
 from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
-from tvmbuild.records.traces import dump_workload
-from tvmbuild.records.verification import Subject, verify_records
+from tvmbuild.replay.traces import dump_workload
+from tvmbuild.replay.verification import Subject, verify_records
 from tvmbuild.steps import Step, TuneStep
 
 

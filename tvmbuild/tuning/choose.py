@@ -16,8 +16,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, describe_graph, write_choices
 from tvmbuild.records.selection import read_applicable_files, resolved_target
-from tvmbuild.stages.task_records import device_class
 from tvmbuild.steps import Step, TuneStep
+from tvmbuild.tuning.book import device_class
 
 Search = Callable[[tuple[Task, ...]], None]
 """Sees to it that the record files hold what there is to know of the Tasks."""

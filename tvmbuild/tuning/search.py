@@ -21,18 +21,18 @@ from tvmbuild.devices.vulkan_timer import time_shader
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.progress import report_progress
-from tvmbuild.rates import Spent, add_rates, find_word
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.store import TaskFile
 from tvmbuild.specs import RpcDevice
-from tvmbuild.stages.task_records import TaskRecords
 from tvmbuild.steps import Step, TuneStep
-from tvmbuild.tuner.cores import Cores, all_cores, share_cores
-from tvmbuild.tuner.pool import UNBUILT, CandidatePool, candidate_pool
-from tvmbuild.tuner.prior import teach
-from tvmbuild.tuner.scheduler import predict_latency
-from tvmbuild.tuner.search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
-from tvmbuild.tuner.session import Batch, drop_wrong, run_searches, time_again
+from tvmbuild.tuning.book import TaskRecords
+from tvmbuild.tuning.cores import Cores, all_cores, share_cores
+from tvmbuild.tuning.pool import UNBUILT, CandidatePool, candidate_pool
+from tvmbuild.tuning.prior import teach
+from tvmbuild.tuning.rates import Spent, add_rates, find_word
+from tvmbuild.tuning.scheduler import predict_latency
+from tvmbuild.tuning.session import Batch, drop_wrong, run_searches, time_again
+from tvmbuild.tuning.task_search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
 
 
 @dataclass(frozen=True)

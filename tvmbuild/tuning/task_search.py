@@ -15,13 +15,13 @@ from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.records.traces import dump_trace
+from tvmbuild.replay.traces import dump_trace
 from tvmbuild.specs import TuneOptions
-from tvmbuild.tuner.cost_model import BoostedTrees
-from tvmbuild.tuner.pool import Timed
-from tvmbuild.tuner.scheduler import Curve
-from tvmbuild.tuner.shelf import Shelf
-from tvmbuild.tuner.space import list_known, make_space
+from tvmbuild.tuning.cost_model import BoostedTrees
+from tvmbuild.tuning.pool import Timed
+from tvmbuild.tuning.scheduler import Curve
+from tvmbuild.tuning.shelf import Shelf
+from tvmbuild.tuning.space import list_known, make_space
 
 BATCH = 32
 FIRST = 16

@@ -17,7 +17,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
 from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
 
-from tvmbuild.tuner.space import make_space
+from tvmbuild.tuning.space import make_space
 
 RANDOM = 8
 """Random candidates for each Task."""

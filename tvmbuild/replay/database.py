@@ -12,7 +12,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.records.block_names import list_blocks, rename_blocks
 from tvmbuild.records.store import Record
-from tvmbuild.records.traces import dump_workload, load_record
+from tvmbuild.replay.traces import dump_workload, load_record
 
 
 def database_from_schedule(schedule: dict[str, Any], tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:

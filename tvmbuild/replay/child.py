@@ -1,6 +1,6 @@
 """Checks records where they can do no harm: applies each to its workload and compiles it, in a process that may crash.
 
-Started by `tvmbuild.records.verification` as ``python -m tvmbuild.compiler.replay``. Stdin is one JSON value: the
+Started by `tvmbuild.replay.verification` as ``python -m tvmbuild.replay.child``. Stdin is one JSON value: the
 target, the seconds that a check may take, the checks. Each answer is one line of JSON: null, or the reason why the
 check failed. TVM 0.27 dereferences what a hostile trace makes null: so each check runs in a fork of its own, which
 costs milliseconds and spares the import of TVM after a crash.
@@ -37,7 +37,7 @@ def main() -> int:
     asked = json.load(sys.stdin)
     tensorised = any("Tensorize" in check.get("trace", "") for check in asked["checks"])
     _import_intrinsics(asked["target"].get("kind") if tensorised else None)
-    from tvmbuild.compiler.replay_check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
+    from tvmbuild.replay.check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
 
     try:
         fault = _check(partial(find_target_fault, asked["target"]), asked["timeout_s"])
