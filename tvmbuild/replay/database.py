@@ -11,7 +11,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.records.block_names import list_blocks, rename_blocks
-from tvmbuild.records.store import Record
+from tvmbuild.records.task_file import Record
 from tvmbuild.replay.traces import dump_workload, load_record
 
 

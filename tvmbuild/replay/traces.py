@@ -11,7 +11,7 @@ from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
-from tvmbuild.records.store import Json
+from tvmbuild.records.task_file import Json
 
 
 def dump_trace(record: TuningRecord) -> str:

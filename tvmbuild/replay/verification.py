@@ -15,13 +15,13 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import layout_of_records
 from tvmbuild.processes import neutral_folder
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm, keep_aside
-from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
+from tvmbuild.replay import child
 
 FORMAT = 1
 TIMEOUT_S = 60
 """For one check, which takes about 0.1 s."""
-_CHILD = "tvmbuild.replay.child"
-_REFUSED = 3
+_CHILD = child.__name__
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
             [sys.executable, "-m", _CHILD], cwd=empty, input=text, capture_output=True, text=True, check=False
         )
     answers: list[str | None] = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode == _REFUSED:
+    if done.returncode == child.REFUSED:
         raise TvmbuildError(f"the records cannot be checked: {answers[-1]}", "`tvmbuild doctor` checks this machine")
     if done.returncode or len(answers) != len(checks):
         raise RuntimeError(f"{_CHILD} ended with status {done.returncode}:\n{done.stderr[-4000:]}")

@@ -1,1 +1,1 @@
-"""Drives MetaSchedule: search, cost model, building and timing candidates."""
+"""Tunes a model for a target: extracts its Tasks, searches schedules for them, elects the best."""

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.specs import LocalDevice, RpcDevice
-from tvmbuild.steps import TuneStep
+from tvmbuild.specs import DeviceSpec, LocalDevice, RpcDevice
 
 FORMAT = 1
 USUAL = {
@@ -108,7 +108,19 @@ class Rates:
         return _spread(self.usual[word] * trials * slowness, USUAL_SPREAD)
 
 
-def read_rates(layout: Layout, options: TuneStep, cores: int) -> Rates:
+class TimedTarget(Protocol):
+    """What says where candidates are timed: a tune step's options, or a Job."""
+
+    @property
+    def kind(self) -> str:
+        """Return the target's kind."""
+
+    @property
+    def device(self) -> DeviceSpec:
+        """Return what candidates run on."""
+
+
+def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:
     """Return the rates of the target's kind, where its candidates are timed; ``cores`` of this machine build them."""
     spent = _read(layout.tuning_rates).get(place_of(options), {})
     if not _is_usual(options):
@@ -119,7 +131,7 @@ def read_rates(layout: Layout, options: TuneStep, cores: int) -> Rates:
     return Rates({word: seconds * share for word, seconds in {**USUAL, "": OTHERS}.items()}, spent)
 
 
-def add_rates(layout: Layout, options: TuneStep, spent: Mapping[str, Spent]) -> None:
+def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) -> None:
     """Write down what a search took, by `find_word` of its Tasks' names."""
     known, where = _read(layout.tuning_rates), place_of(options)
     here = dict(known.get(where, {}))
@@ -140,11 +152,11 @@ def find_word(name: str) -> str:
     return max((word for word in name.split("_") if word in USUAL), key=USUAL.__getitem__, default="")
 
 
-def _is_usual(options: TuneStep) -> bool:
+def _is_usual(options: TimedTarget) -> bool:
     return options.kind == "llvm" and isinstance(options.device, LocalDevice)
 
 
-def place_of(options: TuneStep) -> str:
+def place_of(options: TimedTarget) -> str:
     """Return where a target's candidates are timed, whose rates are one."""
     key = options.device.key if isinstance(options.device, RpcDevice) else ""
     return f"{options.kind} {options.device.kind} {key}".rstrip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tvmbuild.records.store import BEST
+from tvmbuild.records.task_file import BEST
 
 
 class Shelf:

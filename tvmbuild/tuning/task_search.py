@@ -92,6 +92,11 @@ class TaskSearch:
         self._workload = self._database.commit_workload(task.mod)
 
     @property
+    def target(self) -> tvm.target.Target:
+        """What candidates are made for."""
+        return self._setup.target
+
+    @property
     def over(self) -> bool:
         """Whether no more candidates are wanted, or none are left."""
         return self.exhausted or self.settled or self.proposed >= self.allowance.most
