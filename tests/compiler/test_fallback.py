@@ -27,7 +27,7 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.traces import dump_trace, load_record
+from tvmbuild.replay.traces import dump_trace, load_record
 from tvmbuild.specs import AttributeValue
 
 SaveModel = Callable[..., Path]

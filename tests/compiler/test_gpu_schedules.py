@@ -28,7 +28,7 @@ from tvmbuild.compiler.precision import reduce_precision
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.traces import dump_trace, load_record
+from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]

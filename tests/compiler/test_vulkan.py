@@ -25,10 +25,11 @@ from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.config.vulkan_families import FAMILIES
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.records.selection import read_applicable
-from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
-from tvmbuild.records.traces import dump_trace, dump_workload
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
+from tvmbuild.replay.database import database_from_schedule
+from tvmbuild.replay.traces import dump_trace, dump_workload
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]

@@ -24,13 +24,15 @@ from tvmbuild.records.choices import (
 from tvmbuild.records.selection import (
     Schedule,
     TaskId,
+    elect_all,
     is_current,
+    read_applicable_files,
     read_tasks,
     resolved_target,
-    select_schedule,
     write_tasks,
 )
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
@@ -72,7 +74,7 @@ def folder_of(step: Step[TuneStep]) -> Path:
 
 def publish(step: Step[TuneStep]) -> None:
     algorithms = read_choices(folder_of(step), GRAPH, TARGET).algorithms(ALL)
-    schedule = replace(select_schedule(folder_of(step), [KEY], OPTIONS), algorithms=algorithms)
+    schedule = replace(elect_all(read_applicable_files(folder_of(step), [KEY], TARGET), None), algorithms=algorithms)
     write_json(step.output("schedule"), schedule.to_json())
 
 

@@ -13,15 +13,17 @@ from tvmbuild.records.selection import (
     Schedule,
     TaskId,
     elect,
+    elect_all,
     is_current,
     needs_search,
+    read_applicable_files,
     read_tasks,
     resolved_target,
-    select_schedule,
     wanted_trials,
     write_tasks,
 )
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
@@ -60,6 +62,10 @@ def step(tmp_path: Path) -> Step[TuneStep]:
 
 def put(step: Step[TuneStep], file: TaskFile) -> None:
     write_task_file(record_path(Layout(step.root).records("pc"), file.key), file)
+
+
+def select_schedule(folder: Path, keys: list[str], options: TuneStep) -> Schedule:
+    return elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
 
 
 def publish(step: Step[TuneStep]) -> None:

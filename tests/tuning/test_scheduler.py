@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tvmbuild.tuner.scheduler import Curve, choose, predict_latency
+from tvmbuild.tuning.scheduler import Curve, choose, predict_latency
 
 INF = math.inf
 

@@ -43,7 +43,7 @@ def propose(mod: Any, target: Any) -> list[str]:
     from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
 
     from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
-    from tvmbuild.tuner.space import make_space
+    from tvmbuild.tuning.space import make_space
 
     skip_tensor_intrinsics()
     context = meta_schedule.TuneContext(
@@ -69,7 +69,7 @@ def test_candidates_for_a_card_bind_its_threads(dtype: str, arch: str) -> None:
 def test_a_search_begins_with_the_schedule_that_an_untuned_package_has() -> None:
     from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 
-    from tvmbuild.tuner.space import list_known
+    from tvmbuild.tuning.space import list_known
 
     mod, target = matmul("float32"), card("sm_90")
     found = list_known(mod, target, 16)

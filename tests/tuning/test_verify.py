@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
-from tvmbuild.records.store import TaskFile, read_task_file
-from tvmbuild.records.traces import dump_workload, load_workload
-from tvmbuild.specs import LocalDevice, NoDevice, TuneOptions, freeze_attributes
-from tvmbuild.stages.check_records import CheckedRecords
-from tvmbuild.stages.task_records import TaskRecords
-from tvmbuild.steps import Settings, Step, TuneStep
+from tvmbuild.records.selection import elect_all
+from tvmbuild.records.store import read_task_file
+from tvmbuild.records.task_file import ResolvedTarget, TaskFile
+from tvmbuild.replay.traces import dump_workload, load_workload
+from tvmbuild.specs import LocalDevice, TuneOptions, freeze_attributes
+from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.start import as_recorded
+from tvmbuild.tuning.verify import verify_winners
 
 pytestmark = pytest.mark.compiler
 
@@ -47,16 +48,14 @@ def test_an_equal_task_whose_blocks_have_other_names_uses_them(shipped: tuple[Ta
     assert "other_name" in list_blocks(dump_workload(other))
     stated = json.loads(file.target)
     attributes = freeze_attributes(stated["attributes"])
-    options = TuneStep(
-        "pc", stated["kind"], attributes, FrozenMap(), file.records[0].measured_on, NoDevice(), TuneOptions()
-    )
-    checked = CheckedRecords(Layout(tmp_path), options, (task,), {task.key: dump_workload(other)})
-    assert checked.elect().traces.keys() == {task.key}
-    assert len(checked.files()[task.key].records) == len(file.records)
+    target = ResolvedTarget(stated["kind"], attributes)
+    measured_on = file.records[0].measured_on
+    job = Job("net", "pc", target, LocalDevice(), TuneOptions(), Layout(tmp_path), measured_on)
+    book = RecordBook(job)
+    files = verify_winners(job, book, (task,))
+    assert elect_all(files, measured_on).traces.keys() == {task.key}
+    assert len(files[task.key].records) == len(file.records)
 
     # A search of it goes on in the names of the file.
-    step = Step("tune", "net@pc", options, root=tmp_path, settings=Settings())
-    options = replace(options, device=LocalDevice())
-    records = TaskRecords(step, options, tvm_target(options.kind, options.attributes, options.host))
-    assert list_blocks(dump_workload(records.as_recorded(task).mod)) == list_blocks(file.workload)
-    assert records.as_recorded(replace(task, mod=load_workload(file.workload))).mod is not other
+    assert list_blocks(dump_workload(as_recorded(book, task).mod)) == list_blocks(file.workload)
+    assert as_recorded(book, replace(task, mod=load_workload(file.workload))).mod is not other

@@ -47,7 +47,7 @@ def prepacked() -> tuple[Any, Any, Any]:
 def test_a_trace_with_a_layout_goes_to_json_and_back(prepacked: tuple[Any, Any, Any]) -> None:
     from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
-    from tvmbuild.records.traces import dump_trace, load_record
+    from tvmbuild.replay.traces import dump_trace, load_record
 
     workload, target, record = prepacked
     text = dump_trace(record)
@@ -64,7 +64,7 @@ def test_a_workload_goes_to_json_and_back(prepacked: tuple[Any, Any, Any]) -> No
     import tvm_ffi
 
     from tvmbuild.compiler.tasks import task_key
-    from tvmbuild.records.traces import dump_workload, load_workload
+    from tvmbuild.replay.traces import dump_workload, load_workload
 
     mod = prepacked[0].mod
     again = load_workload(dump_workload(mod))
@@ -74,7 +74,7 @@ def test_a_workload_goes_to_json_and_back(prepacked: tuple[Any, Any, Any]) -> No
 
 @pytest.mark.parametrize("edit", ["unknown instruction", "lost input", "not a trace"])
 def test_a_trace_that_tvm_cannot_read_is_an_error(prepacked: tuple[Any, Any, Any], edit: str) -> None:
-    from tvmbuild.records.traces import dump_trace, load_record
+    from tvmbuild.replay.traces import dump_trace, load_record
 
     workload, target, record = prepacked
     data = json.loads(dump_trace(record))
@@ -91,7 +91,7 @@ def test_a_trace_that_tvm_cannot_read_is_an_error(prepacked: tuple[Any, Any, Any
 def test_the_shipped_records_hold_the_workload_that_their_key_names(project_root: Path) -> None:
     from tvmbuild.compiler.tasks import task_key
     from tvmbuild.records.store import read_task_file
-    from tvmbuild.records.traces import load_workload
+    from tvmbuild.replay.traces import load_workload
 
     paths = sorted((project_root / "records").glob("*/*[0-9a-f].json"))
     paths = [path for path in paths if path.name != "target.lock.json"][::9]

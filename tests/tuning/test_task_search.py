@@ -36,12 +36,12 @@ def searched() -> Searched:
 
     from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
     from tvmbuild.compiler.tasks import Task, normalised, task_key
-    from tvmbuild.records.database import load_known
-    from tvmbuild.records.traces import dump_trace
-    from tvmbuild.tuner.cores import share_cores
-    from tvmbuild.tuner.pool import candidate_pool
-    from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model
-    from tvmbuild.tuner.session import run_searches, time_again
+    from tvmbuild.replay.database import load_known
+    from tvmbuild.replay.traces import dump_trace
+    from tvmbuild.tuning.cores import share_cores
+    from tvmbuild.tuning.pool import candidate_pool
+    from tvmbuild.tuning.session import run_searches, time_again
+    from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
 
     skip_tensor_intrinsics()
     os.environ["TVM_NUM_THREADS"] = "1"
@@ -68,8 +68,8 @@ def searched() -> Searched:
 
 
 def _as_record(found: Any) -> Any:
-    from tvmbuild.records.store import Record
-    from tvmbuild.records.traces import dump_trace
+    from tvmbuild.records.task_file import Record
+    from tvmbuild.replay.traces import dump_trace
 
     return Record(dump_trace(found), 1e-6, "znver4", 1, "0.27.0")
 
@@ -98,7 +98,7 @@ def test_the_best_are_timed_again_built_already_or_not(searched: Searched) -> No
 def test_what_a_search_found_replays_on_the_task(searched: Searched) -> None:
     from tvm.s_tir.meta_schedule.database import MemoryDatabase
 
-    from tvmbuild.records.database import load_known
+    from tvmbuild.replay.database import load_known
 
     task, target, _, records, _ = searched
     record = _as_record(records[0][1])
@@ -114,8 +114,8 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
     import tvm
 
     from tvmbuild.devices.candidates import Timing
-    from tvmbuild.tuner.cores import share_cores
-    from tvmbuild.tuner.pool import candidate_pool, wait_for_library
+    from tvmbuild.tuning.cores import share_cores
+    from tvmbuild.tuning.pool import candidate_pool, wait_for_library
 
     class Broken:
         class sch:  # noqa: N801 - MetaSchedule's name

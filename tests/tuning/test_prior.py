@@ -27,9 +27,9 @@ def test_a_taught_model_tells_the_schedules_that_win_from_others() -> None:
     import tvm
 
     from tvmbuild.compiler.intrinsics import skip_tensor_intrinsics
-    from tvmbuild.tuner.pool import Timed
-    from tvmbuild.tuner.prior import RANDOM, Example, teach
-    from tvmbuild.tuner.search import Allowance, SearchSetup, Start, TaskSearch, make_cost_model
+    from tvmbuild.tuning.pool import Timed
+    from tvmbuild.tuning.prior import RANDOM, Example, teach
+    from tvmbuild.tuning.task_search import Allowance, SearchSetup, Start, TaskSearch, make_cost_model
 
     skip_tensor_intrinsics()
     target = tvm.target.Target({"kind": "llvm", "mcpu": "generic", "num-cores": 1})
@@ -55,8 +55,8 @@ def test_a_taught_model_tells_the_schedules_that_win_from_others() -> None:
 def test_nothing_to_learn_from_is_no_error() -> None:
     import tvm
 
-    from tvmbuild.tuner.prior import teach
-    from tvmbuild.tuner.search import make_cost_model
+    from tvmbuild.tuning.prior import teach
+    from tvmbuild.tuning.task_search import make_cost_model
 
     model = make_cost_model(TuneOptions(), 1)
     assert teach(model, [], tvm.target.Target({"kind": "llvm", "num-cores": 1}), 1) == 0

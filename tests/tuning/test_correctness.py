@@ -22,7 +22,7 @@ def test_a_schedule_that_computes_something_else_is_found() -> None:
     import tvm
     from tvm import s_tir
 
-    from tvmbuild.tuner.correctness import find_difference
+    from tvmbuild.tuning.correctness import find_difference
 
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
     workload = make_sum(1.0)
@@ -37,7 +37,7 @@ def test_a_schedule_that_computes_something_else_is_found() -> None:
 
 
 def test_the_fastest_right_one_is_elected() -> None:
-    from tvmbuild.tuner.session import drop_wrong
+    from tvmbuild.tuning.session import drop_wrong
 
     class Record:
         def __init__(self, fault: str | None) -> None:

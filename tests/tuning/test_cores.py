@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tvmbuild.tuner.cores import Cores, share_cores
+from tvmbuild.tuning.cores import Cores, share_cores
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ def batch(errors: tuple[str, ...], ran: int = 0) -> Any:
     from types import SimpleNamespace
 
     from tvmbuild.compiler.tasks import Task
-    from tvmbuild.tuner.pool import Timed
-    from tvmbuild.tuner.session import Batch
+    from tvmbuild.tuning.pool import Timed
+    from tvmbuild.tuning.session import Batch
 
     search: Any = SimpleNamespace(task=Task("00ff" * 4, "conv2d", None, 1))
     timed = (*(Timed(error=error) for error in errors), *(Timed((1e-6,)) for _ in range(ran)))
@@ -25,7 +25,7 @@ def batch(errors: tuple[str, ...], ran: int = 0) -> Any:
 
 @pytest.mark.parametrize("candidates", [1, 32])
 def test_a_machine_that_cannot_build_is_an_error_and_not_a_search(candidates: int) -> None:
-    from tvmbuild.stages.search_tasks import _report_errors
+    from tvmbuild.tuning.search import _report_errors
 
     with pytest.raises(TvmbuildError, match=r"no candidate of the Task conv2d .*No space left on device") as caught:
         _report_errors(batch((UNLINKED,) * candidates))
@@ -33,14 +33,14 @@ def test_a_machine_that_cannot_build_is_an_error_and_not_a_search(candidates: in
 
 
 def test_a_task_that_a_card_has_no_code_for_ends_no_search(capsys: pytest.CaptureFixture[str]) -> None:
-    from tvmbuild.stages.search_tasks import _report_errors
+    from tvmbuild.tuning.search import _report_errors
 
     _report_errors(batch((UNLINKED,) * 3), "cuda")
     assert "3 of 3 candidates failed" in capsys.readouterr().out
 
 
 def test_single_failures_are_logged_and_the_search_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    from tvmbuild.stages.search_tasks import _report_errors
+    from tvmbuild.tuning.search import _report_errors
 
     run = "run: Subprocess terminated"
     _report_errors(batch((UNLINKED, run), ran=1))

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild import rates
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
-from tvmbuild.rates import (
+from tvmbuild.specs import LocalDevice, RpcDevice, TuneOptions
+from tvmbuild.steps import TuneStep
+from tvmbuild.tuning import rates
+from tvmbuild.tuning.rates import (
     MOST_TRIALS,
     NO_TIME,
     OTHERS,
@@ -22,8 +24,6 @@ from tvmbuild.rates import (
     find_word,
     read_rates,
 )
-from tvmbuild.specs import LocalDevice, RpcDevice, TuneOptions
-from tvmbuild.steps import TuneStep
 
 HERE = TuneStep("pc", "llvm", FrozenMap(), FrozenMap(), None, LocalDevice(), TuneOptions())
 BOARD = replace(HERE, device=RpcDevice("127.0.0.1:9190", "pi4"))

@@ -16,7 +16,7 @@ def batch(rng: Any, size: int) -> tuple[list[np.ndarray], list[float]]:
 
 
 def test_the_trees_rank_candidates_and_get_better_with_each_batch() -> None:
-    from tvmbuild.tuner.cost_model import GROWN, MORE, ROUNDS, WARM_UP, Trees
+    from tvmbuild.tuning.cost_model import GROWN, MORE, ROUNDS, WARM_UP, Trees
 
     rng, trees = np.random.default_rng(0), Trees(1, 0)
     trees.learn("task", *batch(rng, WARM_UP - 1))
@@ -35,7 +35,7 @@ def test_the_trees_rank_candidates_and_get_better_with_each_batch() -> None:
 
 
 def test_failed_candidates_and_those_without_features_do_no_harm() -> None:
-    from tvmbuild.tuner.cost_model import WARM_UP, Trees
+    from tvmbuild.tuning.cost_model import WARM_UP, Trees
 
     rng, trees = np.random.default_rng(0), Trees(1, 0)
     features, seconds = batch(rng, 2 * WARM_UP)
