@@ -179,7 +179,7 @@ def _our_winners(copy: Path, tasks: Any) -> tuple[dict[str, str], int]:
 def _stock_winners(copy: Path, tasks: Any) -> tuple[dict[str, str], int]:
     from tvm.s_tir.meta_schedule.database import JSONDatabase  # noqa: PLC0415
 
-    from tvmbuild.records.traces import dump_trace  # noqa: PLC0415
+    from tvmbuild.replay.traces import dump_trace  # noqa: PLC0415
 
     paths = [copy / name for name in STOCK_FILES]
     if not all(path.exists() for path in paths):

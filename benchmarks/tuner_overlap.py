@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from tvmbuild.specs import TuneOptions
-from tvmbuild.tuner.cores import share_cores
+from tvmbuild.tuning.cores import share_cores
 
 
 def main() -> int:
@@ -44,8 +44,8 @@ def _time(rounds: int, threads: int) -> tuple[list[float], list[float]]:
 
     from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics  # noqa: PLC0415
     from tvmbuild.devices.candidates import Timing  # noqa: PLC0415
-    from tvmbuild.tuner.pool import candidate_pool, wait_for_library  # noqa: PLC0415
-    from tvmbuild.tuner.search import Allowance, SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415
+    from tvmbuild.tuning.pool import candidate_pool, wait_for_library  # noqa: PLC0415
+    from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415
 
     skip_tensor_intrinsics()
     cores, options = share_cores(threads), TuneOptions()

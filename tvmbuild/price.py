@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.host_cpu import available_cores
 from tvmbuild.layout import Layout
-from tvmbuild.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
 from tvmbuild.records.journal import read_entries
 from tvmbuild.records.selection import (
@@ -21,8 +20,9 @@ from tvmbuild.records.selection import (
     resolved_target,
     wanted_trials,
 )
-from tvmbuild.records.store import TaskFile
+from tvmbuild.records.task_file import TaskFile
 from tvmbuild.steps import AnyStep, TuneStep
+from tvmbuild.tuning.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
 
 WINOGRAD = ("winograd_input", "winograd_products")
 """Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""
@@ -174,7 +174,7 @@ class _Counter:
 
     def _price_choice(self, step: AnyStep, options: TuneStep, graph: Graph | None) -> tuple[TaskPrice, ...]:
         choices = Choices({}) if step.settings.tune == "full" else _read_choices(Layout(step.root), options, graph)
-        if graph is None or not must_choose(options, graph, choices):
+        if graph is None or not must_choose(options.tune, graph, choices):
             return ()
         ways = [name for name in options.tune.algorithms if name != DIRECT]
         tasks = [

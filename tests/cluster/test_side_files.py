@@ -10,7 +10,8 @@ import pytest
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 

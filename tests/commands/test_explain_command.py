@@ -26,9 +26,10 @@ from finished_project import (
 from tvmbuild.cli import main
 from tvmbuild.doit_adapter.state import RECORD
 from tvmbuild.layout import Layout
-from tvmbuild.rates import Spent, add_rates
-from tvmbuild.records.store import Record, record_path
+from tvmbuild.records.store import record_path
+from tvmbuild.records.task_file import Record
 from tvmbuild.stages.table import STAGES
+from tvmbuild.tuning.rates import Spent, add_rates
 
 CONV_TASK, SHARED_TASK, _ = TASKS["first"]
 NEVER = "tune=never"

@@ -12,8 +12,8 @@ from finished_project import CONV, POOL, SHARED, TASKS, put, task_file, tune_opt
 
 from tvmbuild.cli import main
 from tvmbuild.layout import Layout
-from tvmbuild.rates import Spent, add_rates
 from tvmbuild.records.store import record_path
+from tvmbuild.tuning.rates import Spent, add_rates
 
 ONE_OF_THREE = {
     "tasks": 3,

@@ -24,7 +24,8 @@ from tvmbuild.cli import main
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm
-from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 
 CUDA = '{"attributes":{},"host":{},"kind":"cuda"}'
 

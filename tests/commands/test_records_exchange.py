@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.cli import main
-from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 
 pytestmark = pytest.mark.compiler
 
@@ -98,7 +99,7 @@ def test_what_is_exported_is_a_database_of_the_stock_tvm_and_comes_back(
     from tvm.s_tir.meta_schedule.database import JSONDatabase
 
     from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-    from tvmbuild.records.traces import load_workload
+    from tvmbuild.replay.traces import load_workload
 
     skip_tensor_intrinsics()
     ours = files(root, "pc")

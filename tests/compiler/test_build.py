@@ -19,9 +19,9 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import list_blocks
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.records.traces import dump_trace, dump_workload
+from tvmbuild.replay.database import database_from_schedule
+from tvmbuild.replay.traces import dump_trace, dump_workload
 
 SaveModel = Callable[..., Path]
 Sample = Callable[[Sequence[Task]], ms.database.MemoryDatabase]

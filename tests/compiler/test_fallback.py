@@ -28,7 +28,7 @@ from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.traces import dump_trace, load_record
+from tvmbuild.replay.traces import dump_trace, load_record
 from tvmbuild.specs import AttributeValue
 
 SaveModel = Callable[..., Path]

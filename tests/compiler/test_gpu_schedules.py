@@ -29,7 +29,7 @@ from tvmbuild.compiler.schedules.gpu.tiles import Product, Tile, list_tiles
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.traces import dump_trace, load_record
+from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
 SaveModel = Callable[..., Path]

@@ -23,11 +23,12 @@ from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import read_applicable
-from tvmbuild.records.store import Record, ResolvedTarget, TaskFile, read_task_file, record_path, write_task_file
-from tvmbuild.records.traces import dump_trace, dump_workload
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
+from tvmbuild.replay.database import database_from_schedule
+from tvmbuild.replay.traces import dump_trace, dump_workload
 from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = pytest.mark.compiler

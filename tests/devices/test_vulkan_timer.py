@@ -41,7 +41,7 @@ def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:
 
 
 def test_the_device_class_is_a_name_without_versions(target: Any) -> None:
-    from tvmbuild.stages.task_records import describe_gpu
+    from tvmbuild.tuning.place import describe_gpu
 
     assert target is not None
     name = describe_gpu("vulkan")

@@ -18,7 +18,7 @@ PROCESSES = {
     "tvmbuild.capabilities": {"tvmbuild.probe"},
     "tvmbuild.commands.check": {"tvmbuild.preparing.examine"},
     "tvmbuild.commands.device_list": {"tvmbuild.devices.rpc.info"},
-    "tvmbuild.commands.records_database": {"tvmbuild.compiler.json_database"},
+    "tvmbuild.commands.records_database": {"tvmbuild.replay.json_database"},
     "tvmbuild.commands.target": {"tvmbuild.devices.local.describe"},
     "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},
@@ -28,7 +28,7 @@ PROCESSES = {
     "tvmbuild.devices.rpc.supervisor": {"tvmbuild.devices.local.describe", "tvmbuild.devices.rpc.server"},
     "tvmbuild.devices.ssh.device": {"tvmbuild.devices.ssh.relay"},
     "tvmbuild.engine.process": {"tvmbuild.stages"},
-    "tvmbuild.records.verification": {"tvmbuild.compiler.replay"},
+    "tvmbuild.replay.verification": {"tvmbuild.replay.child"},
     "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
 }

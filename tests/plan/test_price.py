@@ -9,13 +9,14 @@ from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.price import CellPrice, Known, TaskPrice, TotalPrice, price_cells, total_price
-from tvmbuild.rates import NO_TIME, Seconds, Spent, add_rates
 from tvmbuild.records.choices import Graph
 from tvmbuild.records.journal import Entry, append_entry
 from tvmbuild.records.selection import TaskId, resolved_target
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
+from tvmbuild.tuning.rates import NO_TIME, Seconds, Spent, add_rates
 
 KEY, OTHER = "a" * 16, "b" * 16
 CONV, SUM = TaskId(KEY, "conv2d", 3), TaskId(OTHER, "sum", 1)

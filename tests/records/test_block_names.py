@@ -8,7 +8,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks, rename_blocks
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.seeds import list_foreign
-from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 
 
 def test_the_names_of_a_shipped_record(project_root: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
 from tvmbuild.records.conflicts import ConflictedRecordsError
-from tvmbuild.records.store import DamagedRecordsError, ResolvedTarget, read_task_file
+from tvmbuild.records.store import DamagedRecordsError, read_task_file
+from tvmbuild.records.task_file import ResolvedTarget
 
 
 def find_record(project_root: Path) -> Path:

@@ -13,7 +13,8 @@ import pytest
 
 from tvmbuild.commands.records_driver import ATTRIBUTES
 from tvmbuild.files import canonical_json
-from tvmbuild.records.store import Record, TaskFile, read_task_file, record_path, write_task_file
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 
 SHARED, ONLY_OURS, ONLY_THEIRS = "a" * 16, "b" * 16, "c" * 16
 TARGET = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}'

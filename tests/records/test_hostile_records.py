@@ -18,16 +18,10 @@ from tvmbuild.files import canonical_json
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.quarantine import list_faults
 from tvmbuild.records.selection import elect, read_applicable
-from tvmbuild.records.store import (
-    Record,
-    ResolvedTarget,
-    TaskFile,
-    read_task_file,
-    record_path,
-    write_task_file,
-)
+from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.stored import read_stored
-from tvmbuild.records.verification import Subject, keep_good, verify_records
+from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
+from tvmbuild.replay.verification import Subject, keep_good, verify_records
 from tvmbuild.specs import freeze_attributes
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
-from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
 
 TRACE = '{"decisions":[],"instructions":[]}'
 FAST = Record(TRACE, 1e-6, "znver4", 2, "0.27.0")

@@ -14,7 +14,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.merge import IMPORTED, merge_branches, merge_files
-from tvmbuild.records.store import BEST, Record, TaskFile, keep_best, read_task_file, write_task_file
+from tvmbuild.records.store import read_task_file, write_task_file
+from tvmbuild.records.task_file import BEST, Record, TaskFile, keep_best
 
 HERE, THERE = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}', '{"attributes":{},"host":{},"kind":"llvm"}'
 patient = settings(deadline=None)  # a busy machine is no failure

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from elected_step import KEY, OPTIONS, OTHER, make_step, task_file, trace
+from elected_step import KEY, OPTIONS, OTHER, make_step, select_schedule, task_file, trace
 
 from tvmbuild.files import canonical_json, pretty_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.records.selection import TaskId, elect, needs_search, read_tasks, select_schedule, wanted_trials
+from tvmbuild.records.selection import TaskId, elect, needs_search, read_tasks, wanted_trials
 from tvmbuild.specs import TuneOptions
 from tvmbuild.steps import Step, TuneStep
 

@@ -9,7 +9,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records import store
-from tvmbuild.records.store import BEST, Record, ResolvedTarget, TaskFile, keep_best, read_task_file, write_task_file
+from tvmbuild.records.store import read_task_file, write_task_file
+from tvmbuild.records.task_file import BEST, Record, ResolvedTarget, TaskFile, keep_best
 
 TARGET = ResolvedTarget("llvm", FrozenMap({"mattr": ("+avx2",), "mcpu": "x86-64-v3", "num-cores": 2}))
 

@@ -120,7 +120,7 @@ def quarantine(step: Step[TuneStep]) -> list[dict[str, str]]:
 def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
     step: Step[TuneStep], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tvmbuild.records import verification
+    from tvmbuild.replay import verification
     from tvmbuild.stages import tune
 
     tune.run(step)
@@ -202,13 +202,14 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step[TuneStep
 def test_an_interrupted_search_goes_on_and_times_its_best_again(
     step: Step[TuneStep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tvmbuild.stages import search_tasks, tune
+    from tvmbuild.stages import tune
+    from tvmbuild.tuning import search
 
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(search_tasks, "_elect", interrupt)
+        patch.setattr(search, "_time_best", interrupt)
         with pytest.raises(KeyboardInterrupt):
             tune.run(step)
     (path,) = Layout(step.root).records("pc").glob("*.json")
@@ -265,7 +266,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step[TuneSte
 @pytest.mark.nightly
 def test_a_machine_that_cannot_build_uses_up_no_trials(step: Step[TuneStep], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvmbuild.stages import tune
-    from tvmbuild.tuner import pool
+    from tvmbuild.tuning import pool
 
     with monkeypatch.context() as patch:
         patch.setattr(pool, "build_candidate", _refuse)

@@ -12,8 +12,9 @@ from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
-from tvmbuild.records.selection import TaskId, resolved_target, select_schedule, write_tasks
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.selection import TaskId, elect_all, read_applicable_files, resolved_target, write_tasks
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Step, TuneStep
 
@@ -39,7 +40,7 @@ def folder_of(step: Step[TuneStep]) -> Path:
 
 def publish(step: Step[TuneStep]) -> None:
     algorithms = read_choices(folder_of(step), GRAPH, TARGET).algorithms(ALL)
-    schedule = replace(select_schedule(folder_of(step), [KEY], OPTIONS), algorithms=algorithms)
+    schedule = replace(elect_all(read_applicable_files(folder_of(step), [KEY], TARGET), None), algorithms=algorithms)
     write_json(step.output("schedule"), schedule.to_json())
 
 

@@ -7,8 +7,17 @@ from pathlib import Path
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
-from tvmbuild.records.selection import TaskId, read_tasks, resolved_target, select_schedule, write_tasks
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.schedule import Schedule
+from tvmbuild.records.selection import (
+    TaskId,
+    elect_all,
+    read_applicable_files,
+    read_tasks,
+    resolved_target,
+    write_tasks,
+)
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.specs import LocalDevice, TuneOptions
 from tvmbuild.steps import Step, TuneStep
 
@@ -36,6 +45,10 @@ def task_file(key: str, *records: tuple[int, float, str], searched: int = 64) ->
 
 def put(step: Step[TuneStep], file: TaskFile) -> None:
     write_task_file(record_path(Layout(step.root).records("pc"), file.key), file)
+
+
+def select_schedule(folder: Path, keys: list[str], options: TuneStep) -> Schedule:
+    return elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
 
 
 def publish(step: Step[TuneStep]) -> None:

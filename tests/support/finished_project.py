@@ -16,8 +16,9 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import Layout
 from tvmbuild.plan import Plan
 from tvmbuild.project import load_plan
-from tvmbuild.records.selection import TaskId, resolved_target, select_schedule, write_tasks
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.selection import TaskId, elect_all, read_applicable_files, resolved_target, write_tasks
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.steps import AnyStep, Settings, TuneStep
 
 CONV, SHARED, POOL = "c" * 16, "d" * 16, "e" * 16
@@ -100,7 +101,8 @@ def _write_outputs(step: AnyStep, tasks: Mapping[str, Sequence[TaskId]]) -> None
     if isinstance(step.options, TuneStep):
         known = tasks[step.subject.partition("@")[0]]
         folder = Layout(step.root).records(step.options.target)
-        schedule = select_schedule(folder, (task.key for task in known), step.options)
+        files = read_applicable_files(folder, (task.key for task in known), resolved_target(step.options))
+        schedule = elect_all(files, step.options.measured_on)
         write_tasks(step.output("tasks"), known)
         write_json(step.output("schedule"), schedule.to_json())
         write_json(step.output("info"), {"uncovered": [task.key for task in known if task.key not in schedule.traces]})

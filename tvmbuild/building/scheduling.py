@@ -16,8 +16,8 @@ from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.progress import report_progress
-from tvmbuild.records.database import database_from_schedule
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
+from tvmbuild.replay.database import database_from_schedule
 
 Model = Path | bytes
 """An ONNX file, simplified or not, with static shapes; or its content."""

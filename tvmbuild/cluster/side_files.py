@@ -10,7 +10,8 @@ from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
 from tvmbuild.files import write_bytes
 from tvmbuild.layout import Layout
 from tvmbuild.records.merge import merge_branches
-from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
+from tvmbuild.records.store import DamagedRecordsError, read_task_file, write_task_file
+from tvmbuild.records.task_file import TaskFile
 from tvmbuild.steps import AnyStep, CompileStep, SimplifyStep, TuneStep
 
 

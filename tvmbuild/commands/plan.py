@@ -20,7 +20,7 @@ from tvmbuild.files import pretty_json
 from tvmbuild.nearest import find_nearest_pattern, suggest
 from tvmbuild.price import CellPrice, TotalPrice
 from tvmbuild.project import find_root, load_plan
-from tvmbuild.rates import NO_TIME, Seconds
+from tvmbuild.tuning.rates import NO_TIME, Seconds
 from tvmbuild.wording import count
 
 HELP = "show what would run and why, and what tuning would cost, before anything runs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvmbuild.commands.planned import Planned
 from tvmbuild.engine.status import Status
 from tvmbuild.price import CellPrice
-from tvmbuild.rates import Seconds
+from tvmbuild.tuning.rates import Seconds
 
 FORMAT = 1
 

@@ -11,7 +11,7 @@ from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML, Layout
 from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.records.store import ResolvedTarget
+from tvmbuild.records.task_file import ResolvedTarget
 
 
 def list_targets(layout: Layout, patterns: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.processes import neutral_folder
 
-_CHILD = "tvmbuild.compiler.json_database"
+_CHILD = "tvmbuild.replay.json_database"
 
 
 def convert(request: Mapping[str, object]) -> dict[str, int]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import write_text
 from tvmbuild.records.merge import merge_branches
-from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, write_task_file
+from tvmbuild.records.store import DamagedRecordsError, read_task_file, write_task_file
+from tvmbuild.records.task_file import TaskFile
 
 NAME = "tvmbuild-records"
 ATTRIBUTES = f"records/*/????????????????.json merge={NAME}"

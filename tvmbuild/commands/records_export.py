@@ -16,8 +16,9 @@ from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.project import find_root
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.selection import elect, read_applicable_files
-from tvmbuild.records.store import TaskFile, record_path, write_task_file
-from tvmbuild.records.verification import Subject, verify_records
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import TaskFile
+from tvmbuild.replay.verification import Subject, verify_records
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from tvmbuild.layout import Layout
 from tvmbuild.project import find_root
 from tvmbuild.records.folders import MergePlan, apply_changes, find_records, list_record_files, plan_merge
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
-from tvmbuild.records.verification import ask
+from tvmbuild.replay.verification import ask
 
 _WORKLOADS = "database_workload.json"
 

@@ -16,8 +16,9 @@ from tvmbuild.layout import Layout
 from tvmbuild.project import find_root, load_plan
 from tvmbuild.records.quarantine import digest
 from tvmbuild.records.selection import read_tasks, resolved_target
-from tvmbuild.records.store import TaskFile, write_task_file
+from tvmbuild.records.store import write_task_file
 from tvmbuild.records.stored import StoredTask, read_stored
+from tvmbuild.records.task_file import TaskFile
 from tvmbuild.steps import Settings, TuneStep
 
 

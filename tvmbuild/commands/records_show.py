@@ -13,8 +13,8 @@ from tvmbuild.layout import Layout
 from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.project import find_root
 from tvmbuild.records.quarantine import digest
-from tvmbuild.records.store import TaskFile
 from tvmbuild.records.stored import StoredTask, read_stored
+from tvmbuild.records.task_file import TaskFile
 from tvmbuild.records.workload_text import describe_arguments
 
 

@@ -13,9 +13,9 @@ from tvmbuild.devices.lock import device_lock
 from tvmbuild.layout import Layout
 from tvmbuild.project import find_root
 from tvmbuild.records.quarantine import forget_faults, keep_damaged
-from tvmbuild.records.store import TaskFile
 from tvmbuild.records.stored import read_stored
-from tvmbuild.records.verification import Subject, verify_records
+from tvmbuild.records.task_file import TaskFile
+from tvmbuild.replay.verification import Subject, verify_records
 
 FOUND = 1
 

@@ -21,7 +21,8 @@ from tvmbuild.records.selection import (
     read_tasks,
     resolved_target,
 )
-from tvmbuild.records.store import TaskFile, record_path
+from tvmbuild.records.store import record_path
+from tvmbuild.records.task_file import TaskFile
 from tvmbuild.specs import is_timed
 from tvmbuild.steps import Step, TuneStep
 
@@ -85,7 +86,7 @@ def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFi
     if step.settings.tune != "missing" or not is_timed(options.device):
         return None
     reason = _explain_search(step, outputs.tasks, files)
-    if reason is None and must_choose(options, outputs.graph, choices):
+    if reason is None and must_choose(options.tune, outputs.graph, choices):
         return "how its convolutions are best computed was not measured"
     return reason
 

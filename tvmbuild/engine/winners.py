@@ -9,7 +9,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.records.selection import TaskId, elect, read_applicable_files, read_tasks, resolved_target
-from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.steps import Step, TuneStep
 
 SHOWN = 5

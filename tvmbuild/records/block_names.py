@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvmbuild.files import canonical_json
-from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
 
 _BLOCK, _FIND = "s_tir.SBlock", "GetSBlock"
 

@@ -17,7 +17,7 @@ from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import choices_folder
 from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.quarantine import installed_tvm
-from tvmbuild.records.store import ResolvedTarget
+from tvmbuild.records.task_file import ResolvedTarget
 
 FORMAT = 1
 DIRECT = "direct"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from tvmbuild.files import canonical_json
-
-if TYPE_CHECKING:  # the store writes with this module
-    from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
 
 
 def format_task_file(task: TaskFile, version: int) -> str:

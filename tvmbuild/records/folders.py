@@ -9,7 +9,8 @@ from pathlib import Path
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import MODELS_YAML
 from tvmbuild.records.merge import merge_files
-from tvmbuild.records.store import KEY, TaskFile, read_task_file, write_task_file
+from tvmbuild.records.store import KEY, read_task_file, write_task_file
+from tvmbuild.records.task_file import TaskFile
 
 EXPECTED = "a folder with KEY.json (16 hex digits), one with TARGET/KEY.json, or a project that has such `records`"
 

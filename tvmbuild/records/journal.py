@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.records.store import Record, TaskFile
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.records.trace_form import check_trace
 
 

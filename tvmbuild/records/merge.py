@@ -7,7 +7,7 @@ import re
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import records_for
-from tvmbuild.records.store import TaskFile, keep_best
+from tvmbuild.records.task_file import TaskFile, keep_best
 
 IMPORTED = "imported"
 """Name of a Task whose records come from a database, which has no names."""

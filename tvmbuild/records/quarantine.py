@@ -18,7 +18,8 @@ from typing import Literal
 from tvmbuild.files import write_bytes, write_json
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.layout import layout_of_records
-from tvmbuild.records.store import DamagedRecordsError, TaskFile, read_task_file, record_path
+from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, record_path
+from tvmbuild.records.task_file import TaskFile
 
 FORMAT = 1
 
@@ -117,32 +118,32 @@ def keep_aside(folder: Path, key: str, reason: str, target: str) -> Path:
     return copy
 
 
-def keep_damaged(folder: Path, keys: Iterable[str], target: str) -> dict[str, str]:
+def keep_damaged(folder: Path, keys: Iterable[str], target: str, read: Read = read_task_file) -> dict[str, str]:
     """Return Task key → what is wrong, of the Tasks whose file is damaged; each such file's bytes are kept aside."""
-    reasons = {key: find_damage(record_path(folder, key)) for key in keys}
+    reasons = {key: find_damage(record_path(folder, key), read) for key in keys}
     found = {key: reason for key, reason in reasons.items() if reason is not None}
     for key, reason in found.items():
         keep_aside(folder, key, reason, target)
     return found
 
 
-def find_damage(path: Path) -> str | None:
+def find_damage(path: Path, read: Read = read_task_file) -> str | None:
     """Return what is wrong with a damaged record file; None when it is none."""
     try:
-        read_task_file(path)
+        read(path)
     except DamagedRecordsError as error:
         return error.message.removeprefix(f"{path}: ")
     return None
 
 
-def list_faults(folder: Path, key: str, target: str) -> tuple[Fault, ...]:
+def list_faults(folder: Path, key: str, target: str, read: Read = read_task_file) -> tuple[Fault, ...]:
     """Return the faults of what the Task's file holds now: those of overwritten records do not count."""
     faults, path = read_faults(folder, key, target), record_path(folder, key)
     if not faults or not path.exists():
         return ()
     held = {hashlib.sha256(path.read_bytes()).hexdigest()}
     try:
-        task = read_task_file(path)
+        task = read(path)
     except DamagedRecordsError:
         task = None
     if task is not None:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import records_for
-from tvmbuild.records.store import BEST, Record, TaskFile, read_task_file
-from tvmbuild.records.verification import keep_good
+from tvmbuild.records.store import Read, read_task_file
+from tvmbuild.records.task_file import BEST, Record, TaskFile
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Whose search it is."""
-
-    target: str
-    """The target's name."""
-    device_class: str
-
-
-def list_foreign(layout: Layout, file: TaskFile, device_class: str) -> tuple[Record, ...]:
+def list_foreign(layout: Layout, file: TaskFile, device_class: str, read: Read = read_task_file) -> tuple[Record, ...]:
     """Return at most BEST schedules of the Task that others found, for targets of the same kind; not checked yet.
 
     Each file's own order counts: times of different targets and machines are never compared.
@@ -30,15 +20,10 @@ def list_foreign(layout: Layout, file: TaskFile, device_class: str) -> tuple[Rec
     found = [record for record in file.records if record.measured_on != device_class]
     for path in sorted(layout.records("").glob(f"*/{file.key}.json")):
         try:
-            other = read_task_file(path)
+            other = read(path)
         except TvmbuildError as error:
             print(f"not used as a seed: {error.message}")
             continue
         if other and other.target != file.target and json.loads(other.target)["kind"] == kind:
             found += records_for(file.workload, other)[:BEST]
     return tuple({record.trace: record for record in found}.values())[:BEST]
-
-
-def read_foreign(layout: Layout, file: TaskFile, machine: Machine) -> tuple[Record, ...]:
-    """Return those of list_foreign that this clone has seen replay on the machine's target."""
-    return keep_good(layout.records(machine.target), file, list_foreign(layout, file, machine.device_class))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 from tvmbuild.files import canonical_json, write_json
 from tvmbuild.frozen_map import FrozenMap
@@ -14,9 +15,9 @@ from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph
 from tvmbuild.records.quarantine import has_file_fault, leave_out, read_faults
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.records.store import DamagedRecordsError, Record, ResolvedTarget, TaskFile, read_task_file, record_path
-from tvmbuild.specs import TuneOptions
-from tvmbuild.steps import TuneStep
+from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, record_path
+from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
+from tvmbuild.specs import Attributes, TuneOptions
 
 FORMAT = 1
 
@@ -31,12 +32,28 @@ class TaskId:
     """How many times the model calls it."""
 
 
-def resolved_target(options: TuneStep) -> ResolvedTarget:
-    """Return what a record's target must equal to be used by this step."""
+class ForTarget(Protocol):
+    """What code is generated for: the options of a step, say."""
+
+    @property
+    def kind(self) -> str:
+        """Return the target's kind."""
+
+    @property
+    def attributes(self) -> Attributes:
+        """Return its attributes."""
+
+    @property
+    def host(self) -> Attributes:
+        """Return those of the CPU beside a GPU."""
+
+
+def resolved_target(options: ForTarget) -> ResolvedTarget:
+    """Return what a record's target must equal to be used for these options."""
     return ResolvedTarget(options.kind, options.attributes, options.host)
 
 
-def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile | None:
+def read_applicable(folder: Path, key: str, target: ResolvedTarget, read: Read = read_task_file) -> TaskFile | None:
     """Return what may be used of the Task's file: it was made for exactly these attributes, and is not in quarantine.
 
     None: there is no such file, or it is damaged. Its records in quarantine are left out. ``folder`` is
@@ -44,7 +61,7 @@ def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile 
     """
     path, wanted = record_path(folder, key), canonical_json(target.to_json())
     try:
-        task = read_task_file(path)
+        task = read(path)
     except DamagedRecordsError:
         return None
     if task is None or task.key != key or task.target != wanted:
@@ -53,9 +70,11 @@ def read_applicable(folder: Path, key: str, target: ResolvedTarget) -> TaskFile 
     return None if has_file_fault(path, faults) else leave_out(task, faults)
 
 
-def read_applicable_files(folder: Path, keys: Iterable[str], target: ResolvedTarget) -> dict[str, TaskFile]:
+def read_applicable_files(
+    folder: Path, keys: Iterable[str], target: ResolvedTarget, read: Read = read_task_file
+) -> dict[str, TaskFile]:
     """Return Task key → file, sorted, of the Tasks that have an applicable file."""
-    found = {key: read_applicable(folder, key, target) for key in sorted(set(keys))}
+    found = {key: read_applicable(folder, key, target, read) for key in sorted(set(keys))}
     return {key: task for key, task in found.items() if task is not None}
 
 
@@ -114,11 +133,6 @@ def read_tasks(path: Path) -> tuple[TaskId, ...]:
     return tuple(TaskId(str(row["key"]), str(row["name"]), int(row["weight"])) for row in rows)
 
 
-def select_schedule(folder: Path, keys: Iterable[str], options: TuneStep) -> Schedule:
-    """Return the winner of each Task that has one."""
-    return elect_all(read_applicable_files(folder, keys, resolved_target(options)), options.measured_on)
-
-
 def elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedule:
     """Return the winner of each Task that has one; ``files`` are read_applicable_files'."""
     winners = {key: elect(task, device_class) for key, task in files.items()}
@@ -126,6 +140,6 @@ def elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedu
     return Schedule(FrozenMap(elected), blocks=FrozenMap({key: list_blocks(files[key].workload) for key in elected}))
 
 
-def must_choose(options: TuneStep, graph: Graph | None, choices: Choices) -> bool:
+def must_choose(options: TuneOptions, graph: Graph | None, choices: Choices) -> bool:
     """Say whether mode `missing` measures how a convolution is best computed."""
-    return set(options.tune.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))
+    return set(options.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.quarantine import Fault, find_damage, has_file_fault, read_faults
-from tvmbuild.records.store import TaskFile, read_task_file
+from tvmbuild.records.store import read_task_file
+from tvmbuild.records.task_file import TaskFile
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,15 @@ from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarge
 from tvmbuild.progress import report_progress
 from tvmbuild.records.selection import (
     TaskId,
+    elect_all,
     is_wanted,
     list_missing,
     read_applicable_files,
     resolved_target,
-    select_schedule,
     write_tasks,
 )
-from tvmbuild.records.store import Record, TaskFile, record_path, write_task_file
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.sources.export import obtain_model
 from tvmbuild.specs import is_timed
 from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
@@ -86,7 +87,7 @@ def tune(step: AnyStep) -> None:
         found = tuple(Record(_trace(task.key, n), (n + 2) * 1e-6, here, 1, "0.27.0") for n in range(2))
         file = files.get(task.key) or TaskFile(task.key, task.name, "{}", canonical_json(target.to_json()), "0.27.0")
         write_task_file(record_path(records, task.key), file.with_results(here, found, options.tune.trials_per_task))
-    schedule = select_schedule(records, (task.key for task in TASKS), options)
+    schedule = elect_all(read_applicable_files(records, (task.key for task in TASKS), target), options.measured_on)
     uncovered = [task for task in TASKS if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:
         raise TvmbuildError(f"{step.subject}: {len(uncovered)} of {len(TASKS)} Tasks have no record", "tune them")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.compiler
+
+
+def make_sum(last: float) -> Any:
+    import tvm
+    from tvm import te
+
+    x, w = te.placeholder((16, 32), "float32", "x"), te.placeholder((32, 8), "float32", "w")
+    k = te.reduce_axis((0, 32), "k")
+    product = te.compute((16, 8), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
+    out = te.compute((16, 8), lambda i, j: product[i, j] * tvm.tirx.const(last, "float32"), name="out")
+    return tvm.IRModule({"main": te.create_prim_func([x, w, out])})
+
+
+def test_a_schedule_that_computes_something_else_is_found() -> None:
+    import tvm
+    from tvm import s_tir
+
+    from tvmbuild.tuning.correctness import find_difference
+
+    target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+    workload = make_sum(1.0)
+    schedule = s_tir.Schedule(workload)
+    block = schedule.get_sblock("product")
+    _, _, k = schedule.get_loops(block)
+    schedule.split(k, [8, 4])
+    assert find_difference(schedule.mod, workload, target) is None
+    fault = find_difference(make_sum(1.1), workload, target)
+    assert fault is not None
+    assert fault.startswith("argument 2 differs in ")
+
+
+def test_the_fastest_right_one_is_elected() -> None:
+    from tvmbuild.tuning.session import drop_wrong
+
+    class Record:
+        def __init__(self, fault: str | None) -> None:
+            self.fault = fault
+            self.workload = self
+            self.mod = None
+
+        def as_measure_candidate(self) -> Record:
+            return self
+
+    class Pool:
+        checked = 0
+
+        def find_fault(self, candidate: Any, _workload: Any) -> str | None:
+            self.checked += 1
+            fault: str | None = candidate.fault
+            return fault
+
+    pool, seconds = Pool(), [3.0, 1.0, None, 2.0, 0.5]
+    records = [Record(None), Record("off by 1"), Record("never looked at"), Record(None), Record("off by 2")]
+    assert drop_wrong(pool, records, seconds) == ["off by 2", "off by 1"]  # type: ignore[arg-type]
+    assert seconds == [3.0, None, None, 2.0, None]
+    assert pool.checked == 3

@@ -1,0 +1,50 @@
+"""Record files as one process sees them: each is read once, and again where another process has written it. No tvm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.records.store import DamagedRecordsError, identify, read_task_file, write_task_file
+from tvmbuild.records.task_file import TaskFile
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was found in a file, or why that is damaged."""
+
+    identity: tuple[int, ...]
+    file: TaskFile | None
+    damage: DamagedRecordsError | None = None
+
+
+class RecordReader:
+    """Reads and writes record files, and keeps what they hold."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Path, _Kept] = {}
+
+    def read(self, path: Path) -> TaskFile | None:
+        """Do what `read_task_file` does, whose errors are this one's."""
+        try:
+            identity = identify(path)
+        except OSError:
+            return read_task_file(path)
+        kept = self._kept.get(path)
+        if kept is None or kept.identity != identity:
+            kept = self._kept[path] = _read(path, identity)
+        if kept.damage is not None:
+            raise kept.damage
+        return kept.file
+
+    def write(self, path: Path, file: TaskFile) -> None:
+        """Publish the file; it is not read again for that."""
+        write_task_file(path, file)
+        self._kept[path] = _Kept(identify(path), file)
+
+
+def _read(path: Path, identity: tuple[int, ...]) -> _Kept:
+    try:
+        return _Kept(identity, read_task_file(path))
+    except DamagedRecordsError as error:
+        return _Kept(identity, None, error)

@@ -1,0 +1,108 @@
+"""Checks records where they can do no harm: applies each to its workload and compiles it, in a process that may crash.
+
+Started by `tvmbuild.replay.verification` as ``python -m tvmbuild.replay.child``. Stdin is one JSON value: the
+target, the seconds that a check may take, the checks. Each answer is one line of JSON: null, or the reason why the
+check failed. TVM 0.27 dereferences what a hostile trace makes null: so each check runs in a fork of its own, which
+costs milliseconds and spares the import of TVM after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
+
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.processes import die_with_parent
+
+MEMORY = 8 << 30
+"""Address space of a check, bytes: a hostile loop extent must not take the machine's memory."""
+REFUSED = 3
+"""Exit status when this machine cannot check at all; the last line is the reason."""
+
+
+def main() -> int:
+    """Answer every check."""
+    die_with_parent()
+    # What TVM prints must not get among the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    asked = json.load(sys.stdin)
+    tensorised = any("Tensorize" in check.get("trace", "") for check in asked["checks"])
+    _import_intrinsics(asked["target"].get("kind") if tensorised else None)
+    from tvmbuild.replay.check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
+
+    try:
+        fault = _check(partial(find_target_fault, asked["target"]), asked["timeout_s"])
+        target = None if fault else make_target(asked["target"])
+        for check in asked["checks"]:
+            answer = fault or _check(partial(find_fault, check, target), asked["timeout_s"])
+            print(json.dumps(answer), file=answers, flush=True)
+    except TvmbuildError as error:
+        print(json.dumps(error.message), file=answers, flush=True)
+        return REFUSED
+    return 0
+
+
+def _import_intrinsics(kind: str | None) -> None:
+    """Import TVM once, before any fork; of its tensor intrinsics those of the ``kind`` of target: None needs none."""
+    if kind is None:
+        skip_tensor_intrinsics()
+    elif kind == "cuda":
+        use_cuda_intrinsics()
+    else:
+        import tvm.s_tir.tensor_intrin  # noqa: F401, PLC0415 - registers them: 15 s of CPU
+
+
+def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:
+    """Return what ``find`` says, in a fork of its own: why the check fails, None when it does not."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _work(find, write)
+    os.close(write)
+    answer = b""
+    while select.select([read], [], [], timeout_s)[0]:
+        block = os.read(read, 1 << 16)
+        if not block:
+            break
+        answer += block
+    else:
+        os.kill(child, signal.SIGKILL)
+        answer = json.dumps(f"no end within {timeout_s:g} s").encode()
+    os.close(read)
+    _, status = os.waitpid(child, 0)
+    if answer:
+        reason: str | None = json.loads(answer)
+        return reason
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+        return f"TVM crashed ({signal.Signals(os.WTERMSIG(status)).name})"
+    if os.WIFSIGNALED(status):
+        raise TvmbuildError("the process that checks them was killed, most likely because memory ran out")
+    return f"its check ended with status {os.WEXITSTATUS(status)}"
+
+
+def _work(find: Callable[[], str | None], write: int) -> NoReturn:
+    die_with_parent()
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # TVM's handler allocates memory and so may wait for ever
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    status = 1
+    try:
+        answer = json.dumps(find()).encode()
+        os.write(write, answer)
+        status = 0
+    finally:
+        os._exit(status)  # not the parent's exit handlers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

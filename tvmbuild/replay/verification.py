@@ -1,0 +1,136 @@
+"""Checks records in a process that may crash, and remembers which were good. No tvm here: the child has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import canonical_json, write_json
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.layout import layout_of_records
+from tvmbuild.processes import neutral_folder
+from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm, keep_aside
+from tvmbuild.records.task_file import Record, TaskFile
+from tvmbuild.replay import child
+
+FORMAT = 1
+TIMEOUT_S = 60
+"""For one check, which takes about 0.1 s."""
+_CHILD = child.__name__
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A Task's file and those of its records (or others that are to replay on its workload) that are to be checked."""
+
+    file: TaskFile
+    records: tuple[Record, ...]
+    workload: str | None = None
+    """The workload that the file must hold, names aside; None: the one that its key names."""
+
+
+@dataclass(frozen=True)
+class _Check:
+    key: str
+    sha256: str
+    """Of what is checked: a trace, or the file's workload."""
+    question: FrozenMap[str, str]
+    """What the child is asked."""
+    of_file: bool = False
+
+
+def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = False) -> dict[str, tuple[Fault, ...]]:
+    """Check what was not found good before (``again``: all); return Task key → the faults found, where there are any.
+
+    The faults are put into quarantine, what is good is remembered for this TVM version and target. ``folder`` is
+    `records/<target>`; the subjects' files are for one target.
+    """
+    listed = list(subjects)
+    if not listed:
+        return {}
+    target = listed[0].file.target
+    good = {subject.file.key: set() if again else _read_good(folder, subject.file.key, target) for subject in listed}
+    checks = [check for subject in listed for check in _list_checks(subject) if check.sha256 not in good[check.key]]
+    reasons = ask(target, [check.question for check in checks])
+    found: dict[str, list[Fault]] = {}
+    for check, reason in zip(checks, reasons, strict=True):
+        if reason is None:
+            good[check.key].add(check.sha256)
+        elif check.of_file:
+            keep_aside(folder, check.key, reason, target)
+            found.setdefault(check.key, []).append(Fault("file", check.sha256, reason, installed_tvm(), target))
+        else:
+            found.setdefault(check.key, []).append(Fault("trace", check.sha256, reason, installed_tvm(), target))
+    for key in sorted({check.key for check in checks}):
+        _write_good(folder, key, target, good[key])
+        add_faults(folder, key, (fault for fault in found.get(key, ()) if fault.of == "trace"))
+    return {key: tuple(faults) for key, faults in found.items()}
+
+
+def keep_good(folder: Path, file: TaskFile, records: Iterable[Record]) -> tuple[Record, ...]:
+    """Return those of ``records`` that were found good on the Task and target of ``file`` before; nothing is run."""
+    good = _read_good(folder, file.key, file.target)
+    return tuple(record for record in records if digest(record.trace) in good)
+
+
+def _list_checks(subject: Subject) -> list[_Check]:
+    file, checks = subject.file, []
+    if subject.workload is None:
+        question = _question(workload=file.workload, key=file.key)
+        checks.append(_Check(file.key, digest(file.workload), question, of_file=True))
+    elif subject.workload != file.workload:
+        question = _question(workload=file.workload, like=subject.workload)
+        checks.append(_Check(file.key, digest(file.workload), question, of_file=True))
+    # On the file's own workload: an equal one may call its blocks otherwise.
+    return checks + [
+        _Check(file.key, digest(record.trace), _question(workload=file.workload, trace=record.trace))
+        for record in subject.records
+    ]
+
+
+def _question(**fields: str) -> FrozenMap[str, str]:
+    return FrozenMap(fields)
+
+
+def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
+    """Return for each check the reason why it fails, or None; nothing is started for no check.
+
+    A check is {workload, and one of key, like, trace}. TvmbuildError when this machine cannot check at all.
+    """
+    if not checks:
+        return []
+    text = canonical_json({"target": json.loads(target), "timeout_s": TIMEOUT_S, "checks": list(checks)})
+    with neutral_folder() as empty:
+        done = subprocess.run(
+            [sys.executable, "-m", _CHILD], cwd=empty, input=text, capture_output=True, text=True, check=False
+        )
+    answers: list[str | None] = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode == child.REFUSED:
+        raise TvmbuildError(f"the records cannot be checked: {answers[-1]}", "`tvmbuild doctor` checks this machine")
+    if done.returncode or len(answers) != len(checks):
+        raise RuntimeError(f"{_CHILD} ended with status {done.returncode}:\n{done.stderr[-4000:]}")
+    return answers
+
+
+def _good_path(folder: Path, key: str) -> Path:
+    return layout_of_records(folder).verified(folder.name) / f"{key}.json"
+
+
+def _read_good(folder: Path, key: str, target: str) -> set[str]:
+    try:
+        data = json.loads(_good_path(folder, key).read_text(encoding="utf-8"))
+        if [data["format"], data["tvm"], data["target"]] == [FORMAT, installed_tvm(), json.loads(target)]:
+            return {str(sha256) for sha256 in data["sha256"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass  # a memory that cannot be read is none
+    return set()
+
+
+def _write_good(folder: Path, key: str, target: str, good: set[str]) -> None:
+    value = {"format": FORMAT, "tvm": installed_tvm(), "target": json.loads(target), "sha256": sorted(good)}
+    write_json(_good_path(folder, key), value)

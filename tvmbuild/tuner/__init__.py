@@ -1,1 +1,0 @@
-"""Drives MetaSchedule: search, cost model, building and timing candidates."""

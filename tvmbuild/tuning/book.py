@@ -1,0 +1,192 @@
+"""A run's record files: what may be used of them, what a search has found, what goes into them and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+from tvmbuild.compiler.tasks import Task
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.files import remove_leftovers, sync
+from tvmbuild.records import quarantine, seeds
+from tvmbuild.records.block_names import records_for
+from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
+from tvmbuild.records.merge import merge_files
+from tvmbuild.records.reader import RecordReader
+from tvmbuild.records.selection import read_applicable, read_applicable_files
+from tvmbuild.records.store import record_path
+from tvmbuild.records.task_file import Record, TaskFile
+from tvmbuild.replay.traces import dump_trace, dump_workload
+from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.place import device_class
+from tvmbuild.tuning.pool import Timed
+from tvmbuild.tuning.session import Batch
+from tvmbuild.tuning.task_search import TaskSearch
+
+
+@dataclass
+class _Open:
+    """A Task's file while it is searched."""
+
+    file: TaskFile
+    on_disk: TaskFile
+    """As it was read, or written, last."""
+    counted: int
+    """This machine's candidates, those of the batch that is not over included."""
+    trusted: set[str] = field(default_factory=set)
+    """Traces that have been seen to replay, or were measured."""
+    fresh: list[Record] = field(default_factory=list)
+    """What the batch that is not over has found."""
+
+
+class RecordBook:
+    """The record files of a job's Tasks. Each is read once, and again where another process has written it.
+
+    Every change is on disk when the method returns.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._reader = RecordReader()
+        self._open: dict[str, _Open] = {}
+
+    @cached_property
+    def device_class(self) -> str:
+        """The class of the device that is measured on; it may have to be asked."""
+        return device_class(self._job.kind, self._job.device, self._job.measured_on)
+
+    # What is there.
+
+    def files(self, keys: Iterable[str]) -> dict[str, TaskFile]:
+        """Return Task key → what may be used of its file, sorted, of the Tasks that have such a file."""
+        return read_applicable_files(self._job.records, keys, self._job.resolved, self._reader.read)
+
+    def file(self, key: str) -> TaskFile | None:
+        """Return what may be used of the Task's file."""
+        return read_applicable(self._job.records, key, self._job.resolved, self._reader.read)
+
+    def new_file(self, task: Task, workload: str) -> TaskFile:
+        """Return the file of a Task that has none."""
+        return TaskFile(task.key, task.name, workload, self._job.target_text, version("apache-tvm"))
+
+    def list_foreign(self, file: TaskFile) -> tuple[Record, ...]:
+        """Return schedules of the file's Task that others have found; not checked yet."""
+        return seeds.list_foreign(self._job.layout, file, self.device_class, self._reader.read)
+
+    def keep_damaged(self, keys: Iterable[str]) -> dict[str, str]:
+        """Put damaged files into quarantine, their bytes too; return Task key → what is wrong."""
+        return quarantine.keep_damaged(self._job.records, keys, self._job.target_text, self._reader.read)
+
+    def list_quarantined(self, tasks: Iterable[Task]) -> list[dict[str, str]]:
+        """Return what of the Tasks' files is in quarantine now, for `tune.json`."""
+        return [
+            {"key": task.key, "name": task.name, "of": fault.of, "reason": fault.reason}
+            for task in tasks
+            for fault in quarantine.list_faults(self._job.records, task.key, self._job.target_text, self._reader.read)
+        ]
+
+    def drop_failed(self, searched: Iterable[Task]) -> None:
+        """Take out of the searched Tasks' files what is in quarantine: measured just now, it would be again."""
+        for task in searched:
+            path = record_path(self._job.records, task.key)
+            file = self._reader.read(path)
+            faults = quarantine.read_faults(self._job.records, task.key, self._job.target_text)
+            bad = {fault.sha256 for fault in faults}
+            if file is not None and any(quarantine.digest(record.trace) in bad for record in file.records):
+                kept = tuple(record for record in file.records if quarantine.digest(record.trace) not in bad)
+                self._reader.write(path, replace(file, records=kept))
+
+    # What a search finds.
+
+    def open(self, task: Task) -> TaskFile:
+        """Return the Task's file with what an interrupted search left in its journal; a new one if there is none.
+
+        It is this search's until `close`.
+        """
+        if task.key not in self._open:
+            on_disk, file = self._take_up(task)
+            trusted = {record.trace for record in file.records}
+            self._open[task.key] = _Open(file, on_disk, file.searched_on(self.device_class), trusted)
+        return self._open[task.key].file
+
+    def best_here(self, task: Task) -> tuple[Record, ...]:
+        """Return this machine's records of the Task, the fastest first."""
+        known = self._open.get(task.key)
+        return (known.file if known else self._take_up(task)[1]).best_on(self.device_class)
+
+    def best_trusted(self, task: Task) -> tuple[Record, ...]:
+        """Return those of an open Task; not what came from elsewhere meanwhile: nobody has seen it replay."""
+        trusted = self._open[task.key].trusted
+        return tuple(record for record in self.best_here(task) if record.trace in trusted)
+
+    def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
+        """Write one measured candidate down; it is in the record file when its batch is added."""
+        known, record = self._open[search.task.key], None
+        if timed.samples:
+            trace, seconds = dump_trace(search.record(candidate, timed)), _rounded(timed.seconds)
+            record = Record(trace, seconds, self.device_class, self._job.threads, version("apache-tvm"))
+            known.fresh.append(record)
+            known.trusted.add(trace)
+        known.counted += 1
+        entry = Entry(self.device_class, known.counted, record, digest_target(known.file))
+        append_entry(self._job.journal(search.task.key), entry)
+
+    def add(self, batch: Batch) -> None:
+        """Write a batch's journaled measurements to its Task's record file."""
+        key = batch.search.task.key
+        known = self._open[key]
+        found, known.fresh = tuple(known.fresh), []
+        self._publish(key, self._take_in(key).with_results(self.device_class, found, len(batch.timed), batch.seconds))
+
+    def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
+        """Write the times of the best records measured again and how the search ended; its journal goes.
+
+        None: the record did not run again, and a lucky first time must not win; or it computes wrong numbers.
+        TvmbuildError when none of several ran: that is the machine's fault, and the journal stays for the next run.
+        """
+        key = search.task.key
+        failed = {record.trace for record, seconds in times.items() if seconds is None}
+        if len(failed) == len(times) > 1 and not some_were_wrong:
+            raise TvmbuildError(
+                f"none of the best schedules of the Task {search.task.name} ({key}) ran when they were timed again",
+                "make room in the temporary folder (TMPDIR) and free memory; what was measured is kept",
+            )
+        again = [replace(record, seconds=_rounded(seconds)) for record, seconds in times.items() if seconds is not None]
+        file = self._take_in(key)
+        kept = [each for each in file.records if each.measured_on != self.device_class or each.trace not in failed]
+        file = replace(file, records=tuple(kept)).with_times(tuple(again))
+        if search.exhausted:
+            file = file.with_exhausted(self.device_class)
+        elif search.settled:
+            file = file.with_settled(self.device_class, search.curve.stale)
+        self._publish(key, file)
+        sync(record_path(self._job.records, key))
+        self._job.journal(key).unlink(missing_ok=True)
+        del self._open[key]
+
+    def _take_up(self, task: Task) -> tuple[TaskFile, TaskFile]:
+        """Return the Task's file as it is on disk, and with its journal taken in; a new one where there is none."""
+        remove_leftovers(record_path(self._job.records, task.key))
+        file = self.file(task.key) or self.new_file(task, dump_workload(task.mod))
+        return file, absorb(file, read_entries(self._job.journal(task.key)))
+
+    def _take_in(self, key: str) -> TaskFile:
+        """Return the file, united with what something else (a git pull, a merge) wrote there since we did."""
+        known, there = self._open[key], self.file(key)
+        if there is None or there == known.on_disk:
+            return known.file
+        # The search goes on calling blocks as it has.
+        theirs = replace(there, workload=known.file.workload, records=records_for(known.file.workload, there))
+        return merge_files(theirs, known.file)
+
+    def _publish(self, key: str, file: TaskFile) -> None:
+        self._open[key].file = self._open[key].on_disk = file
+        self._reader.write(record_path(self._job.records, key), file)
+
+
+def _rounded(seconds: float) -> float:
+    """Four digits are more than a timing is good for, and keep a git diff readable."""
+    return float(f"{seconds:.4g}")

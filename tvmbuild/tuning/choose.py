@@ -1,0 +1,48 @@
+"""The choosing phase: of the ways to compute a convolution, all of which were measured, the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvmbuild.compiler.graph.winograd.fastest import fastest, sum_times, time_reading
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, write_choices
+from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.extract import Extracted, Ways, lower_by
+from tvmbuild.tuning.job import Job
+
+
+def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:
+    """Write the choices file, and return the model computed as it says; nothing changes where nothing is open.
+
+    The time of an algorithm is the sum of its Tasks' best times on this machine: the direct Task with all that is fused
+    to it, against the two transforms, with the same fused to the second, and the products; and the time to read the
+    weights from memory. What has no time (``ops`` leaves its Tasks out) is computed directly.
+    """
+    ways, graph = extracted.ways, extracted.graph
+    if ways is None or graph is None:
+        return extracted
+    chosen = Choices(
+        {
+            signature: Choice(fastest(found) or DIRECT, book.device_class, FrozenMap(sorted(found.items())))
+            for signature, found in _time_ways(book, ways, graph).items()
+        }
+    )
+    write_choices(job.records, graph, job.resolved, chosen)
+    return lower_by(extracted, chosen.algorithms(job.options.algorithms))
+
+
+def _time_ways(book: RecordBook, ways: Ways, graph: Graph) -> dict[str, dict[str, float]]:
+    """Return signature → algorithm → seconds, of the algorithms that have a time."""
+    best = _best_seconds(book, (task.key for task in ways.tasks))
+    times = sum_times(ways.involved, best, graph.convolutions)
+    for name, lowered in ways.lowered.items():
+        for signature, seconds in time_reading(lowered).items():
+            if name in times[signature]:
+                times[signature][name] = round(times[signature][name] + seconds, 6)
+    return times
+
+
+def _best_seconds(book: RecordBook, keys: Iterable[str]) -> dict[str, float]:
+    found = {key: file.best_on(book.device_class) for key, file in book.files(keys).items()}
+    return {key: records[0].seconds for key, records in found.items() if records}

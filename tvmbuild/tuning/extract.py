@@ -1,0 +1,116 @@
+"""The first phase: lowers the model and extracts its Tasks, those of every way to compute it where none is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tvm
+
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.graph.winograd.fastest import find_tasks
+from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import Task, extract_tasks
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.progress import report_progress
+from tvmbuild.records.choices import DIRECT, Choices, Graph, describe_graph, read_choices
+from tvmbuild.records.selection import must_choose
+from tvmbuild.tuning.agenda import Agenda
+from tvmbuild.tuning.job import Job
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Every way to compute a model's convolutions, by algorithm, the direct one first."""
+
+    lowered: Mapping[str, Lowered]
+    tasks: tuple[Task, ...]
+    """Those that compute the convolutions in one of the ways."""
+    involved: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """Algorithm → convolution's signature → keys of its Tasks."""
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What is compiled, and its Tasks."""
+
+    target: tvm.target.Target
+    imported: ImportedModel
+    lowered: Lowered
+    tasks: tuple[Task, ...]
+    graph: Graph | None
+    """What there is to choose; None: nothing."""
+    algorithms: FrozenMap[str, str] = FrozenMap()
+    """What was chosen, and ``lowered`` follows: convolution's signature → algorithm; one that is absent is direct."""
+    ways: Ways | None = None
+    """Where it has still to be measured which is fastest."""
+
+    def agenda(self, done: frozenset[str]) -> Agenda:
+        """Return the search of its Tasks; those that are ``done`` were searched in this run."""
+        return Agenda(self.tasks, self.target, done)
+
+    def agenda_of(self, ways: Ways) -> Agenda:
+        """Return the search of the Tasks of all ways, and of the rest of the model.
+
+        All at once: were it interrupted, no Task would be without a record for the sake of a choice.
+        """
+        every = {task.key: task for task in (*self.tasks, *ways.tasks)}
+        return Agenda(tuple(every.values()), self.target, one_model=False)
+
+
+def extract(job: Job, model: Path) -> Extracted:
+    """Return the ONNX model's Tasks: as its measured choices say, or directly computed where it has ``ways``."""
+    target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
+    with device_lock("local", exclusive=False):
+        report_progress("extracting tasks")
+        imported = reduce_precision(import_onnx(model, job.model), job.precision, job.kind)
+        direct = lower(imported, target)
+        prepare_intrinsics(direct.mod, target)
+        tasks = extract_tasks(direct)
+    extracted = Extracted(target, imported, direct, tasks, _find_graph(direct, tasks))
+    choices = read_choices(job.records, extracted.graph, job.resolved)
+    if choices.problem is not None:
+        report_progress(choices.problem)
+        print(choices.problem)
+    known = Choices({}) if job.mode == "full" else choices
+    if extracted.graph is not None and job.may_search and must_choose(job.options, extracted.graph, known):
+        return replace(extracted, ways=_find_ways(extracted, extracted.graph, job.options.algorithms))
+    return lower_by(extracted, choices.algorithms(job.options.algorithms))
+
+
+def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted:
+    """Return the model computed by these algorithms, by its convolutions' signatures; nothing is open any more."""
+    if not algorithms:
+        return replace(extracted, ways=None)
+    with device_lock("local", exclusive=False):
+        lowered = lower(extracted.imported, extracted.target, None, algorithms)
+        tasks = extract_tasks(lowered)
+    return replace(extracted, lowered=lowered, tasks=tasks, algorithms=algorithms, ways=None)
+
+
+def _find_graph(direct: Lowered, tasks: Sequence[Task]) -> Graph | None:
+    """Return what there is to choose in a model, None if nothing; ``direct`` is lowered without any algorithm."""
+    if not direct.convolutions:
+        return None
+    keys = ((task.key, task.weight) for task in tasks)
+    return describe_graph(keys, (each.convolution.signature for each in direct.convolutions))
+
+
+def _find_ways(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> Ways:
+    """Return what every algorithm that is ``allowed`` makes of the model."""
+    lowered = {DIRECT: direct.lowered}
+    with device_lock("local", exclusive=False):
+        for name in allowed:
+            if name != DIRECT:
+                report_progress(f"extracting the Tasks of {name}")
+                algorithms = dict.fromkeys(graph.convolutions, name)
+                lowered[name] = lower(direct.imported, direct.target, None, algorithms)
+        involved = {name: find_tasks(each) for name, each in lowered.items()}
+        keys = {key for by_signature in involved.values() for found in by_signature.values() for key in found}
+        tasks = {task.key: task for each in lowered.values() for task in extract_tasks(each) if task.key in keys}
+    return Ways(lowered, tuple(tasks.values()), involved)

@@ -1,0 +1,63 @@
+"""What the store already knows of other Tasks, taught to the cost model before the first batch.
+
+A record file holds a Task's best schedules and no bad ones. Random candidates of the same Task stand for those: the
+model learns what the schedules that win have that others lack.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule
+from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
+from tvm.s_tir.meta_schedule.runner import RunnerResult
+from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
+
+from tvmbuild.tuning.space import make_space
+
+RANDOM = 8
+"""Random candidates for each Task."""
+RANDOM_SCORE = 0.25
+"""Their expected speed, as a share of the best's: the median that searches of convolutions saw."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A Task that was searched before, and its best records with their times."""
+
+    mod: tvm.ir.IRModule
+    records: tuple[TuningRecord, ...]
+
+
+def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Target, threads: int) -> int:
+    """Let ``cost_model`` learn from the examples; return how many candidates it saw."""
+    seen = 0
+    for example in examples:
+        context = _context(example, target, threads)
+        good = [record.as_measure_candidate() for record in example.records]
+        seconds = [statistics.median(float(value) for value in record.run_secs) for record in example.records]
+        others = list(context.generate_measure_candidates() or ())
+        context.post_tuning()
+        times = [*seconds, *[min(seconds) / RANDOM_SCORE] * len(others)]
+        cost_model.update(context, [*good, *others], [RunnerResult([time], None) for time in times])
+        seen += len(times)
+    return seen
+
+
+def _context(example: Example, target: tvm.target.Target, threads: int) -> Any:
+    context = meta_schedule.TuneContext(
+        example.mod,
+        target=target,
+        space_generator=make_space(target),
+        search_strategy=ReplayTrace(),
+        rand_state=1,
+        num_threads=threads,
+    )
+    space = context.generate_design_space()
+    model = meta_schedule.cost_model.RandomModel()
+    context.pre_tuning(RANDOM, RANDOM, space, MemoryDatabase(), model)
+    return context

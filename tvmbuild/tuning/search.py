@@ -1,0 +1,168 @@
+"""The searching phase: each measurement is journaled at once, each batch written to its Task's record file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from tvmbuild.compiler.tasks import Task
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.selection import needs_search, wanted_trials
+from tvmbuild.records.task_file import TaskFile
+from tvmbuild.replay.database import load_known
+from tvmbuild.tuning.agenda import Agenda, list_wanted
+from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.live_line import LiveLine
+from tvmbuild.tuning.place import find_cores, hold, make_timer
+from tvmbuild.tuning.pool import UNBUILT, CandidatePool, candidate_pool
+from tvmbuild.tuning.prior import teach
+from tvmbuild.tuning.rates import Spent, add_rates, find_word
+from tvmbuild.tuning.session import Batch, drop_wrong, run_searches, time_again
+from tvmbuild.tuning.start import as_recorded, find_examples, find_start
+from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What was measured in this run."""
+
+    measured: int = 0
+    """Candidates."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each phase: teach, search, build, time, learn, elect."""
+    seconds: float = 0.0
+    """Of all, waiting for the device included."""
+    tasks: tuple[Task, ...] = ()
+    """Those that were searched."""
+
+    def __add__(self, other: Searched) -> Searched:
+        phases: Counter[str] = Counter()
+        for each in (self, other):
+            phases.update(each.phases)
+        return Searched(
+            self.measured + other.measured, phases, self.seconds + other.seconds, (*self.tasks, *other.tasks)
+        )
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Those of the Tasks."""
+        return frozenset(task.key for task in self.tasks)
+
+
+def search(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
+    """Search the chosen Tasks, holding the device; what is found is in the record files."""
+    if not agenda.chosen:
+        return Searched()
+    start = time.monotonic()
+    with hold(job.kind, job.device):
+        # Another process may have tuned the same Tasks while we waited.
+        agenda = replace(agenda, chosen=list_wanted(job, book, agenda))
+        searched = _measure(job, book, agenda) if agenda.chosen else Searched()
+    return replace(searched, seconds=time.monotonic() - start, tasks=agenda.chosen)
+
+
+def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
+    chosen = tuple(as_recorded(book, task) for task in agenda.chosen)
+    cores = find_cores(job.kind, job.device, job.threads, job.target)
+    os.sched_setaffinity(0, cores.building)
+    model = make_cost_model(job.options, len(cores.building))
+    setup = SearchSetup(agenda.target, job.options, model, len(cores.building))
+    searches = [
+        TaskSearch(
+            task,
+            setup,
+            _allow(job, book.open(task), len(agenda.tasks)),
+            find_start(job, book, task, agenda.target),
+        )
+        for task in chosen
+    ]
+    line = LiveLine(agenda, book, searches)
+    phases: defaultdict[str, float] = defaultdict(float)
+    start = time.monotonic()
+    if job.options.cost_model == "xgb" and not all(each.over for each in searches):
+        teach(model, find_examples(job, book, chosen, agenda.target), agenda.target, setup.threads)
+        phases["teach"] = time.monotonic() - start
+    open_ones = list(searches)
+    timer = make_timer(job.kind, job.device, job.threads, cores)
+    with _rates_taken_down(job, searches, start), candidate_pool(agenda.target, cores, timer) as pool:
+        for batch in run_searches(searches, pool, cores, job.options, book):
+            _report_errors(batch, job.kind)
+            book.add(batch)
+            for name, seconds in batch.phases.items():
+                phases[name] += seconds
+            if batch.search.over:
+                open_ones.remove(batch.search)
+                phases["elect"] += _time_best(pool, book, batch.search)
+            line.show()
+        # Also those whose candidates an interrupted run had measured: their best were not timed again yet.
+        for each in open_ones:
+            phases["elect"] += _time_best(pool, book, each)
+    return Searched(line.measured, {name: round(seconds, 1) for name, seconds in phases.items()})
+
+
+@contextmanager
+def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) -> Iterator[None]:
+    """Write down for the next plan how long the searches took since ``start``, also where they are interrupted."""
+    try:
+        yield
+    finally:
+        spent: defaultdict[str, Spent] = defaultdict(Spent)
+        share = (time.monotonic() - start) / max(1e-9, sum(each.curve.spent for each in searches))
+        for each in searches:
+            if each.curve.measured:
+                trials = each.allowance.share if each.over else each.curve.measured
+                spent[find_word(each.task.name)] += Spent(trials, each.curve.spent * share)
+        if spent:
+            with suppress(OSError):  # a plan's price is worth no failed step
+                add_rates(job.layout, job, spent)
+
+
+def _allow(job: Job, file: TaskFile, tasks: int) -> Allowance:
+    """Return how many candidates the Task of that file gets now, one of so many ``tasks``."""
+    done = 0
+    if job.mode == "missing":
+        if not needs_search(file, file.name, job.options, tasks):
+            return Allowance(0, 0)  # an interrupted search that is over: only its best are to be timed again
+        done = file.most_searched
+    share = wanted_trials(job.options, tasks)
+    return Allowance(max(0, share - done), max(0, job.options.trials_per_task - done))
+
+
+def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> float:
+    """Time this machine's best again, those of earlier, interrupted searches too; return the seconds it took.
+
+    The best must compute what the Task does: a schedule of TVM's search that does not is dropped, and the next is it.
+    """
+    start, task = time.monotonic(), search.task
+    best = load_known(book.best_trusted(task), task.mod, search.target)
+    loaded = [each for _, each in best]
+    seconds = time_again(pool, loaded, search.shelf)
+    faults = drop_wrong(pool, loaded, seconds)
+    for fault in faults:
+        print(f"{task.name}: a schedule was dropped that computes wrong numbers: {fault}")
+    times = {record: found for (record, _), found in zip(best, seconds, strict=True)}
+    book.close(search, times, some_were_wrong=bool(faults))
+    return time.monotonic() - start
+
+
+def _report_errors(batch: Batch, kind: str = "llvm") -> None:
+    """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
+
+    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record. On a
+    card it can be TVM's, which cannot lower some Tasks of float16 whatever the schedule: the search goes on.
+    """
+    task = batch.search.task
+    reasons = [error.strip().splitlines()[-1] for error in batch.errors]
+    for reason, count in Counter(reasons).most_common():
+        print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
+    if kind == "llvm" and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+        raise TvmbuildError(
+            f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
+            "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "
+            "targets.yaml leaves a Task out",
+        )

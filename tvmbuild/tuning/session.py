@@ -1,0 +1,175 @@
+"""A tune step's searches together: the next batch goes where it is expected to pay most, built while one is timed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm.s_tir.meta_schedule.database import TuningRecord
+
+from tvmbuild.devices.candidates import Timing
+from tvmbuild.replay.traces import dump_trace
+from tvmbuild.specs import TuneOptions
+from tvmbuild.tuning.cores import Cores
+from tvmbuild.tuning.pool import CandidatePool, Measurement, Timed, wait_for_library
+from tvmbuild.tuning.scheduler import choose
+from tvmbuild.tuning.shelf import Shelf
+from tvmbuild.tuning.task_search import TaskSearch
+
+WORTH_REPEATING = 1.5
+"""A candidate this much slower than the best is timed once."""
+RETIMING = Timing(number=1, repeat=3, min_repeat_ms=20)
+CARD_RETIMING = Timing(number=1, repeat=3, min_repeat_ms=4)
+"""A card's clock does not move in between, and nothing else runs on it."""
+RETIMING_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one round of a search measured."""
+
+    search: TaskSearch
+    candidates: tuple[Any, ...]
+    timed: tuple[Timed, ...]
+    seconds: float
+    """Wall time of proposing, building and timing it, and of learning from it."""
+    phases: Mapping[str, float]
+    """What of it went into `search`, `build`, `time` and `learn`; with two batches at once they may sum to more."""
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why candidates failed."""
+        return tuple(item.error for item in self.timed if item.error)
+
+
+@dataclass
+class _Flight:
+    """A batch that is being built or timed."""
+
+    search: TaskSearch
+    candidates: list[Any]
+    measurement: Future[Measurement]
+    started: float
+    searching: float
+
+
+class Listener(Protocol):
+    """Who wants to know of measurements."""
+
+    def journal(self, search: TaskSearch, candidate: Any, timed: Timed) -> None:
+        """Take one candidate the moment its time is known; called on another thread."""
+
+
+def run_searches(
+    searches: Sequence[TaskSearch], pool: CandidatePool, cores: Cores, options: TuneOptions, listener: Listener
+) -> Iterator[Batch]:
+    """Yield batches until every search is over or their shares are used up; stop asking to stop earlier.
+
+    What a search that ends early leaves of its share goes to the others. Where cores allow, one batch is proposed and
+    built while another is timed; they are of different Tasks.
+    """
+    depth, landed = 2 if cores.overlap else 1, time.monotonic()
+    flights: list[_Flight] = []
+    while True:
+        while len(flights) < depth and (search := _next(searches, flights)) is not None:
+            started = time.monotonic()
+            candidates = search.propose(_count_allowed(searches, search))
+            if candidates:
+                watch = _Watch(search, options, listener)
+                searching = time.monotonic() - started
+                measurement = pool.measure(candidates, watch.timing, watch.see)
+                flights.append(_Flight(search, candidates, measurement, started, searching))
+        if not flights:
+            return
+        batch = _land(flights.pop(0), landed)
+        landed = time.monotonic()
+        yield batch
+
+
+def time_again(pool: CandidatePool, records: Sequence[TuningRecord], shelf: Shelf) -> list[float | None]:
+    """Return each record's median seconds, timed in turns and with care; None for one that does not run here.
+
+    A single short timing picks lucky candidates. Libraries are taken from the ``shelf``, which is empty afterwards;
+    those that it lacks are built.
+    """
+    candidates = [record.as_measure_candidate() for record in records]
+    libraries = [shelf.find(dump_trace(record)) for record in records]
+    missing = [index for index, library in enumerate(libraries) if library is None]
+    built = pool.build([candidates[index] for index in missing])
+    for index, future in zip(missing, built, strict=True):
+        libraries[index] = wait_for_library(future)[0]
+    samples: list[list[float]] = [[] for _ in candidates]
+    timing = CARD_RETIMING if pool.on_gpu else RETIMING
+    for _ in range(RETIMING_ROUNDS):
+        for candidate, library, found in zip(candidates, libraries, samples, strict=True):
+            if library is not None:
+                found.extend(pool.time(library, candidate.args_info, timing).samples)
+    for library in libraries:
+        if library is not None:
+            Path(library).unlink(missing_ok=True)
+    shelf.clear()
+    return [statistics.median(found) if found else None for found in samples]
+
+
+def drop_wrong(pool: CandidatePool, records: Sequence[TuningRecord], seconds: list[float | None]) -> list[str]:
+    """Put None for the fastest as long as it computes other numbers than its Task; return what was wrong with each."""
+    faults = []
+    for index in sorted(range(len(seconds)), key=lambda index: seconds[index] or 0.0):
+        if seconds[index] is None:
+            continue
+        fault = pool.find_fault(records[index].as_measure_candidate(), records[index].workload.mod)
+        if fault is None:
+            break
+        seconds[index] = None
+        faults.append(fault)
+    return faults
+
+
+def _land(flight: _Flight, landed: float) -> Batch:
+    """Wait for the batch and let its search learn from it; what another batch took until ``landed`` is not its own."""
+    done = flight.measurement.result()
+    start, began = time.monotonic(), max(flight.started, landed)
+    flight.search.accept(flight.candidates, done.timed, start - began)
+    end = time.monotonic()
+    phases = {"search": flight.searching, "build": done.building, "time": done.timing, "learn": end - start}
+    return Batch(flight.search, tuple(flight.candidates), done.timed, end - began, phases)
+
+
+def _next(searches: Sequence[TaskSearch], flights: Sequence[_Flight]) -> TaskSearch | None:
+    flying = {id(flight.search) for flight in flights}
+    free = [
+        search
+        for search in searches
+        if not search.over and id(search) not in flying and _count_allowed(searches, search) > 0
+    ]
+    return free[choose([search.curve for search in free])] if free else None
+
+
+def _count_allowed(searches: Sequence[TaskSearch], search: TaskSearch) -> int:
+    """Return how many more candidates ``search`` may have: what of all shares no other search still has a right to."""
+    left = sum(each.allowance.share - each.proposed for each in searches)
+    others = [each for each in searches if each is not search and not each.over]
+    return left - sum(max(0, each.allowance.share - each.proposed) for each in others)
+
+
+class _Watch:
+    """Says how carefully to time the next candidate of a search, by the best one so far."""
+
+    def __init__(self, search: TaskSearch, options: TuneOptions, listener: Listener) -> None:
+        self._search, self._options, self._listener = search, options, listener
+        self._best = search.curve.best
+
+    def timing(self) -> Timing:
+        options = self._options
+        return Timing(options.number, options.repeat, options.min_repeat_ms, self._best * WORTH_REPEATING)
+
+    def see(self, candidate: Any, timed: Timed, library: str | None) -> None:
+        self._best = min(self._best, timed.seconds)
+        self._listener.journal(self._search, candidate, timed)
+        if library is not None:
+            self._search.shelve(candidate, timed, library)

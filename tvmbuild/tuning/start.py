@@ -1,0 +1,77 @@
+"""What a search starts from: schedules of the same Task, and Tasks like it for the cost model to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+
+import tvm
+import tvm_ffi
+from tvm.s_tir.meta_schedule.database import TuningRecord
+
+from tvmbuild.compiler.tasks import Task
+from tvmbuild.records.block_names import list_blocks
+from tvmbuild.records.task_file import Record
+from tvmbuild.replay.database import load_known
+from tvmbuild.replay.traces import dump_workload, load_workload
+from tvmbuild.replay.verification import keep_good
+from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.prior import Example
+from tvmbuild.tuning.task_search import Start
+
+LOOKED_AT = 300
+"""Record files that are looked at for examples: their names are digests, so the first are as good as any."""
+EXAMPLES = 12
+"""Tasks that the cost model learns from before the first batch: 5 s, less than a batch, and worth one."""
+
+
+def as_recorded(book: RecordBook, task: Task) -> Task:
+    """Return the Task with its blocks called as in its file: all traces there must find them by one name."""
+    workload = book.open(task).workload
+    if list_blocks(workload) == list_blocks(dump_workload(task.mod)):
+        return task
+    mod = load_workload(workload)
+    return replace(task, mod=mod) if tvm_ffi.structural_equal(mod, task.mod, map_free_vars=True) else task
+
+
+def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target) -> Start:
+    """Return the schedules that the search starts from: this machine's, else what other targets found.
+
+    What others found is used only where it has been seen to replay here.
+    """
+    file, own = book.open(task), book.best_here(task)
+    searched = file.searched_on(book.device_class)
+    if own:
+        return Start(known=_load(own, task.mod, target), searched=searched)
+    foreign = keep_good(job.records, file, book.list_foreign(file))
+    return Start(seeds=_load(foreign, task.mod, target), searched=searched)
+
+
+def find_examples(job: Job, book: RecordBook, chosen: Iterable[Task], target: tvm.target.Target) -> list[Example]:
+    """Return Tasks like the ``chosen`` that this machine has searched for this target, for the cost model to learn.
+
+    Only what has been seen to replay here; at most EXAMPLES, those that the most candidates were measured of.
+    """
+    tasks = tuple(chosen)
+    searched, words = {task.key for task in tasks}, {_first_word(task.name) for task in tasks}
+    found = []
+    for path in islice(sorted(job.records.glob("*.json")), LOOKED_AT):
+        file = book.file(path.stem)
+        if file is None or file.key in searched or _first_word(file.name) not in words:
+            continue
+        good = keep_good(job.records, file, file.best_on(book.device_class))
+        if good:
+            found.append(replace(file, records=good))
+    found.sort(key=lambda file: -file.searched_on(book.device_class))
+    mods = [(load_workload(file.workload), file.records) for file in found[:EXAMPLES]]
+    return [Example(mod, _load(records, mod, target)) for mod, records in mods]
+
+
+def _load(records: tuple[Record, ...], mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[TuningRecord, ...]:
+    return tuple(loaded for _, loaded in load_known(records, mod, target))
+
+
+def _first_word(name: str) -> str:
+    return name.split("_", 1)[0]

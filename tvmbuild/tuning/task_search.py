@@ -1,0 +1,182 @@
+"""Search one Task: MetaSchedule proposes candidates, what was measured goes back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule
+from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
+from tvm.s_tir.meta_schedule.runner import RunnerResult
+from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
+
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.tasks import Task
+from tvmbuild.replay.traces import dump_trace
+from tvmbuild.specs import TuneOptions
+from tvmbuild.tuning.cost_model import BoostedTrees
+from tvmbuild.tuning.pool import Timed
+from tvmbuild.tuning.scheduler import Curve
+from tvmbuild.tuning.shelf import Shelf
+from tvmbuild.tuning.space import list_known, make_space
+
+BATCH = 32
+FIRST = 16
+"""Candidates of a Task's first turn; the rest of its batch waits until every Task has had one. As many of them as
+there are come from the rules for Tasks without a record: a tuned Task is no slower than an untuned one."""
+CARD_FIRST = BATCH + 1
+"""For a card the first turn is the search's too: it takes what those schedules leave."""
+TINY = 2
+"""A batch this small means a space without choices: asking again takes seconds and finds nothing."""
+POPULATION, CARD_POPULATION = 128, 64
+GENERATIONS = 1
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known of a Task before its search: records of this target and machine, and ``seeds`` to try first."""
+
+    known: tuple[TuningRecord, ...] = ()
+    seeds: tuple[TuningRecord, ...] = ()
+    """Of other targets or machines: their times say nothing here."""
+    searched: int = 0
+    """Candidates measured before: a search that goes on must not draw the same ones again."""
+
+
+@dataclass(frozen=True)
+class SearchSetup:
+    """What the searches of one tune step share; ``threads`` of the search itself."""
+
+    target: tvm.target.Target
+    options: TuneOptions
+    cost_model: Any
+    threads: int
+
+
+def make_cost_model(options: TuneOptions, threads: int) -> Any:
+    """Return the cost model that ``options`` names."""
+    if options.cost_model == "random":
+        return meta_schedule.cost_model.RandomModel(seed=options.seed)
+    return BoostedTrees(threads, options.seed)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How many candidates a Task gets: its ``share``, and at ``most`` so many where others leave theirs."""
+
+    share: int
+    most: int
+
+
+class TaskSearch:
+    """One Task's search."""
+
+    def __init__(self, task: Task, setup: SearchSetup, allowance: Allowance, start: Start = Start()) -> None:
+        self.task = task
+        self.allowance = allowance
+        self.curve = Curve(task.weight, min((_seconds(record) for record in start.known), default=float("inf")))
+        self.proposed = 0
+        self.exhausted = False
+        self.shelf = Shelf()
+        self._on_gpu = is_gpu(setup.target)
+        self._setup = setup
+        self._known = start.known
+        self._random_state = _random_state(task.key, setup.options.seed + start.searched)
+        self._waiting = [record.as_measure_candidate() for record in start.seeds]
+        """Candidates still to be proposed: TVM takes all that it has named for measured."""
+        self._context: Any = None
+        self._database = MemoryDatabase()
+        self._workload = self._database.commit_workload(task.mod)
+
+    @property
+    def target(self) -> tvm.target.Target:
+        """What candidates are made for."""
+        return self._setup.target
+
+    @property
+    def over(self) -> bool:
+        """Whether no more candidates are wanted, or none are left."""
+        return self.exhausted or self.settled or self.proposed >= self.allowance.most
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last candidates brought too little to go on."""
+        patience = self._setup.options.patience
+        return patience is not None and self.curve.stale >= patience
+
+    def propose(self, limit: int) -> list[Any]:
+        """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
+        if self._context is None:
+            self._start()
+        first = CARD_FIRST if self._on_gpu else FIRST
+        limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
+        if not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit):
+            new = list(self._context.generate_measure_candidates() or ())
+            self._waiting += new
+            # A space without choices answers again after seconds, with nothing.
+            self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
+        candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        self.proposed += len(candidates)
+        return candidates
+
+    def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
+        """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
+        results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
+        self._context.notify_runner_results(candidates, results)
+        self._setup.cost_model.update(self._context, candidates, results)
+        for candidate, item in zip(candidates, timed, strict=True):
+            if item.samples and _has_choices(candidate.sch.trace):
+                self._database.commit_tuning_record(self.record(candidate, item))
+        self.curve.add([item.seconds for item in timed], seconds)
+
+    def record(self, candidate: Any, timed: Timed) -> TuningRecord:
+        """Return a measured candidate as a TuningRecord."""
+        return TuningRecord(
+            candidate.sch.trace, self._workload, list(timed.samples), self._setup.target, candidate.args_info
+        )
+
+    def shelve(self, candidate: Any, timed: Timed, library: str) -> None:
+        """Keep the library of a candidate while it is one of the fastest."""
+        if timed.samples:
+            self.shelf.put(lambda: dump_trace(self.record(candidate, timed)), timed.seconds, library)
+        else:
+            Path(library).unlink(missing_ok=True)
+
+    def _start(self) -> None:
+        setup = self._setup
+        for record in self._known:
+            if _has_choices(record.trace):
+                self._database.commit_tuning_record(record)
+        if all(_has_choices(record.trace) for record in self._known):
+            self._waiting = [*list_known(self.task.mod, setup.target, FIRST), *self._waiting]
+        self._context = meta_schedule.TuneContext(
+            self.task.mod,
+            target=setup.target,
+            space_generator=make_space(setup.target),
+            search_strategy=EvolutionarySearch(
+                population_size=CARD_POPULATION if self._on_gpu else POPULATION,
+                init_min_unmeasured=1,
+                genetic_num_iters=GENERATIONS,
+            ),
+            task_name=self.task.name,
+            rand_state=self._random_state,
+            num_threads=setup.threads,
+        )
+        space = self._context.generate_design_space()
+        self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
+
+
+def _has_choices(trace: Any) -> bool:
+    """Say whether the evolutionary search can use the schedule: it takes only what its own rules have made."""
+    return bool(trace.decisions)
+
+
+def _random_state(key: str, seed: int) -> int:
+    return 1 + (int(key, 16) + seed) % (2**31 - 2)
+
+
+def _seconds(record: TuningRecord) -> float:
+    return min(float(seconds) for seconds in record.run_secs)
