@@ -236,11 +236,6 @@ class QemuDevice(DeviceSpec):
     """platform.machine() there."""
 
 
-def is_timed(device: DeviceSpec) -> bool:
-    """Say whether candidates can be timed on it."""
-    return device.is_timed
-
-
 @dataclass(frozen=True)
 class TuneOptions:
     """How Tasks without enough records are searched."""

@@ -41,9 +41,9 @@ def test_a_kernel_is_timed_and_compared(target: Any, tmp_path: Path) -> None:
 
 
 def test_the_device_class_is_a_name_without_versions(target: Any) -> None:
-    from tvmbuild.tuning.place import describe_gpu
+    from tvmbuild.targets.table import target_kind
 
     assert target is not None
-    name = describe_gpu("vulkan")
+    name = target_kind("vulkan").find_device_class()
     assert name == name.lower()
     assert not set(name) & set("() ,.")

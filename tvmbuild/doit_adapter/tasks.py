@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvmbuild.devices.table import device_kind
 from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.engine.executor import Executor
 from tvmbuild.plan import Plan
-from tvmbuild.specs import LocalDevice, RpcDevice
 from tvmbuild.stages.table import STAGES
 from tvmbuild.steps import AnyStep, CompileStep, Settings, TuneStep, has_options
+from tvmbuild.targets.table import target_kind
 
 TaskDict = dict[str, object]
 
@@ -71,9 +72,9 @@ def _unavailable_task(step: AnyStep, settings: Settings) -> TaskDict:
 def _describe(step: AnyStep) -> str:
     model = step.model
     if has_options(step, TuneStep):
-        return f"search schedules of {model} for {step.options.target}{_trials(step.options)}"
+        return f"search schedules of {model} for {step.options.target}{_describe_timing(step.options)}"
     if has_options(step, CompileStep):
-        return f"build the package of {model} for {step.options.target} ({_hardware(step.options)})"
+        return f"build the package of {model} for {step.options.target} ({_describe_hardware(step.options)})"
     if step.stage == "validate":
         return f"compute {step.subject} on this CPU and compare its numbers"
     if step.stage == "benchmark":
@@ -81,13 +82,9 @@ def _describe(step: AnyStep) -> str:
     return f"fetch, check and simplify {model}"
 
 
-def _trials(options: TuneStep) -> str:
-    device = options.device
-    if isinstance(device, RpcDevice):
-        return f" on {device.key} at {device.tracker}"
-    return "" if isinstance(device, LocalDevice) else f" (device {device.kind}: records only)"
+def _describe_timing(options: TuneStep) -> str:
+    return device_kind(options.device).describe_timing(options.device)
 
 
-def _hardware(options: CompileStep) -> str:
-    detail = options.attributes.get("mcpu") or options.attributes.get("arch")
-    return f"{options.kind} {detail}" if detail else options.kind
+def _describe_hardware(options: CompileStep) -> str:
+    return target_kind(options.kind).describe(options.attributes)

@@ -23,7 +23,6 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import record_path
 from tvmbuild.records.task_file import TaskFile
-from tvmbuild.specs import is_timed
 from tvmbuild.steps import Step, TuneStep
 
 
@@ -49,7 +48,7 @@ class _Outputs:
 def find_staleness(step: Step[TuneStep]) -> Staleness | None:
     """Return None when the tune step's Schedule is what the record files elect, else why it is to run."""
     options, target = step.options, resolved_target(step.options)
-    if step.settings.tune == "full" and is_timed(options.device):
+    if step.settings.tune == "full" and options.device.is_timed:
         return Staleness("tune=full was asked for")
     outputs = _read_outputs(step)
     if outputs is None:
@@ -83,7 +82,7 @@ def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFi
         return "other algorithms are chosen now"
     if replace(elect_all(files, options.measured_on), algorithms=algorithms).to_text() != outputs.schedule:
         return "other records win now"
-    if step.settings.tune != "missing" or not is_timed(options.device):
+    if step.settings.tune != "missing" or not options.device.is_timed:
         return None
     reason = _explain_search(step, outputs.tasks, files)
     if reason is None and must_choose(options.tune, outputs.graph, choices):

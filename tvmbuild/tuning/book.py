@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.files import remove_leftovers, sync
 from tvmbuild.records import quarantine, seeds
@@ -21,7 +22,6 @@ from tvmbuild.records.store import record_path
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.replay.traces import dump_trace, dump_workload
 from tvmbuild.tuning.job import Job
-from tvmbuild.tuning.place import device_class
 from tvmbuild.tuning.pool import Timed
 from tvmbuild.tuning.session import Batch
 from tvmbuild.tuning.task_search import TaskSearch
@@ -56,7 +56,7 @@ class RecordBook:
     @cached_property
     def device_class(self) -> str:
         """The class of the device that is measured on; it may have to be asked."""
-        return device_class(self._job.kind, self._job.device, self._job.measured_on)
+        return device_kind(self._job.device).find_device_class(self._job.device, self._job.kind, self._job.measured_on)
 
     # What is there.
 

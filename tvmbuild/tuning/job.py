@@ -8,7 +8,7 @@ from pathlib import Path
 from tvmbuild.files import canonical_json
 from tvmbuild.layout import Layout
 from tvmbuild.records.task_file import ResolvedTarget
-from tvmbuild.specs import DeviceSpec, Precision, TuneOptions, is_timed
+from tvmbuild.specs import DeviceSpec, Precision, TuneOptions
 from tvmbuild.steps import TuneMode
 
 
@@ -50,7 +50,7 @@ class Job:
     @property
     def may_search(self) -> bool:
         """Whether candidates may be measured, and can be."""
-        return self.mode != "never" and is_timed(self.device)
+        return self.mode != "never" and self.device.is_timed
 
     def journal(self, key: str) -> Path:
         """Return the journal of the search of a Task."""

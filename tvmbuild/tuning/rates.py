@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tvmbuild.devices.table import device_kind
 from tvmbuild.files import write_json
 from tvmbuild.layout import Layout
-from tvmbuild.specs import DeviceSpec, LocalDevice, RpcDevice
+from tvmbuild.specs import DeviceSpec
 
 FORMAT = 1
 USUAL = {
@@ -153,13 +154,12 @@ def find_word(name: str) -> str:
 
 
 def _is_usual(options: TimedTarget) -> bool:
-    return options.kind == "llvm" and isinstance(options.device, LocalDevice)
+    return device_kind(options.device).has_usual_rates(options.kind)
 
 
 def place_of(options: TimedTarget) -> str:
     """Return where a target's candidates are timed, whose rates are one."""
-    key = options.device.key if isinstance(options.device, RpcDevice) else ""
-    return f"{options.kind} {options.device.kind} {key}".rstrip()
+    return device_kind(options.device).name_place(options.device, options.kind)
 
 
 def _spread(seconds: float, factor: float) -> Seconds:

@@ -10,15 +10,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from tvmbuild.compiler.tasks import Task
+from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.selection import needs_search, wanted_trials
 from tvmbuild.records.task_file import TaskFile
 from tvmbuild.replay.database import load_known
+from tvmbuild.targets.table import target_kind
 from tvmbuild.tuning.agenda import Agenda, list_wanted
 from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.cores import Cores, all_cores, share_cores
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.live_line import LiveLine
-from tvmbuild.tuning.place import find_cores, hold, make_timer
 from tvmbuild.tuning.pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuning.prior import teach
 from tvmbuild.tuning.rates import Spent, add_rates, find_word
@@ -59,7 +61,7 @@ def search(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
     if not agenda.chosen:
         return Searched()
     start = time.monotonic()
-    with hold(job.kind, job.device):
+    with device_kind(job.device).hold(job.device, job.kind):
         # Another process may have tuned the same Tasks while we waited.
         agenda = replace(agenda, chosen=list_wanted(job, book, agenda))
         searched = _measure(job, book, agenda) if agenda.chosen else Searched()
@@ -68,7 +70,7 @@ def search(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
 
 def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
     chosen = tuple(as_recorded(book, task) for task in agenda.chosen)
-    cores = find_cores(job.kind, job.device, job.threads, job.target)
+    cores = _find_cores(job)
     os.sched_setaffinity(0, cores.building)
     model = make_cost_model(job.options, len(cores.building))
     setup = SearchSetup(agenda.target, job.options, model, len(cores.building))
@@ -88,7 +90,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
         teach(model, find_examples(job, book, chosen, agenda.target), agenda.target, setup.threads)
         phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
-    timer = make_timer(job.kind, job.device, job.threads, cores)
+    timer = device_kind(job.device).make_timer(job.device, job.kind, job.threads, cores)
     with _rates_taken_down(job, searches, start), candidate_pool(agenda.target, cores, timer) as pool:
         for batch in run_searches(searches, pool, cores, job.options, book):
             _report_errors(batch, job.kind)
@@ -150,6 +152,19 @@ def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> flo
     return time.monotonic() - start
 
 
+def _find_cores(job: Job) -> Cores:
+    """Return which of this process's cores time and which build; TvmbuildError when there are too few."""
+    if device_kind(job.device).frees_cores(job.kind):
+        return all_cores()
+    cores = share_cores(job.threads)
+    if len(cores.timing) < job.threads:
+        raise TvmbuildError(
+            f"{job.target} has num-cores: {job.threads}, and this process may use {len(cores.timing)} cores",
+            "tune on a machine with as many cores, or correct num-cores in targets.yaml",
+        )
+    return cores
+
+
 def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
 
@@ -160,7 +175,7 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
     for reason, count in Counter(reasons).most_common():
         print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
-    if kind == "llvm" and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+    if target_kind(kind).always_builds and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
         raise TvmbuildError(
             f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
             "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tvmbuild import host_cpu
-from tvmbuild.engine.cache import key as cache_key
-from tvmbuild.engine.cache.key import identify_device, make_key
+from tvmbuild.devices.table import device_kind
+from tvmbuild.engine.cache.key import make_key
 from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.specs import (
     BenchmarkOptions,
@@ -27,10 +27,15 @@ from tvmbuild.specs import (
     Tolerance,
 )
 from tvmbuild.steps import BenchmarkStep, Settings, SimplifyStep, Step
+from tvmbuild.targets import cuda
 
 INPUTS = {"source": (3, 0, "a" * 64)}
 SIMPLIFY = Step("simplify", "net", SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions()))
 BENCHMARK = BenchmarkStep("pc", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
+
+
+def identify_device(options: BenchmarkStep) -> dict[str, str] | None:
+    return device_kind(options.device).identify(options.device, options.kind)
 
 
 def test_place_times_and_settings_are_not_in_the_key() -> None:
@@ -70,7 +75,7 @@ def test_other_devices_than_this_machine_are_not_cached(device: DeviceSpec) -> N
 
 
 def test_a_gpu_that_nothing_describes_is_not_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cache_key, "NVIDIA", tmp_path / "absent")
+    monkeypatch.setattr(cuda, "NVIDIA", tmp_path / "absent")
     assert identify_device(replace(BENCHMARK, kind="vulkan")) is None
     assert identify_device(replace(BENCHMARK, kind="cuda")) is None
 
@@ -78,13 +83,13 @@ def test_a_gpu_that_nothing_describes_is_not_cached(monkeypatch: pytest.MonkeyPa
 def test_a_gpu_is_its_model_and_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     information = tmp_path / "gpus/0000:01:00.0/information"
     information.parent.mkdir(parents=True)
-    monkeypatch.setattr(cache_key, "NVIDIA", tmp_path)
-    cuda = replace(BENCHMARK, kind="cuda")
+    monkeypatch.setattr(cuda, "NVIDIA", tmp_path)
+    card = replace(BENCHMARK, kind="cuda")
     seen = []
     for driver, model in (("1.0", "H100"), ("1.1", "H100"), ("1.1", "H200")):
         (tmp_path / "version").write_text(f"NVRM version: {driver}\nGCC version: 12\n")
         information.write_text(f"Model: \t\t {model}\nIRQ: 1\nGPU UUID: of this very card\n")
-        seen.append(identify_device(cuda))
+        seen.append(identify_device(card))
     assert None not in seen
     assert len({str(each) for each in seen}) == 3
 

@@ -41,7 +41,6 @@ from tvmbuild.records.selection import (
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import is_timed
 from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
 
 SECONDS, BUG = "QUICK_STAGE_SECONDS", "QUICK_STAGE_BUG"
@@ -80,7 +79,7 @@ def tune(step: AnyStep) -> None:
     files = read_applicable_files(records, (task.key for task in TASKS), target)
     wanted = [task for task in TASKS if is_wanted(task.name, options.tune)]
     searched = wanted if step.settings.tune == "full" else [*list_missing(files, TASKS, options.tune)]
-    if step.settings.tune == "never" or not is_timed(options.device):
+    if step.settings.tune == "never" or not options.device.is_timed:
         searched = []
     here = options.measured_on or detect_capabilities().host_cpu
     for task in searched:
