@@ -55,7 +55,7 @@ MUTATIONS = (
         "tvmbuild/preparing/compare.py",
         '"; ".join(problems) or None',
         "None",
-        "tests/stages/test_compare.py tests/stages/test_benchmark.py",
+        "tests/preparing/test_compare.py tests/stages/test_benchmark.py",
     ),
     Mutation(
         "records of another device class win where the class has its own",

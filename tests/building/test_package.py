@@ -1,0 +1,55 @@
+"""The library's API for code: what the compile stage does, without files and steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.files import sha256_file
+from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.records.schedule import Schedule, read_schedule
+from tvmbuild.specs import Attributes
+from tvmbuild.stages import compile as compile_stage
+from tvmbuild.steps import CompileStep, Step
+
+ATTRIBUTES: Attributes = FrozenMap({"mcpu": "x86-64", "num-cores": 2})
+TARGET = PackageTarget("here", "llvm", ATTRIBUTES)
+
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folders")]
+
+
+def test_a_package_without_files(digits: Path) -> None:
+    package = build_package(digits.read_bytes(), TARGET)
+    assert (package.info.model, package.info.coverage.covered) == ("model", 0)
+    assert build_package(digits, TARGET).info.model == digits.stem
+
+
+def test_the_stage_makes_the_same_bytes(digits: Path, tmp_path: Path) -> None:
+    schedule = tmp_path / "schedule.json"
+    schedule.write_text(Schedule(layout="NCHW").to_text())
+    inputs = FrozenMap({"model": digits, "schedule": schedule})
+    options = CompileStep("net", "here", "llvm", ATTRIBUTES, FrozenMap(), "auto", None, None)
+    step = Step("compile", "net@here", options, inputs, FrozenMap({"package": tmp_path / "stage.tar"}))
+    compile_stage.run(step)
+    digests = FrozenMap({role: sha256_file(path) for role, path in inputs.items()})
+    package = build_package(digits, TARGET, read_schedule(schedule), BuildOptions("net", digests=digests))
+    write_package(tmp_path / "own.tar", package)
+    assert (tmp_path / "own.tar").read_bytes() == (tmp_path / "stage.tar").read_bytes()
+
+
+def test_validated_numbers(digits: Path) -> None:
+    from tvmbuild.benchmarking.validation import lower_model, validate
+    from tvmbuild.preparing.simplify import simplify
+    from tvmbuild.specs import Tolerance
+
+    simplified = simplify(digits)
+    want = onnxruntime.InferenceSession(digits).run(None, dict(simplified.reference.inputs))[0]
+    (output,) = simplified.reference.outputs.values()
+    np.testing.assert_allclose(output, want, rtol=1e-4, atol=1e-5)
+    assert 0 < validate(lower_model(simplified.model, TARGET), simplified.reference, Tolerance()).max_abs_error < 1e-3
