@@ -100,7 +100,7 @@ def test_strict_asks_for_no_records_of_a_kind_that_cannot_be_searched(step: Step
     limits = FrozenMap({"max_num_threads": 1024, "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024})
     gpu: Attributes = FrozenMap({"arch": "sm_90", **limits, "thread_warp_size": 32})
     host = step.options.attributes
-    options = replace(step.options, kind="cuda", attributes=gpu, host=host, device=NoDevice())
+    options = replace(step.options, kind="cuda", attributes=gpu, host=host, device=NoDevice(), needs_records=False)
     tune.run(replace(step, options=options, settings=Settings(strict=True)))
     info = read(step, "info")
     assert (info["covered"], read(step, "schedule")["schedule"]) == (0, {})
