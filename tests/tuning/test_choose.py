@@ -19,7 +19,7 @@ from tvmbuild.records.selection import read_tasks
 from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
 from tvmbuild.steps import Settings, Step, TuneStep
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folders")]
 
 SIGNATURE = "1x12x12x16 to 16, padding 1 1 1 1"
 
