@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from network_files import find_inputs, find_network, list_networks
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes
 
 if TYPE_CHECKING:
     from tvmbuild.preparing.reference import Reference

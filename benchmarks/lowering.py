@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 from tvm import relax
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.graph import one_hot
 from tvmbuild.compiler.graph.fold import fold_constants
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.host_cpu import cpu_name
 
 
 def fold_by_tvm(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -13,14 +13,14 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from tvmbuild.base.files import publish
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import InputSpec, ModelSpec, Source
 from tvmbuild.config import load_project
+from tvmbuild.engine.python_imports import list_local_imports
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import publish
-from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.progress import progress_shown_by
-from tvmbuild.python_imports import list_local_imports
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import InputSpec, ModelSpec, Source
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "networks"

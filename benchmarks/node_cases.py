@@ -23,9 +23,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes
 
 Kind = Literal["right", "folded", "wrong", "refused", "crashed", "skipped"]
 """``folded``: refused, but for a model in which all that goes into the operator is constant."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from node_cases import NodeCase, Verdict, list_cases, load_for_children, run_apart
 
-from tvmbuild.files import write_text
+from tvmbuild.base.files import write_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 MOST_REASONS = 4

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvmbuild.base.host_cpu import cpu_name
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import describe_ratio, geometric_mean, judge
 from tvmbuild.benchmarking.results import Result
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.profile import Peak
 from tvmbuild.report.latency import NAMES, describe_machine, format_ms
-from tvmbuild.wording import count
 
 PEERS = ("onnxruntime", "openvino")
 

@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 
-from tvmbuild.files import canonical_json
-from tvmbuild.project import load_plan
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.steps import Settings, TuneStep
+from tvmbuild.planning.project import load_plan
 from tvmbuild.records.selection import TaskId, resolved_target
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
-from tvmbuild.steps import Settings, TuneStep
 
 MODELS, TARGETS, REPEATS, TASKS = 200, 5, 5, 30
 PROJECT = Path(__file__).resolve().parent.parent

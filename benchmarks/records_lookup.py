@@ -15,11 +15,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.records.folders import list_record_files
 from tvmbuild.records.selection import elect, read_applicable_files
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.task_file import ResolvedTarget, TaskFile
-from tvmbuild.specs import freeze_attributes
 
 SHIPPED = Path(__file__).resolve().parent.parent / "records" / "x86-64-v3"
 FILES, TASKS, LIMIT_S, RUNS = 10_000, 34, 0.5, 5

@@ -17,15 +17,15 @@ from typing import Any
 
 from network_files import find_inputs
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, LocalDevice, Precision, TuneOptions
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, Worker, start_worker
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.specs import Attributes, LocalDevice, Precision, TuneOptions
-from tvmbuild.steps import Step, TuneStep
 
 TARGET = "bench"
 STOCK_FILES = ("database_workload.json", "database_tuning_record.json")
@@ -114,8 +114,8 @@ def tune_ours(setting: Setting) -> None:
 
 def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> None:
     """Compile the model with what a copy holds; beside the package, `.json` says how many Tasks have a record."""
+    from tvmbuild.base.files import write_json  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
-    from tvmbuild.files import write_json  # noqa: PLC0415
 
     lowered, _ = _lower(setting)
     tasks = extract_tasks(lowered)

@@ -14,7 +14,7 @@ import statistics
 import sys
 from typing import Any
 
-from tvmbuild.specs import TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.tuning.cores import share_cores
 
 

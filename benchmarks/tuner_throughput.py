@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, build_package, run_in_child, simplify_model, time_loads
 
+from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.devices.model_worker import Load
-from tvmbuild.host_cpu import cpu_name
 
 SHARES = (1 / 20, 1 / 10, 1 / 5, 1 / 3, 1 / 2, 1.0)
 """Points of time, as shares of the stock tuner's wall time."""

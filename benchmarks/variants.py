@@ -13,11 +13,11 @@ from pathlib import Path
 from network_files import network_file
 from tuner_contestants import Setting, run_in_child, simplify_model, time_loads
 
+from tvmbuild.base.host_cpu import cpu_name
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.devices.model_worker import Load, start_worker
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
-from tvmbuild.specs import Tolerance
 
 SAMPLES = 200
 Builder = Callable[[Setting, Path], None]

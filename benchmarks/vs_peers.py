@@ -23,18 +23,11 @@ from typing import Any
 from network_files import FOLDER, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 
-from tvmbuild.benchmarking.contest import Trial, run_contest
-from tvmbuild.benchmarking.results import Result
-from tvmbuild.devices.local.peak import measure_peak
-from tvmbuild.devices.lock import device_lock
-from tvmbuild.engine.process import run_process
-from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json, write_text
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout, layout_of_records
-from tvmbuild.package.profile import Peak, share_of_peak
-from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import (
+from tvmbuild.base.files import write_json, write_text
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout, layout_of_records
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import (
     Attributes,
     BenchmarkOptions,
     LocalDevice,
@@ -44,7 +37,14 @@ from tvmbuild.specs import (
     TuneOptions,
     freeze_attributes,
 )
-from tvmbuild.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
+from tvmbuild.base.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
+from tvmbuild.benchmarking.contest import Trial, run_contest
+from tvmbuild.benchmarking.results import Result
+from tvmbuild.devices.local.peak import measure_peak
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.engine.process import run_process
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.profile import Peak, share_of_peak
 
 ROOT = Path(__file__).resolve().parent.parent
 TOLERANCE = Tolerance(2e-3, 2e-3)

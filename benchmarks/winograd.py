@@ -25,14 +25,14 @@ from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import cpu_name
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, start_worker
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.specs import Tolerance
 
 ALGORITHMS = ("direct", "winograd2", "winograd4")
 

@@ -38,7 +38,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a file is written in place, not published",
-        "tvmbuild/files.py",
+        "tvmbuild/base/files.py",
         "        temporary.replace(path)",
         "        path.write_bytes(temporary.read_bytes())",
         "tests/doit_adapter/test_interruption.py tests/host tests/plan",
@@ -62,7 +62,7 @@ MUTATIONS = (
         "tvmbuild/records/selection.py",
         "chosen = device_class if device_class in classes else classes[0]",
         "chosen = classes[0]",
-        "tests/records tests/commands/test_explain_command.py",
+        "tests/records tests/cli/test_explain.py",
     ),
     Mutation(
         "a merge forgets the other branch's candidates",

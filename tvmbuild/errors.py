@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvmbuild.masking import mask_credentials
+from tvmbuild.base.masking import mask_credentials
 
 
 class TvmbuildError(Exception):

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import pretty_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.building.scheduling import schedule_model
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.files import pretty_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
-from tvmbuild.specs import Attributes
 
 PREFIX = "linked_"
 

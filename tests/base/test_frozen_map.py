@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tvmbuild.files import canonical_json, pretty_json
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.files import canonical_json, pretty_json
+from tvmbuild.base.frozen_map import FrozenMap
 
 ITEMS = {"b": 2, "a": 1}
 MAP = FrozenMap(ITEMS)

@@ -13,18 +13,18 @@ from PIL import Image
 from report_cells import cell_steps, only, write_built
 from small_package import build_package
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, LocalDevice, Preprocess, Tolerance
+from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.benchmarking.results import Agreement, read_result
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.text import write_markdown
-from tvmbuild.specs import Accuracy, BenchmarkOptions, LocalDevice, Preprocess, Tolerance
 from tvmbuild.stages.benchmark import make_trial
-from tvmbuild.steps import BenchmarkStep, Step
 
 TENSORS = (TensorInfo("x", (2, 3), "float32"), TensorInfo("n", (1,), "int64"))
 COVERAGE = PackageCoverage(0, 0)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from benchmark_results import make_entry, make_result
 
+from tvmbuild.base.files import sha256_file, write_json
 from tvmbuild.benchmarking.history import (
     History,
     append_entry,
@@ -19,7 +20,6 @@ from tvmbuild.benchmarking.history import (
 )
 from tvmbuild.benchmarking.history import make_entry as make_new_entry
 from tvmbuild.benchmarking.results import read_result
-from tvmbuild.files import sha256_file, write_json
 
 RESULT: dict[str, Any] = make_result().to_json()
 

@@ -8,15 +8,15 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
+from tvmbuild.base.steps import CompileStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.schedule import Schedule, read_schedule
-from tvmbuild.specs import Attributes
 from tvmbuild.stages import compile as compile_stage
-from tvmbuild.steps import CompileStep, Step
 
 ATTRIBUTES: Attributes = FrozenMap({"mcpu": "x86-64", "num-cores": 2})
 TARGET = PackageTarget("here", "llvm", ATTRIBUTES)
@@ -44,9 +44,9 @@ def test_the_stage_makes_the_same_bytes(digits: Path, tmp_path: Path) -> None:
 
 
 def test_validated_numbers(digits: Path) -> None:
+    from tvmbuild.base.specs import Tolerance
     from tvmbuild.benchmarking.validation import lower_model, validate
     from tvmbuild.preparing.simplify import simplify
-    from tvmbuild.specs import Tolerance
 
     simplified = simplify(digits)
     want = onnxruntime.InferenceSession(digits).run(None, dict(simplified.reference.inputs))[0]

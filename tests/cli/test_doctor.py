@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import runtime_dir
+from tvmbuild.base.specs import CacheSpec, NoDevice, TargetSpec
+from tvmbuild.cli.doctor.checks import check_installation, list_pins
+from tvmbuild.cli.doctor.holders import list_holders
+from tvmbuild.cli.doctor.project import check_cache, check_targets
 from tvmbuild.cli import main
-from tvmbuild.commands.device_holders import list_holders
-from tvmbuild.commands.doctor_checks import check_installation, list_pins
-from tvmbuild.commands.doctor_project import check_cache, check_targets
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
-from tvmbuild.detection import detect_capabilities
 from tvmbuild.engine.cache.entries import write_entry
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import runtime_dir
-from tvmbuild.specs import CacheSpec, NoDevice, TargetSpec
+from tvmbuild.planning.detection import detect_capabilities
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from doit_project import make_project
 
+from tvmbuild.cli.init import write_project
 from tvmbuild.cli import main
-from tvmbuild.commands.init import write_project
-from tvmbuild.commands.records_driver import ATTRIBUTES
+from tvmbuild.cli.records.merge_driver import ATTRIBUTES
 from tvmbuild.config import load_project
 
 

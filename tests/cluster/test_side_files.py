@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
-from tvmbuild.specs import LocalDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneStep
 
 OPTIONS = TuneStep("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3"}), FrozenMap(), None, LocalDevice(), TuneOptions())
 TARGET = '{"attributes":{"mcpu":"x86-64-v3"},"host":{},"kind":"llvm"}'

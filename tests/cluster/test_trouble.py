@@ -17,7 +17,7 @@ from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
 from doit_project import ON_V3, OUTPUTS_ON_V3, REAL, STEPS_ON_V3, DoitProject, write_project
 
 import tvmbuild
-from tvmbuild.commands.worker import choose_host
+from tvmbuild.cli.worker import choose_host
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.timeout(600)

@@ -13,10 +13,10 @@ from drawn_schedules import draw_schedules
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes
 
 SaveModel = Callable[..., Path]
 

@@ -11,13 +11,13 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import executable
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.replay.database import database_from_schedule

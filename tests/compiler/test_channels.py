@@ -11,6 +11,7 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.graph.channels import padded_channels
@@ -18,7 +19,6 @@ from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
-from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 RANDOM = np.random.RandomState(5)

@@ -18,6 +18,8 @@ from onnx_graphs import RELU, Graph, node
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler import apply
 from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
@@ -27,9 +29,7 @@ from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_funct
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.replay.traces import dump_trace, load_record
-from tvmbuild.specs import AttributeValue
 
 SaveModel = Callable[..., Path]
 Sample = Callable[..., ms.database.MemoryDatabase]
@@ -354,7 +354,7 @@ from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 target = tvm_target("llvm", attributes, FrozenMap())
 mod = apply_records(lower(import_onnx(pathlib.Path(sys.argv[1])), target), target, ms.database.MemoryDatabase()).mod

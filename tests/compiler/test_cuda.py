@@ -12,6 +12,7 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.cubin import compile_source, replace_code, toolkit_headers
 from tvmbuild.compiler.codegen.elf import read_elf
@@ -24,7 +25,6 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 SOURCE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'

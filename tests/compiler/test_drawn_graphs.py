@@ -13,6 +13,8 @@ from drawn_graphs import draw_graphs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, Precision, Tolerance
 from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.precision import reduce_precision
@@ -20,9 +22,7 @@ from tvmbuild.compiler.graph.winograd.algorithms import TILES
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.preparing.compare import compare
-from tvmbuild.specs import Attributes, Precision, Tolerance
 
 PARTS = 6
 EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS

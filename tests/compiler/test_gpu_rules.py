@@ -16,6 +16,7 @@ from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.graph.precision import reduce_precision
@@ -28,7 +29,6 @@ from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, isolate_sum, list
 from tvmbuild.compiler.schedules.gpu.tiles import Product, Tile, list_tiles
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler

@@ -13,6 +13,9 @@ from onnx import helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
@@ -21,9 +24,6 @@ from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import Attributes
 
 SaveModel = Callable[..., Path]
 

@@ -9,10 +9,10 @@ import tvm
 import tvm.script
 from tvm import relax, te
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.operators import count_bytes, count_flops, describe_operators
 from tvmbuild.compiler.tasks import normalised, task_key
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import OperatorInfo
 
 pytestmark = pytest.mark.compiler

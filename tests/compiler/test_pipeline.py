@@ -8,11 +8,11 @@ import pytest
 import tvm
 from onnx import helper
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import _last_line, default_layout, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
-from tvmbuild.frozen_map import FrozenMap
 
 SaveModel = Callable[..., Path]
 

@@ -15,6 +15,9 @@ from onnx import TensorProto, helper
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import cpu_flags
+from tvmbuild.base.specs import Attributes, ModelSpec, Precision, Source
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
@@ -22,10 +25,7 @@ from tvmbuild.compiler.graph.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.host_cpu import cpu_flags
 from tvmbuild.preparing.compare import compare
-from tvmbuild.specs import Attributes, ModelSpec, Precision, Source
 
 SaveModel = Callable[..., Path]
 X86: Attributes = FrozenMap({"mcpu": "sapphirerapids", "mtriple": "x86_64-linux-gnu", "num-cores": 2})

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes, AttributeValue
 
 
 def test_cpu_attributes_reach_tvm() -> None:

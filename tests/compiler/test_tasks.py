@@ -24,7 +24,7 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.tasks import extract_tasks
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 
 target = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v3", "num-cores": 2}), FrozenMap())
 print(*(task.key for task in extract_tasks(lower(import_onnx(Path(sys.argv[1])), target))))

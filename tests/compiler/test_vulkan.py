@@ -14,6 +14,8 @@ from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.importing.importer import import_onnx
@@ -21,8 +23,6 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import fits
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import read_applicable
 from tvmbuild.records.store import read_task_file, record_path, write_task_file

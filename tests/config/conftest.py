@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.specs import Project
 from tvmbuild.config import load_project
 from tvmbuild.config.load import HINT
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import Project
 
 GOOD_MODELS = "models:\n  net:\n    source: {path: models/net.onnx}\n"
 GOOD_TARGETS = "targets:\n  pc: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2}\n"

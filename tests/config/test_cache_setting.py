@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config import load_project
 from tvmbuild.config.cache import SIZE
 from tvmbuild.config.check import load_schema
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.project import find_cache
-from tvmbuild.specs import CacheSpec
+from tvmbuild.planning.project import find_cache
 
 TARGETS = "targets:\n  pc: {kind: llvm, mcpu: x86-64-v3, mtriple: x86_64-linux-gnu, num-cores: 2}\n"
 PATH = "where the outputs are kept; relative to the project's folder, ~ is the user's home"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Export, ExportFile, Json, Source
 from tvmbuild.config import load_project
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Export, ExportFile, Json, Source
 
 SHA = "AB" * 32
 

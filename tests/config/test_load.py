@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.config import load_project
-from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import (
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
     Attributes,
     BenchmarkOptions,
     InputSpec,
@@ -27,6 +25,8 @@ from tvmbuild.specs import (
     Tolerance,
     TuneOptions,
 )
+from tvmbuild.config import load_project
+from tvmbuild.errors import TvmbuildError
 
 SHA = "0" * 64
 Load = Callable[..., Project]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tvm.target import Target, codegen
 
-from tvmbuild.specs import Accuracy, Project, Tolerance
+from tvmbuild.base.specs import Accuracy, Project, Tolerance
 from tvmbuild.targets.fp16_cpus import FP16_CPUS
 
 Load = Callable[..., Project]

@@ -9,10 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tvmbuild.config import load_project
-from tvmbuild.config.check import load_schema
-from tvmbuild.config.targets import attribute_names
-from tvmbuild.specs import (
+from tvmbuild.base.specs import (
     BenchmarkOptions,
     LocalDevice,
     Preprocess,
@@ -21,6 +18,9 @@ from tvmbuild.specs import (
     Tolerance,
     TuneOptions,
 )
+from tvmbuild.config import load_project
+from tvmbuild.config.check import load_schema
+from tvmbuild.config.targets import attribute_names
 
 LEFT_OUT = {
     # what targets.yaml states in its own words

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
 from tvmbuild.config import load_project
 from tvmbuild.config.lock import TargetLock, write_lock
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 
 NATIVE = "targets:\n  me: {kind: llvm, mcpu: native, num-cores: 2}\n"
 GPU = "targets:\n  me: {kind: vulkan, from_device: 0, thread_warp_size: 32, host: {mcpu: native, num-cores: 2}}\n"

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from rpc_boards import wait_until
 
-from tvmbuild.host_cpu import available_cores
+from tvmbuild.base.host_cpu import available_cores
 
 pytestmark = pytest.mark.compiler
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.devices.local.gpu_timer import GpuTimer
-from tvmbuild.frozen_map import FrozenMap
 
 pytestmark = [pytest.mark.compiler, pytest.mark.cuda]
 

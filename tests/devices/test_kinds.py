@@ -13,19 +13,28 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 
-from tvmbuild.availability import explain_unavailable
-from tvmbuild.capabilities import Capabilities
-from tvmbuild.commands.doctor_project import check_targets
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
+    Attributes,
+    DeviceSpec,
+    LocalDevice,
+    NoDevice,
+    QemuDevice,
+    RpcDevice,
+    SshDevice,
+    TargetSpec,
+)
+from tvmbuild.base.steps import Settings
+from tvmbuild.cli.doctor.project import check_targets
 from tvmbuild.config import load_project
 from tvmbuild.config.check import load_schema, schema_text
 from tvmbuild.devices.kind import Code, DeviceKind, Untimed
 from tvmbuild.devices.table import DEVICES, device_kind, list_forms, open_device, parse_device, read_device
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.plan import make_plan
-from tvmbuild.specs import Attributes, DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice, TargetSpec
-from tvmbuild.steps import Settings
+from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.plan import make_plan
 from tvmbuild.targets.table import TARGETS
 
 HERE = Capabilities(
@@ -164,7 +173,7 @@ def test_the_shipped_schema_says_what_the_table_says() -> None:
 
 def test_asking_the_tables_imports_no_slow_library() -> None:
     program = (
-        "import sys, tvmbuild.project, tvmbuild.placement\n"
+        "import sys, tvmbuild.planning.project, tvmbuild.planning.needs\n"
         "from tvmbuild.devices.table import DEVICES\nfrom tvmbuild.targets.table import TARGETS\n"
         "print(sorted({'tvm', 'tvm_ffi', 'numpy', 'onnx'} & set(sys.modules)))"
     )

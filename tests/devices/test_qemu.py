@@ -13,6 +13,7 @@ import pytest
 from doit_project import DoitProject, write_project
 from emulated_board import compile_arrays, run_arrays, the_board
 
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.cli import main
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.devices.qemu.board import EmulatedBoard
@@ -21,7 +22,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import read_arrays
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import read_reference
-from tvmbuild.specs import Tolerance
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compiler, pytest.mark.emulator, pytest.mark.timeout(1200)]
 

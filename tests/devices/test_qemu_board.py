@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from doit_project import write_project
 
+from tvmbuild.base.specs import QemuDevice
 from tvmbuild.cli import main
 from tvmbuild.devices.qemu.board import (
     EmulatedBoard,
@@ -28,7 +29,6 @@ from tvmbuild.devices.qemu.debian import AptError
 from tvmbuild.devices.qemu.device import open_qemu
 from tvmbuild.devices.qemu.make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import QemuDevice
 
 TARGETS = """\
 targets:

@@ -29,6 +29,8 @@ from rpc_boards import (
     wait_until,
 )
 
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.cli import main
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.model_worker import Load
@@ -36,8 +38,6 @@ from tvmbuild.devices.rpc.device import lock_name, open_rpc
 from tvmbuild.devices.rpc.supervisor import Serving
 from tvmbuild.devices.rpc.tracker import request_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.progress import progress_shown_by
-from tvmbuild.specs import RpcDevice
 
 pytestmark = pytest.mark.compiler
 

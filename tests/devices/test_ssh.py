@@ -18,16 +18,16 @@ from rpc_boards import wait_until
 from small_package import build_package, change_package
 from ssh_board import SshBoard, ssh_board, write_script
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import cpu_name
+from tvmbuild.base.specs import Attributes, SshDevice
 from tvmbuild.cli import main
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.model_worker import Load, start_worker
 from tvmbuild.devices.ssh.device import open_ssh
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.host_cpu import cpu_name
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.specs import Attributes, SshDevice
 
 pytestmark = [
     pytest.mark.nightly,

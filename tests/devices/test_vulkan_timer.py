@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from gpu_kernels import check_timer
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.local.gpu_timer import GpuTimer
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import TargetSpec
 from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]

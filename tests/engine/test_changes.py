@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.changes import explain_changes
 from tvmbuild.engine.fingerprint import digest_file, fingerprint
 from tvmbuild.engine.success import Success
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import LocalDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneStep
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import SimplifyOptions, Source
+from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
-from tvmbuild.specs import SimplifyOptions, Source
-from tvmbuild.steps import SimplifyStep, Step
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.engine.fingerprint import digest_file, fingerprint, is_same_file
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import (
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
     Attributes,
     DeviceSpec,
     Export,
@@ -25,7 +24,8 @@ from tvmbuild.specs import (
     SshDevice,
     TuneOptions,
 )
-from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
+from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
+from tvmbuild.engine.fingerprint import digest_file, fingerprint, is_same_file
 
 STEP = Step(
     stage="simplify",

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from doit_project import write_project
 
+from tvmbuild.base.layout import downloads_dir
 from tvmbuild.engine.leftovers import OLD_S, remove_old_leftovers, temporary_folder
-from tvmbuild.layout import downloads_dir
 
 
 @pytest.fixture(autouse=True)

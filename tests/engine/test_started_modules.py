@@ -15,11 +15,11 @@ DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
 OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities"}
 """What looks so and is none: a file in a package, an attribute of TVM's."""
 PROCESSES = {
-    "tvmbuild.capabilities": {"tvmbuild.probe"},
-    "tvmbuild.commands.check": {"tvmbuild.preparing.examine"},
-    "tvmbuild.commands.device_list": {"tvmbuild.devices.rpc.info"},
-    "tvmbuild.commands.records_database": {"tvmbuild.replay.json_database"},
-    "tvmbuild.commands.target": {"tvmbuild.devices.local.describe"},
+    "tvmbuild.base.capabilities": {"tvmbuild.planning.probe"},
+    "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},
+    "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
+    "tvmbuild.cli.records.database": {"tvmbuild.replay.json_database"},
+    "tvmbuild.cli.target": {"tvmbuild.devices.local.describe"},
     "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},
     "tvmbuild.devices.qemu.device": {"tvmbuild.devices.serve_model"},
@@ -37,10 +37,10 @@ COMMANDS = "bench build bundle check config device doctor explain init plan reco
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {f"tvmbuild.commands.{name}" for name in COMMANDS.split()},
-    "tvmbuild.commands.device": {
+    "tvmbuild.cli.device.command": {
         f"tvmbuild.commands.device_{name}" for name in ("emulator", "list", "serve", "tracker")
     },
-    "tvmbuild.commands.records": {
+    "tvmbuild.cli.records.command": {
         f"tvmbuild.commands.records_{name}"
         for name in ("driver", "export", "import", "list", "merge", "prune", "show", "verify")
     },

@@ -13,8 +13,8 @@ import yaml
 from ci_jobs import GitHub, GitLab, Platform, Ran, run_script
 from emulated_board import the_board
 
-from tvmbuild.commands.init import write_project
-from tvmbuild.files import write_json
+from tvmbuild.base.files import write_json
+from tvmbuild.cli.init import write_project
 
 CI = Path(__file__).resolve().parents[2] / "examples" / "ci"
 CELL = "silero_vad@x86-64-v3"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.layout import Layout
 from tvmbuild.config import load_project
-from tvmbuild.layout import Layout
 
 ALL = sorted(path.parent for path in (Path(__file__).resolve().parents[2] / "examples").glob("*/dodo.py"))
 EXAMPLES = [folder for folder in ALL if folder.name != "yoeo"]

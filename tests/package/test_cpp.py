@@ -18,12 +18,12 @@ from cpp_programs import expect_pythons_ranking, install_programs, read_range, r
 from PIL import Image
 from small_package import build_package, change_package
 
-from tvmbuild.cpu_features import X86_FEATURES
+from tvmbuild.base.cpu_features import X86_FEATURES
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.session import Session
-from tvmbuild.specs import Preprocess
 
 pytestmark = [pytest.mark.compiler, pytest.mark.toolchain]
 

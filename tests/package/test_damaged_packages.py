@@ -11,9 +11,9 @@ from damaged_packages import write_damaged
 from PIL import Image
 from small_package import build_package, change_package
 
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.session import Session
-from tvmbuild.specs import Preprocess
 
 pytestmark = pytest.mark.compiler
 

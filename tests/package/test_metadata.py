@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tvmbuild.base.files import pretty_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import pretty_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import FileEntry, OperatorInfo, PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.specs import Preprocess
 
 INFO = PackageInfo(
     model="net",

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.package.preprocess import preprocess_picture
-from tvmbuild.specs import Preprocess
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = Preprocess(mean=MEAN, std=STD)

@@ -18,12 +18,12 @@ import pytest
 from small_package import TAR_FILTER, build_package, change_package
 
 import tvmbuild
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.runtime.tensors import place, read_array
-from tvmbuild.specs import Preprocess
 
 pytestmark = pytest.mark.compiler
 SHAPE = (1, 1, 28, 28)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.preparing.compare import compare
-from tvmbuild.specs import Tolerance
 
 WANT = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 

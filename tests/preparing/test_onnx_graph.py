@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.onnx_graph import fix_inputs
-from tvmbuild.specs import InputSpec
 
 Shape = tuple[int | str, ...]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tvmbuild.files import canonical_json
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.layout import Layout
 from tvmbuild.records.block_names import list_blocks, rename_blocks
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.seeds import list_foreign

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from chosen_step import ALL, CHOSEN, FAULTS, GRAPH, KEY, LARGE, TARGET, edit, folder_of, make_step
 
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.choices import Graph, choices_path, describe_graph, read_choices, read_graph
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import TaskId, read_tasks, write_tasks
-from tvmbuild.steps import Step, TuneStep
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
 from tvmbuild.records.conflicts import ConflictedRecordsError
 from tvmbuild.records.store import DamagedRecordsError, read_task_file

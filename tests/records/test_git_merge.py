@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.commands.records_driver import ATTRIBUTES
-from tvmbuild.files import canonical_json
+from tvmbuild.base.files import canonical_json
+from tvmbuild.cli.records.merge_driver import ATTRIBUTES
 from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from hostile_records import edit_bytes, edit_fields, edit_trace
 
-from tvmbuild.commands.records_list import list_rows
-from tvmbuild.commands.records_show import describe
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.specs import freeze_attributes
+from tvmbuild.cli.records.list import list_rows
+from tvmbuild.cli.records.show import describe
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.quarantine import list_faults
 from tvmbuild.records.selection import elect, read_applicable
@@ -22,7 +23,6 @@ from tvmbuild.records.store import read_task_file, record_path, write_task_file
 from tvmbuild.records.stored import read_stored
 from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
 from tvmbuild.replay.verification import Subject, keep_good, verify_records
-from tvmbuild.specs import freeze_attributes
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.merge import IMPORTED, merge_branches, merge_files
 from tvmbuild.records.store import read_task_file, write_task_file
 from tvmbuild.records.task_file import BEST, Record, TaskFile, keep_best

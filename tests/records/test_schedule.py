@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.schedule import NO_RECORDS, Schedule, read_schedule
 
 FULL = Schedule(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records import store
 from tvmbuild.records.store import read_task_file, write_task_file
 from tvmbuild.records.task_file import BEST, Record, ResolvedTarget, TaskFile, keep_best

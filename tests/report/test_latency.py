@@ -6,9 +6,9 @@ from pathlib import Path
 from benchmark_results import make_entry, make_result, rival
 from report_cells import cell_steps, only, shown, write_built, write_result
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.history import append_entry
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.write import write_report
 

@@ -15,9 +15,9 @@ from benchmark_results import make_result, rival
 from report_cells import cell_steps, only, shown, write_built, write_result
 from rich.console import Console
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.results import Absent
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.latency import format_ms
 from tvmbuild.report.text import format_bytes

@@ -11,11 +11,11 @@ from typing import Any
 import onnx
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Export, ExportFile, Json, Source
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.sources import user_code
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.specs import Export, ExportFile, Json, Source
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 HEAD = """\

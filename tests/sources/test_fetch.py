@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.specs import Source
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import cache_dir
 from tvmbuild.sources.fetch import fetch
-from tvmbuild.specs import Source
 
 CONTENT = b"the bytes of a model"
 SHA = hashlib.sha256(CONTENT).hexdigest()

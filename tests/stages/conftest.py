@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import InputSpec, SimplifyOptions, Source
-from tvmbuild.steps import SimplifyStep, Step
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.base.steps import SimplifyStep, Step
 
 NO_OPTIONS = SimplifyOptions()
 MakeStep = Callable[..., Step[SimplifyStep]]

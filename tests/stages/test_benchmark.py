@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.host_cpu import available_cores, cpu_name
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
+from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.contest import make_package_trial
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.host_cpu import available_cores, cpu_name
-from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.preparing.reference import Reference, read_reference, write_reference
-from tvmbuild.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
 from tvmbuild.stages import benchmark
-from tvmbuild.steps import BenchmarkStep, Step
 
 CELL = "net@here"
 
@@ -52,8 +52,8 @@ def built(tmp_path_factory: pytest.TempPathFactory, digits: Path) -> Path:
     program = f"""
 from pathlib import Path
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import write_reference

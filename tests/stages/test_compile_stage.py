@@ -16,19 +16,19 @@ import pytest
 import tvm
 from tvm import relax
 
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, NoDevice, Preprocess
+from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.building.package import check_coverage
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import extract_package, read_metadata
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.specs import Attributes, NoDevice, Preprocess
 from tvmbuild.stages import compile as compile_stage
 from tvmbuild.stages import simplify as simplify_stage
 from tvmbuild.stages import tune as tune_stage
-from tvmbuild.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 
 X86: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 PI4: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})

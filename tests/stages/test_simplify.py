@@ -11,11 +11,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
+from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import read_reference
-from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.stages import simplify
-from tvmbuild.steps import SimplifyStep, Step
 
 MakeStep = Callable[..., Step[SimplifyStep]]
 Make = Callable[..., Any]

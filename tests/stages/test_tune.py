@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import Attributes, LocalDevice, NoDevice, TuneOptions
+from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.store import read_task_file
-from tvmbuild.specs import Attributes, LocalDevice, NoDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 

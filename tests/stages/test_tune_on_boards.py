@@ -13,12 +13,12 @@ import psutil
 import pytest
 from rpc_boards import CPU, board, count_boards, find_workers, kill_tree, starting_board, tracker, wait_until
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import Attributes, RpcDevice, TuneOptions
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.engine.staleness import find_staleness
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
-from tvmbuild.specs import Attributes, RpcDevice, TuneOptions
-from tvmbuild.steps import Step, TuneStep
 
 pytestmark = pytest.mark.compiler
 

@@ -13,13 +13,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, InputSpec, Tolerance
+from tvmbuild.base.steps import SimplifyStep, Step, ValidateStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.preparing.reference import read_reference, write_reference
-from tvmbuild.specs import Attributes, InputSpec, Tolerance
 from tvmbuild.stages import simplify, validate
-from tvmbuild.steps import SimplifyStep, Step, ValidateStep
 
 MakeStep = Callable[..., Step[SimplifyStep]]
 PI: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import Absent, Product, Result, Rival
 from tvmbuild.devices.machine_state import MachineState
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.profile import OperatorRow
 
 SPREAD = 0.02

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
 from tvmbuild.records.selection import TaskId, elect_all, read_applicable_files, resolved_target, write_tasks
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
-from tvmbuild.specs import LocalDevice, TuneOptions
-from tvmbuild.steps import Step, TuneStep
 
 OPTIONS = TuneStep(
     "pc", "llvm", FrozenMap({"mcpu": "znver4", "num-cores": 2}), FrozenMap(), "znver4", LocalDevice(), TuneOptions()

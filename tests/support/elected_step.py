@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import (
     TaskId,
@@ -18,8 +20,6 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
-from tvmbuild.specs import LocalDevice, TuneOptions
-from tvmbuild.steps import Step, TuneStep
 
 OPTIONS = TuneStep(
     "pc", "llvm", FrozenMap({"mcpu": "znver4", "num-cores": 2}), FrozenMap(), "znver4", LocalDevice(), TuneOptions()

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from doit_project import DoitProject, write_project
 
-from tvmbuild.detection import detect_capabilities
+from tvmbuild.base.files import canonical_json, write_json, write_text
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, Settings, TuneStep
 from tvmbuild.doit_adapter.state import RECORD
 from tvmbuild.engine.fingerprint import digest_file, fingerprint
-from tvmbuild.files import canonical_json, write_json, write_text
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
-from tvmbuild.plan import Plan
-from tvmbuild.project import load_plan
+from tvmbuild.planning.detection import detect_capabilities
+from tvmbuild.planning.plan import Plan
+from tvmbuild.planning.project import load_plan
 from tvmbuild.records.selection import TaskId, elect_all, read_applicable_files, resolved_target, write_tasks
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
-from tvmbuild.steps import AnyStep, Settings, TuneStep
 
 CONV, SHARED, POOL = "c" * 16, "d" * 16, "e" * 16
 MODELS = """\

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmbuild.detection import detect_capabilities
+from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.targets.vulkan import explain_vulkan
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

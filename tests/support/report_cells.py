@@ -8,14 +8,14 @@ from pathlib import Path
 from benchmark_results import make_result
 from rich.console import Console
 
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import BenchmarkOptions, LocalDevice, SimplifyOptions, Source, Tolerance
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.report.cells import CellReport, collect_cells
 from tvmbuild.report.write import render_table
-from tvmbuild.specs import BenchmarkOptions, LocalDevice, SimplifyOptions, Source, Tolerance
-from tvmbuild.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
 CELL_OPTIONS = BenchmarkStep("cpu", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())

@@ -13,10 +13,10 @@ from typing import Any
 
 from made_once import make_once
 
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.package.archive import read_package, write_package
-from tvmbuild.specs import Attributes
 
 TAR_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """Arguments of `extractall`: Debian 12's Python has no filters, later ones warn where none is named."""
@@ -40,7 +40,7 @@ def compile_package(
     program = f"""
 from pathlib import Path
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 target = PackageTarget("here", {kind!r}, {attributes!r}, {host!r})

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.config.check import load_schema
 from tvmbuild.config.targets import attribute_names
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.specs import Attributes, TargetSpec
 from tvmbuild.targets.table import TARGETS, target_kind
 
 CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})

@@ -11,13 +11,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import Attributes, LocalDevice, TuneOptions
+from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.choices import choices_path, read_graph
 from tvmbuild.records.selection import read_tasks
-from tvmbuild.specs import Attributes, LocalDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneStep
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("own_folders")]
 

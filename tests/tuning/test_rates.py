@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
-from tvmbuild.specs import LocalDevice, RpcDevice, TuneOptions
-from tvmbuild.steps import TuneStep
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import LocalDevice, RpcDevice, TuneOptions
+from tvmbuild.base.steps import TuneStep
 from tvmbuild.tuning import rates
 from tvmbuild.tuning.rates import (
     MOST_TRIALS,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 
 pytestmark = pytest.mark.compiler
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tvmbuild.specs import TuneOptions
+from tvmbuild.base.specs import TuneOptions
 
 pytestmark = pytest.mark.compiler
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import LocalDevice, TuneOptions, freeze_attributes
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.selection import elect_all
 from tvmbuild.records.store import read_task_file
 from tvmbuild.records.task_file import ResolvedTarget, TaskFile
 from tvmbuild.replay.traces import dump_workload, load_workload
-from tvmbuild.specs import LocalDevice, TuneOptions, freeze_attributes
 from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.start import as_recorded

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Accuracy, Tolerance
 from tvmbuild.benchmarking.results import Agreement
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
@@ -18,8 +20,6 @@ from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.preprocess import find_rules, preprocess_picture
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import run_onnx
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import Accuracy, Tolerance
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.untuned import compile_untuned
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import sha256_file
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.progress import report_progress
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.files import canonical_json, sha256_file
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import BenchmarkOptions, Tolerance
 from tvmbuild.benchmarking.accuracy import Judge
 from tvmbuild.benchmarking.baselines import Contender, Contest, prepare_baseline, prepare_package
 from tvmbuild.benchmarking.measure import Measured, measure_in_turns
@@ -18,16 +22,12 @@ from tvmbuild.devices.device import Device
 from tvmbuild.devices.local.device import LOCAL
 from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, sha256_file
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.reference import Reference, make_inputs, read_reference, write_reference
 from tvmbuild.preparing.specials import find_special_problem
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import BenchmarkOptions, Tolerance
 
 OURS = "tvm"
 """How the package itself is called among the contenders."""

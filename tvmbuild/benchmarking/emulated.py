@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.contest import Trial, check_numbers, describe_product
 from tvmbuild.benchmarking.results import EmulatedResult
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.progress import report_progress
 
 
 def run_emulated(trial: Trial) -> EmulatedResult:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json, sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.results import Result, read_result
-from tvmbuild.files import canonical_json, sha256_file
-from tvmbuild.frozen_map import FrozenMap
 
 _END_OF_TIME = 1 << 40
 """Seconds that calendars can still show."""

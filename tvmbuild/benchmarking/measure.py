@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Worker
-from tvmbuild.progress import report_progress
 
 BUDGET_S = 20.0
 """Time that one contender may take for its samples; a slow one gets fewer, but at least MIN_SAMPLES."""

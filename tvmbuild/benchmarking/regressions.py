@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
-from tvmbuild.wording import count
 
 LEAST_REGRESSION = 1.01
 """The interval must lie above this: two processes of one program differ by as much (page placement), in no interval."""

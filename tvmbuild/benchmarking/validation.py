@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 import tvm
 
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.building.scheduling import Model, import_for, lower_for, make_target
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import ImportedModel
@@ -20,14 +23,11 @@ from tvmbuild.compiler.prim_funcs import is_scheduled
 from tvmbuild.compiler.target import host_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.reference import Reference
 from tvmbuild.preparing.specials import find_special_problem
-from tvmbuild.progress import report_progress
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
-from tvmbuild.specs import Tolerance
 
 FORMAT = 1
 

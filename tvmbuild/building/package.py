@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
@@ -13,12 +16,9 @@ from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
 from tvmbuild.compiler.operators import describe_operators
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import Package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
-from tvmbuild.progress import report_progress
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
-from tvmbuild.specs import Preprocess
 
 
 @dataclass(frozen=True)

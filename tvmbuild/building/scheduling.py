@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tvm
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.graph.precision import reduce_precision
@@ -15,7 +16,6 @@ from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.progress import report_progress
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
 from tvmbuild.replay.database import database_from_schedule
 

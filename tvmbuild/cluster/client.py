@@ -17,7 +17,10 @@ from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError
 
 from tvmbuild import __version__
-from tvmbuild.capabilities import TOOLS, Capabilities, installed_version
+from tvmbuild.base.capabilities import TOOLS, Capabilities, installed_version
+from tvmbuild.base.files import write_bytes
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
 from tvmbuild.cluster.address import check_scheduler, explain_silence
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_outputs
 from tvmbuild.cluster.remote import describe_machine, run_parcel
@@ -25,10 +28,7 @@ from tvmbuild.cluster.side_files import read_sent, take_home
 from tvmbuild.engine.executor import OneAtATime
 from tvmbuild.engine.staleness import find_staleness
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_bytes
-from tvmbuild.layout import Layout
-from tvmbuild.placement import STEPS, explain_lack
-from tvmbuild.steps import AnyStep, Step, TuneStep, has_options
+from tvmbuild.planning.needs import STEPS, explain_lack
 
 CONNECT_S = 10.0
 POLL_S = 2.0

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tvmbuild.base.files import publish, remove_leftovers
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import publish, remove_leftovers
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.steps import AnyStep
 
 Files = Mapping[str, bytes]
 

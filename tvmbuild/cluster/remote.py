@@ -9,15 +9,15 @@ from pathlib import Path
 from distributed import Worker, get_worker
 
 from tvmbuild import __version__
-from tvmbuild.capabilities import TOOLS, Capabilities
+from tvmbuild.base.capabilities import TOOLS, Capabilities
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.cluster.parcel import Files, Outcome, Parcel, decompress, unpack, write_files
 from tvmbuild.cluster.side_files import compare
-from tvmbuild.detection import detect_capabilities
 from tvmbuild.engine.leftovers import temporary_folder
 from tvmbuild.engine.process import Attendant, run_process
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
-from tvmbuild.steps import AnyStep
+from tvmbuild.planning.detection import detect_capabilities
 
 INTERVAL_S = 5.0
 """Between two lines of progress."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.files import write_bytes
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, CompileStep, SimplifyStep, TuneStep
 from tvmbuild.benchmarking.history import append_entry, read_entry
 from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
-from tvmbuild.files import write_bytes
-from tvmbuild.layout import Layout
 from tvmbuild.records.merge import merge_branches
 from tvmbuild.records.store import DamagedRecordsError, read_task_file, write_task_file
 from tvmbuild.records.task_file import TaskFile
-from tvmbuild.steps import AnyStep, CompileStep, SimplifyStep, TuneStep
 
 
 def list_places(step: AnyStep) -> tuple[Path, ...]:

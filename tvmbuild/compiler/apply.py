@@ -8,6 +8,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.pipeline import Lowered
@@ -16,7 +17,6 @@ from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
-from tvmbuild.frozen_map import FrozenMap
 
 _REPACKS = "meta_schedule.layout_rewrite_preproc"
 

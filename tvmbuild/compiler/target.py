@@ -7,10 +7,10 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import Attributes, AttributeValue
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config.document import Document
-from tvmbuild.specs import CacheSpec
 
 SIZE = re.compile(r"[0-9]+(\.[0-9]+)? ?[MGT]B")
 """Also the schema's."""

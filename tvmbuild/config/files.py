@@ -6,9 +6,9 @@ import glob
 import os
 from pathlib import Path
 
+from tvmbuild.base.nearest import find_nearest
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath, show_value
-from tvmbuild.nearest import find_nearest
 
 
 def relative_path(root: Path, text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
+from tvmbuild.base.specs import Project
 from tvmbuild.config.cache import make_cache
 from tvmbuild.config.check import check_schema
 from tvmbuild.config.document import Document, read_document
@@ -12,8 +14,6 @@ from tvmbuild.config.mistakes import Mistake
 from tvmbuild.config.models import make_models
 from tvmbuild.config.targets import find_questions, make_targets
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import MODELS_YAML, TARGETS_YAML
-from tvmbuild.specs import Project
 
 HINT = "`tvmbuild schema models` and `tvmbuild schema targets` print every key."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Export, ExportFile, Json, Source
 from tvmbuild.config.document import Document
 from tvmbuild.config.files import check_file, relative_path
 from tvmbuild.config.mistakes import KeyPath
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Export, ExportFile, Json, Source
 
 
 def check_source(document: Document, root: Path, path: KeyPath, data: object, *, must_exist: bool) -> None:

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.config.check import load_schema
-from tvmbuild.config.document import Document
-from tvmbuild.config.lock import Questions, TargetLock, read_lock
-from tvmbuild.config.merge import merge_maps
-from tvmbuild.config.mistakes import KeyPath
-from tvmbuild.devices.table import parse_device
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
-from tvmbuild.nearest import find_nearest
-from tvmbuild.specs import (
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.specs import (
     Attributes,
     AttributeValue,
     BenchmarkOptions,
     TargetSpec,
     TuneOptions,
 )
+from tvmbuild.config.check import load_schema
+from tvmbuild.config.document import Document
+from tvmbuild.config.lock import Questions, TargetLock, read_lock
+from tvmbuild.config.merge import merge_maps
+from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.devices.table import parse_device
 from tvmbuild.targets.table import TARGETS, target_kind
 
 

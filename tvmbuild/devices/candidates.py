@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-from tvmbuild.processes import die_with_parent
 
 TOLERANCE = 1e-3
 """Of an output's largest magnitude: sums in another order differ by far less, wrong ones by far more."""

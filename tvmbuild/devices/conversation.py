@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO
 
+from tvmbuild.base.processes import neutral_folder
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import neutral_folder
 
 CALL_LIMIT_S = 120.0
 """A process that takes longer for one call of a model is taken for hung: it would keep the device from all others."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import Attributes, DeviceSpec, TargetSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM

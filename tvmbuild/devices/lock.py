@@ -6,8 +6,8 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tvmbuild.layout import runtime_dir
-from tvmbuild.progress import report_progress
+from tvmbuild.base.layout import runtime_dir
+from tvmbuild.base.progress import report_progress
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import NoDevice, TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.local.kind import list_own_needs
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import NoDevice, TargetSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy

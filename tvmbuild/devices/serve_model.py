@@ -18,12 +18,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.machine_state import find_peak_mb
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import OperatorRow
 from tvmbuild.package.timing import time_calls, warm_up
-from tvmbuild.processes import die_with_parent
 
 
 class Runner(Protocol):

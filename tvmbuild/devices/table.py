@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.specs import DeviceSpec
 from tvmbuild.devices.kind import DeviceKind
 from tvmbuild.devices.local.kind import Local
 from tvmbuild.devices.none import Nowhere
@@ -11,8 +13,6 @@ from tvmbuild.devices.qemu.kind import Qemu
 from tvmbuild.devices.rpc.kind import Rpc
 from tvmbuild.devices.ssh.kind import Ssh
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.specs import DeviceSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy

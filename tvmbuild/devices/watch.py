@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.devices.machine_state import MachineState
-from tvmbuild.host_cpu import cpu_name
 
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")

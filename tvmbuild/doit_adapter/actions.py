@@ -8,13 +8,13 @@ from pathlib import Path
 from doit.exceptions import TaskFailed
 from doit.task import Task
 
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import RECORD
 from tvmbuild.engine import run
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.steps import AnyStep
 
 CACHE = "cache"
 """Key, among a task's metadata, of what the step cache did for it."""

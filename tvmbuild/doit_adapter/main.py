@@ -14,13 +14,13 @@ from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 from doit.task import Task
 
+from tvmbuild.base.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.loader import hand_in
 from tvmbuild.doit_adapter.variables import check_variable
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
-from tvmbuild.project import find_root
+from tvmbuild.planning.project import find_root
 
 WITHOUT_PROJECT = frozenset({"help", "tabcompletion", "dumpdb"})
 SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})

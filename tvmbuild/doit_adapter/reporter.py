@@ -13,6 +13,8 @@ from doit.exceptions import BaseFail, TaskFailed, UnmetDependency
 from doit.globals import Globals
 from doit.task import Task
 
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.actions import CACHE, write_reports
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import StepState
@@ -21,9 +23,7 @@ from tvmbuild.engine.failure import clear_failure, write_failure
 from tvmbuild.engine.leftovers import remove_old_leftovers
 from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
-from tvmbuild.plan import Plan
-from tvmbuild.steps import AnyStep
+from tvmbuild.planning.plan import Plan
 
 
 @dataclass
@@ -134,7 +134,7 @@ class MatrixReporter:
     # -- ours
 
     def _report(self, plan: Plan) -> None:
-        from tvmbuild.console import make_console  # noqa: PLC0415 - only a run pays for it
+        from tvmbuild.base.console import make_console  # noqa: PLC0415 - only a run pays for it
         from tvmbuild.report.write import render_table  # noqa: PLC0415 - as above
 
         try:

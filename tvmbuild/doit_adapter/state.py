@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from tvmbuild.base.files import remove_leftovers, write_json
+from tvmbuild.base.layout import Layout
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.engine.success import Success, read_success
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import remove_leftovers, write_json
-from tvmbuild.layout import Layout
 
 RECORD = "tvmbuild"
 """Key of what we keep among a task's values in doit's state."""

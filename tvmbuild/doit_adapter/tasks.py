@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvmbuild.base.steps import AnyStep, CompileStep, Settings, TuneStep, has_options
 from tvmbuild.devices.table import device_kind
 from tvmbuild.doit_adapter.actions import clean_step, refuse_step, run_step, write_reports
 from tvmbuild.doit_adapter.uptodate import UpToDate
 from tvmbuild.engine.executor import Executor
-from tvmbuild.plan import Plan
+from tvmbuild.planning.plan import Plan
 from tvmbuild.stages.table import STAGES
-from tvmbuild.steps import AnyStep, CompileStep, Settings, TuneStep, has_options
 from tvmbuild.targets.table import target_kind
 
 TaskDict = dict[str, object]

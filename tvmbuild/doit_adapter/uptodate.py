@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.state import find_success
 from tvmbuild.engine.changes import explain_changes
-from tvmbuild.steps import AnyStep
 
 
 class UpToDate:

@@ -8,9 +8,9 @@ from typing import cast, get_args
 
 from doit import doit_cmd
 
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.steps import Settings, TuneMode
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest, suggest
-from tvmbuild.steps import Settings, TuneMode
 
 STRICT = {"0": False, "1": True}
 VARIABLES: dict[str, tuple[str, ...]] = {"tune": get_args(TuneMode), "strict": tuple(STRICT)}

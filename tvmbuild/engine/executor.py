@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.process import run_process
-from tvmbuild.steps import AnyStep
 
 
 class Executor(Protocol):

@@ -6,10 +6,10 @@ import contextlib
 import json
 from collections.abc import Iterator
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
-from tvmbuild.steps import AnyStep
 
 
 def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:

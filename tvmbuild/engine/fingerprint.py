@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tvmbuild.files import canonical_json, sha256_file
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.masking import mask_credentials
-from tvmbuild.specs import DeviceSpec, Json
-from tvmbuild.steps import AnyStep
+from tvmbuild.base.files import canonical_json, sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.masking import mask_credentials
+from tvmbuild.base.specs import DeviceSpec, Json
+from tvmbuild.base.steps import AnyStep
 
 Digest = tuple[int, int, str]
 """A file's size in bytes, its mtime in nanoseconds, its SHA-256."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tvmbuild.external_data import list_external_data
-from tvmbuild.python_imports import list_local_imports
-from tvmbuild.steps import AnyStep
+from tvmbuild.base.steps import AnyStep
+from tvmbuild.engine.external_data import list_external_data
+from tvmbuild.engine.python_imports import list_local_imports
 
 EXTERNAL = "external data "
 """Role, before its path beside the source, of a file that the source names."""

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tvmbuild.base.layout import downloads_dir
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import downloads_dir
 
 PREFIX = "tvmbuild-step-"
 OLD_S = 24 * 3600.0

@@ -8,8 +8,8 @@ import sys
 from io import TextIOWrapper
 from pathlib import Path
 
+from tvmbuild.base.layout import LOCK_NAME
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import LOCK_NAME
 
 _held: dict[Path, TextIOWrapper] = {}
 

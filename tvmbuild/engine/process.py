@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tvmbuild.base.files import remove_leftovers
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.progress import PREFIX
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.display import show_progress
 from tvmbuild.engine.leftovers import temporary_folder
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import remove_leftovers
-from tvmbuild.layout import Layout
-from tvmbuild.progress import PREFIX
-from tvmbuild.steps import AnyStep
 
 TAIL_LINES = 12
 _SAYS_MORE = "The log says more."

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, has_options
 from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import clear_failure, write_failure
@@ -16,8 +18,6 @@ from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.engine.process import remove_temporaries
 from tvmbuild.engine.success import Success
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
-from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
 
 
 @dataclass(frozen=True)

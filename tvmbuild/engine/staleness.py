@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage
 from tvmbuild.records.selection import (
@@ -23,7 +24,6 @@ from tvmbuild.records.selection import (
 )
 from tvmbuild.records.store import record_path
 from tvmbuild.records.task_file import TaskFile
-from tvmbuild.steps import Step, TuneStep
 
 
 @dataclass(frozen=True)

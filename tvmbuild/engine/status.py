@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.changes import are_tasks_known, explain_changes
 from tvmbuild.engine.success import Success
-from tvmbuild.plan import Plan
-from tvmbuild.steps import AnyStep
+from tvmbuild.planning.plan import Plan
 
 State = Literal["up to date", "may run", "would run", "unavailable"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
-from tvmbuild.layout import Layout
 from tvmbuild.records.selection import TaskId, elect, read_applicable_files, read_tasks, resolved_target
 from tvmbuild.records.task_file import Record, TaskFile
-from tvmbuild.steps import Step, TuneStep
 
 SHOWN = 5
 """Tasks named; of the others only the number is told."""

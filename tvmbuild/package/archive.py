@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import pretty_json, write_bytes
 from tvmbuild.package.metadata import FileEntry, PackageInfo
 from tvmbuild.package.ustar import DamagedArchiveError, read_members
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from tvmbuild.base.files import publish
+from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import publish
-from tvmbuild.nearest import find_nearest, suggest
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import first_line, preprocess_picture
 

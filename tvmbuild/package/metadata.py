@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast, get_args
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.metadata_check import check_metadata
-from tvmbuild.specs import Attributes, Precision, Preprocess, freeze_attributes
 
 FORMAT = 1
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from tvmbuild.specs import Preprocess
+from tvmbuild.base.specs import Preprocess
 
 MOST_TENSOR_BYTES = 1 << 40
 _DTYPES = {

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
-from tvmbuild.specs import Preprocess
 
 Picture = Image.Image | np.ndarray | Path | str
 """An opened picture, bytes in the order height, width, [red, green, blue], or a file."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvmbuild.specs import Tolerance
+from tvmbuild.base.specs import Tolerance
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import InputSpec
 
 
 @dataclass(frozen=True)

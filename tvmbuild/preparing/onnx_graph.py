@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.specs import InputSpec
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from tvmbuild.processes import run_module
+from tvmbuild.base.processes import run_module
 
 TIMEOUT_S = 1800
 

@@ -20,10 +20,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as OrtNotImplemented
 
+from tvmbuild.base.files import publish
+from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import publish
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.specs import InputSpec
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
 _PRECISION = "precision"

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import Comparison, compare
@@ -23,8 +25,6 @@ from tvmbuild.preparing.onnx_graph import (
 from tvmbuild.preparing.onnxsim_process import simplify_in_process
 from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx
 from tvmbuild.preparing.specials import asks_for_specials, insert_specials
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import InputSpec, SimplifyOptions, Tolerance
 
 DEFAULTS = SimplifyOptions()
 GATE_SETS = 2

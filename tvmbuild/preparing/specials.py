@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.preparing.compare import Arrays, compare
 from tvmbuild.preparing.reference import Reference
-from tvmbuild.specs import Tolerance
 
 _TELLING = frozenset({"IsInf", "IsNaN"})
 """Operators that a model has for the sake of such numbers: in all others nobody relies on what becomes of them."""

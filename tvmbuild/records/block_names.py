@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvmbuild.files import canonical_json
+from tvmbuild.base.files import canonical_json
 from tvmbuild.records.task_file import Record, TaskFile
 
 _BLOCK, _FIND = "s_tir.SBlock", "GetSBlock"

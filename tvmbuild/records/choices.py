@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import choices_folder
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import choices_folder
 from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.quarantine import installed_tvm
 from tvmbuild.records.task_file import ResolvedTarget

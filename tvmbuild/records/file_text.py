@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tvmbuild.files import canonical_json
+from tvmbuild.base.files import canonical_json
 from tvmbuild.records.task_file import Record, TaskFile
 
 

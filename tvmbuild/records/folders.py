@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.layout import MODELS_YAML
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import MODELS_YAML
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.store import KEY, read_task_file, write_task_file
 from tvmbuild.records.task_file import TaskFile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.block_names import records_for
 from tvmbuild.records.task_file import TaskFile, keep_best
 

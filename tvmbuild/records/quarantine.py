@@ -15,9 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
-from tvmbuild.files import write_bytes, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import layout_of_records
+from tvmbuild.base.files import write_bytes, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import layout_of_records
 from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, record_path
 from tvmbuild.records.task_file import TaskFile
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json, pretty_json
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, pretty_json
-from tvmbuild.frozen_map import FrozenMap
 
 FORMAT = 1
 

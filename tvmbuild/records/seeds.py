@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tvmbuild.base.layout import Layout
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
 from tvmbuild.records.block_names import records_for
 from tvmbuild.records.store import Read, read_task_file
 from tvmbuild.records.task_file import BEST, Record, TaskFile

@@ -9,15 +9,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.records.block_names import list_blocks
 from tvmbuild.records.choices import DIRECT, Choices, Graph
 from tvmbuild.records.quarantine import has_file_fault, leave_out, read_faults
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, record_path
 from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
-from tvmbuild.specs import Attributes, TuneOptions
 
 FORMAT = 1
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json, write_text
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, write_text
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.records.conflicts import check_conflict
 from tvmbuild.records.field_form import check_count, check_spent, check_target, check_text
 from tvmbuild.records.file_text import format_task_file

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tvmbuild.files import canonical_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import Attributes
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 
 BEST = 5
 """Traces kept for each device class."""

@@ -9,12 +9,12 @@ import tvm_ffi
 from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.replay.traces import load_record, load_workload
-from tvmbuild.specs import freeze_attributes
 
 
 def make_target(value: dict[str, Any]) -> tvm.target.Target:

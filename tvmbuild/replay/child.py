@@ -18,9 +18,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
 
 MEMORY = 8 << 30
 """Address space of a check, bytes: a hostile loop extent must not take the machine's memory."""

@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 
+from tvmbuild.base.files import canonical_json
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
 from tvmbuild.records.block_names import list_blocks, rename_blocks
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.task_file import Record

@@ -25,10 +25,10 @@ skip_tensor_intrinsics()  # 15 s of CPU at import, and no rule of llvm uses it
 import tvm  # noqa: E402
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord, Workload  # noqa: E402
 
+from tvmbuild.base.files import canonical_json  # noqa: E402
+from tvmbuild.base.processes import die_with_parent  # noqa: E402
 from tvmbuild.compiler.tasks import task_key  # noqa: E402
 from tvmbuild.errors import TvmbuildError  # noqa: E402
-from tvmbuild.files import canonical_json  # noqa: E402
-from tvmbuild.processes import die_with_parent  # noqa: E402
 from tvmbuild.records.folders import list_record_files  # noqa: E402
 from tvmbuild.records.merge import IMPORTED  # noqa: E402
 from tvmbuild.records.store import read_task_file, record_path, write_task_file  # noqa: E402

@@ -9,8 +9,8 @@ import tvm
 from tvm.s_tir.meta_schedule import _ffi_api
 from tvm.s_tir.meta_schedule.database import TuningRecord, Workload
 
+from tvmbuild.base.files import canonical_json
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json
 from tvmbuild.records.task_file import Json
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import layout_of_records
+from tvmbuild.base.processes import neutral_folder
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import layout_of_records
-from tvmbuild.processes import neutral_folder
 from tvmbuild.records.quarantine import Fault, add_faults, digest, installed_tvm, keep_aside
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.replay import child

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.benchmarking.history import Entry, read_history
 from tvmbuild.benchmarking.regressions import explain_difference
 from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.steps import AnyStep
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import CellReport
-from tvmbuild.wording import count
 
 NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "tvm-untuned": "TVM untuned"}
 """How contenders are called in headings; a package is called by its path."""

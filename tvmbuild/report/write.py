@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvmbuild.files import write_text
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import write_text
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
 from tvmbuild.package.metadata import SLOW
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
 from tvmbuild.report.text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
-from tvmbuild.steps import AnyStep
 
 if TYPE_CHECKING:
     from rich.table import Table

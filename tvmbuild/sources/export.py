@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.processes import neutral_folder
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Export, Source
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.processes import neutral_folder
-from tvmbuild.progress import report_progress
 from tvmbuild.sources.fetch import fetch, name_file
 from tvmbuild.sources.user_code import find_crash
-from tvmbuild.specs import Export, Source
 
 REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "crash.txt"
 """Files of the folder by which the two processes talk."""

@@ -8,14 +8,14 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
+from tvmbuild.base.files import publish, sha256_file
+from tvmbuild.base.layout import downloads_dir
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import Source
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import publish, sha256_file
-from tvmbuild.layout import downloads_dir
-from tvmbuild.progress import report_progress
 from tvmbuild.sources.archive import extract_file
 from tvmbuild.sources.package_index import download_distribution
 from tvmbuild.sources.url import download_url
-from tvmbuild.specs import Source
 
 
 def fetch(source: Source, root: Path) -> Path:

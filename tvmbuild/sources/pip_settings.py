@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from tvmbuild.processes import run_module
+from tvmbuild.base.processes import run_module
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.progress import report_progress
 
 MAX_BYTES = 4 << 30
 TIMEOUT_S = 60.0

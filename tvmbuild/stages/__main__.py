@@ -15,10 +15,10 @@ import pickle
 import signal
 import sys
 
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.base.steps import AnyStep, Step
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
 from tvmbuild.stages.table import STAGES
-from tvmbuild.steps import AnyStep, Step
 
 CONDITIONS = {
     errno.ENOSPC: "Make room on that disk, then run doit again.",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.accuracy import Judge, make_judge
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.emulated import run_emulated
@@ -12,10 +15,7 @@ from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.devices.table import open_device
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.steps import BenchmarkStep, Step
 
 
 def run(step: Step[BenchmarkStep]) -> None:

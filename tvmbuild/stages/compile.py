@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.base.files import sha256_file
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.steps import CompileStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import sha256_file
-from tvmbuild.frozen_map import FrozenMap
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.progress import report_progress
 from tvmbuild.records.schedule import read_schedule
-from tvmbuild.steps import CompileStep, Step
 
 
 def run(step: Step[CompileStep]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tvmbuild.base.files import sha256_file, write_bytes, write_json
+from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.files import sha256_file, write_bytes, write_json
 from tvmbuild.preparing.reference import write_reference
 from tvmbuild.preparing.simplify import simplify
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.steps import SimplifyStep, Step
 
 
 def run(step: Step[SimplifyStep]) -> None:

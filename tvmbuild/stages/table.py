@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tvmbuild.frozen_map import FrozenMap
+from tvmbuild.base.frozen_map import FrozenMap
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
 from tvmbuild.records.selection import resolved_target, write_tasks
-from tvmbuild.steps import Step, TuneStep
 from tvmbuild.tuning.agenda import name_tasks
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.phases import Tuned, tune

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import Step, ValidateStep
 from tvmbuild.benchmarking.validation import Validated, lower_model, validate
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.preparing.reference import read_reference
 from tvmbuild.records.schedule import read_schedule
-from tvmbuild.steps import Step, ValidateStep
 
 
 def run(step: Step[ValidateStep]) -> None:

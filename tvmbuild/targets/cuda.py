@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
-from tvmbuild.files import canonical_json
-from tvmbuild.specs import Attributes, AttributeValue
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import Mistake, Problem
 

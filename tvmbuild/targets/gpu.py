@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, TargetSpec
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.targets.kind import HasFunction
 
 

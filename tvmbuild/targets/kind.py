@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
-from tvmbuild.capabilities import Capabilities
-from tvmbuild.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
 
 Mistake = tuple[str, str, str]
 """(key, what is wrong, what is expected)."""

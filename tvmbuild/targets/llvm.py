@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURES
 from tvmbuild.base.finding import Finding
-from tvmbuild.capabilities import Capabilities
-from tvmbuild.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURES
-from tvmbuild.host_cpu import cpu_flags, machine_of
-from tvmbuild.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.host_cpu import cpu_flags, machine_of
+from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
 from tvmbuild.targets.fp16_cpus import explain_cpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
+from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.specs import Attributes
+from tvmbuild.base.vulkan_driver import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
-from tvmbuild.specs import Attributes
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 from tvmbuild.targets.vulkan_families import FAMILIES, find_mistakes
-from tvmbuild.vulkan import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
 
 
 class Vulkan(Gpu):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tvmbuild.specs import AttributeValue
+from tvmbuild.base.specs import AttributeValue
 
 _COMMON: dict[str, AttributeValue] = {
     "max_threads_per_block": 1024,

@@ -8,10 +8,10 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
+from tvmbuild.base.files import remove_leftovers, sync
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import remove_leftovers, sync
 from tvmbuild.records import quarantine, seeds
 from tvmbuild.records.block_names import records_for
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import tvm
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.graph.winograd.fastest import find_tasks
@@ -16,8 +18,6 @@ from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.progress import report_progress
 from tvmbuild.records.choices import DIRECT, Choices, Graph, describe_graph, read_choices
 from tvmbuild.records.selection import must_choose
 from tvmbuild.tuning.agenda import Agenda

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.files import canonical_json
-from tvmbuild.layout import Layout
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import DeviceSpec, Precision, TuneOptions
+from tvmbuild.base.steps import TuneMode
 from tvmbuild.records.task_file import ResolvedTarget
-from tvmbuild.specs import DeviceSpec, Precision, TuneOptions
-from tvmbuild.steps import TuneMode
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from tvmbuild.progress import report_progress
+from tvmbuild.base.progress import report_progress
 from tvmbuild.tuning.agenda import Agenda
 from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.scheduler import predict_latency

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import DeviceSpec
 from tvmbuild.devices.table import device_kind
-from tvmbuild.files import write_json
-from tvmbuild.layout import Layout
-from tvmbuild.specs import DeviceSpec
 
 FORMAT = 1
 USUAL = {

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from tvm.s_tir.meta_schedule.database import TuningRecord
 
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.devices.candidates import Timing
 from tvmbuild.replay.traces import dump_trace
-from tvmbuild.specs import TuneOptions
 from tvmbuild.tuning.cores import Cores
 from tvmbuild.tuning.pool import CandidatePool, Measurement, Timed, wait_for_library
 from tvmbuild.tuning.scheduler import choose

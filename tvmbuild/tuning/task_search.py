@@ -13,10 +13,10 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
 from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.replay.traces import dump_trace
-from tvmbuild.specs import TuneOptions
 from tvmbuild.tuning.cost_model import BoostedTrees
 from tvmbuild.tuning.pool import Timed
 from tvmbuild.tuning.scheduler import Curve

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.progress import report_progress
 from tvmbuild.records.quarantine import Fault
 from tvmbuild.records.selection import elect
 from tvmbuild.records.store import record_path

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.engine.cache.entries import (
     DamagedEntry,
     EntryTooLarge,
@@ -24,7 +25,6 @@ from tvmbuild.engine.cache.entries import (
     touch_entry,
     write_entry,
 )
-from tvmbuild.files import canonical_json, sha256_file
 
 KEY = "ab" * 32
 OTHER = "ab" + "cd" * 31
@@ -202,7 +202,7 @@ def test_what_killed_writers_left_goes_after_a_day(folder: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from tvmbuild.files import sha256_file
+from tvmbuild.base.files import sha256_file
 from tvmbuild.engine.cache.entries import write_entry
 folder, output, seed, count, limit = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
 for number in range(seed, seed + count):

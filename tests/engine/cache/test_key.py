@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild import host_cpu
-from tvmbuild.devices.table import device_kind
-from tvmbuild.engine.cache.key import make_key
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.specs import (
+from tvmbuild.base import host_cpu
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
     BenchmarkOptions,
     CacheSpec,
     DeviceSpec,
@@ -26,7 +24,9 @@ from tvmbuild.specs import (
     SshDevice,
     Tolerance,
 )
-from tvmbuild.steps import BenchmarkStep, Settings, SimplifyStep, Step
+from tvmbuild.base.steps import BenchmarkStep, Settings, SimplifyStep, Step
+from tvmbuild.devices.table import device_kind
+from tvmbuild.engine.cache.key import make_key
 from tvmbuild.targets import cuda
 
 INPUTS = {"source": (3, 0, "a" * 64)}

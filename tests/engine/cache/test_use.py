@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import CacheSpec, DeviceSpec, LocalDevice, NoDevice, TuneOptions
+from tvmbuild.base.steps import Settings, Step, TuneMode, TuneStep
 from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
 from tvmbuild.engine.fingerprint import Digest, digest_file
-from tvmbuild.files import canonical_json, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import keep_damaged
 from tvmbuild.records.selection import resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.specs import CacheSpec, DeviceSpec, LocalDevice, NoDevice, TuneOptions
-from tvmbuild.steps import Settings, Step, TuneMode, TuneStep
 
 TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
 

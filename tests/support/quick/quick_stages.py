@@ -15,20 +15,21 @@ import time
 from collections.abc import Callable
 from types import ModuleType
 
+from tvmbuild.base.files import canonical_json, publish, sha256_file, write_bytes, write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
-from tvmbuild.detection import detect_capabilities
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import canonical_json, publish, sha256_file, write_bytes, write_json
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.package.archive import Package, read_metadata, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
-from tvmbuild.progress import report_progress
+from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.records.selection import (
     TaskId,
     elect_all,
@@ -41,7 +42,6 @@ from tvmbuild.records.selection import (
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.sources.export import obtain_model
-from tvmbuild.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
 
 SECONDS, BUG = "QUICK_STAGE_SECONDS", "QUICK_STAGE_BUG"
 """Environment variables: how long a stage takes, with an output half written; and the name of one that has a bug."""

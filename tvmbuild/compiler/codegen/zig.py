@@ -9,9 +9,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.layout import cache_dir
-from tvmbuild.progress import report_progress
 
 DEFAULT_GLIBC = "2.28"
 """The floor where targets.yaml names none: Debian 10, Ubuntu 20.04, Raspberry Pi OS of 2020."""

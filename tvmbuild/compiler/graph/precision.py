@@ -18,9 +18,9 @@ from ml_dtypes import bfloat16
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.specs import Precision
 
 LONGEST_SUM = 2048
 """Products that a CPU adds up in float16; a longer sum would lose a hundredth of its value to rounding."""

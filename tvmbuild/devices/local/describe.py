@@ -11,9 +11,9 @@ import sys
 import tvm
 from tvm.target import codegen
 
-from tvmbuild.cpu_features import X86_FEATURES
-from tvmbuild.host_cpu import cpu_flags
-from tvmbuild.vulkan import ask_driver
+from tvmbuild.base.cpu_features import X86_FEATURES
+from tvmbuild.base.host_cpu import cpu_flags
+from tvmbuild.base.vulkan_driver import ask_driver
 
 ABSENT = 3
 """Exit code: there is no such device here."""

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.host_cpu import cpu_identity, cpu_name
+from tvmbuild.base.specs import LocalDevice, TargetSpec
 from tvmbuild.devices.kind import Code, Cores
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.host_cpu import cpu_identity, cpu_name
-from tvmbuild.specs import LocalDevice, TargetSpec
 from tvmbuild.targets.table import target_kind
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from tvmbuild.base.processes import die_with_parent, neutral_folder
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Peak
-from tvmbuild.processes import die_with_parent, neutral_folder
 
 MEASURE_S = 0.25
 """For each of the contestants."""

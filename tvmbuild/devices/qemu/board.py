@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import tvmbuild
-from tvmbuild.files import write_json
-from tvmbuild.layout import cache_dir
+from tvmbuild.base.files import write_json
+from tvmbuild.base.layout import cache_dir
 
 FORMAT = 1
 """Of the board's folder; another one counts as not made."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.masking import mask_credentials
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.masking import mask_credentials
 
 TIMEOUT_S = 900.0
 _HINT = "run it on Debian or in a container of it, or set `device: none` (the repository's docs/devices.md)"

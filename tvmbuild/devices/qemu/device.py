@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.specs import QemuDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.qemu.board import EmulatedBoard, explain_absence, find_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.specs import QemuDevice
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.base.specs import QemuDevice, TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence
-from tvmbuild.host_cpu import machine_of
-from tvmbuild.specs import QemuDevice, TargetSpec
 from tvmbuild.targets.table import target_kind
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.devices.qemu.board import (
     ARCHITECTURES,
     PYTHON,
@@ -28,7 +29,6 @@ from tvmbuild.devices.qemu.board import (
 from tvmbuild.devices.qemu.debian import Apt, check_tools, host_architecture, run_tool, unpack
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.progress import report_progress
 
 _DEBIAN = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
 _WHEELS = (

@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import Any
 
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.candidate_timer import NoDeviceError
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse
 from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import RpcDevice
 
 PAUSE_S = 10.0
 """Between two attempts to get a board back."""

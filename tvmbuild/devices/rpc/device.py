@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import RpcDevice
 
 
 def open_rpc(spec: RpcDevice) -> Device:

@@ -12,12 +12,12 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc.session import BoardSession, connect_board
 from tvmbuild.devices.rpc.tracker import request_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import RpcDevice
 
 
 def main(arguments: list[str]) -> int:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import RpcDevice, TargetSpec
 from tvmbuild.devices.kind import Code, Cores
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import RpcDevice, TargetSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy

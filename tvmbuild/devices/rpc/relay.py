@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.answers import Answers
 from tvmbuild.devices.rpc.session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import RpcDevice
 
 
 def serve(arguments: list[str]) -> None:

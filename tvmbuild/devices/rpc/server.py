@@ -26,12 +26,12 @@ import tvm_ffi
 from tvm.rpc.server import PopenRPCServerState
 
 from tvmbuild import __version__
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.candidate_timer import LocalTimer
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.model_worker import Load, Worker, start_worker
 from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
 
 CANDIDATE_TIMEOUT_S = 60
 """The first candidate of a process also waits until TVM is imported: from an SD card that takes long."""

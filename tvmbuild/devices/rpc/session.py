@@ -15,11 +15,11 @@ from typing import Any
 
 from tvm import rpc
 
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.devices.rpc.tracker import RESTART_S, Ticket, await_boards, request_board
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.specs import RpcDevice
 
 _CHUNK = 1 << 20
 _POLL_S = 2.0

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.host_cpu import cpu_name
+from tvmbuild.base.processes import run_module
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import cpu_name
-from tvmbuild.processes import run_module
 
 SHORT_S = 10.0
 """A server that lived less long is started again after a pause, twice as long each time."""

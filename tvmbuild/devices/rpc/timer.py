@@ -12,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.answers import Answers
 from tvmbuild.devices.rpc.protocol import BoardInfo
 from tvmbuild.devices.rpc.session import BoardSession, open_session
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
-from tvmbuild.specs import RpcDevice
 
 LIBRARIES = ("library", "workload")
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.nearest import find_nearest, suggest
 
 CONNECT_S = 5.0
 RESTART_S = 15.0

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.specs import SshDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
 from tvmbuild.devices.rpc.device import BoardWatch
 from tvmbuild.devices.ssh.program import find_files, machine_of_package
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.progress import report_progress
-from tvmbuild.specs import SshDevice
 
 
 def open_ssh(spec: SshDevice) -> Device:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tvmbuild.base.host_cpu import find_cpu_name
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.watch import GOVERNOR
-from tvmbuild.host_cpu import find_cpu_name
 
 Read = Callable[[str], str]
 """Returns the text of a file there; empty where it is not."""

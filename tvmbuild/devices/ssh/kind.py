@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tvmbuild.capabilities import Capabilities
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.base.specs import SshDevice, TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.ssh.trouble import explain_no_runtime
-from tvmbuild.host_cpu import machine_of
-from tvmbuild.specs import SshDevice, TargetSpec
 from tvmbuild.targets.table import target_kind
 
 if TYPE_CHECKING:

@@ -10,20 +10,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvmbuild import package
+from tvmbuild.base.files import write_bytes
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
 from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.files import write_bytes
-from tvmbuild.host_cpu import machine_of
-from tvmbuild.layout import cache_dir
 from tvmbuild.package.metadata import PackageInfo
 from tvmbuild.package.tvm_files import find_headers, find_runtime
-from tvmbuild.progress import report_progress
 
 PROGRAM = "serve_model"
 _CPP = Path(package.__file__).parent / "cpp"
+_JSON = _CPP.parents[1] / "third_party" / "nlohmann" / "json.hpp"
 _SOURCES = ("serve_model.cpp", "tvmbuild.cpp")
 _LIBRARIES = {"libtvm_runtime.so": "tvm/lib", "libtvm_ffi.so": "tvm_ffi/lib"}
 """Where a wheel has them."""
@@ -70,7 +71,8 @@ def _download_libraries(machine: str, folder: Path) -> None:
 
 def _find_program(machine: str, libraries: tuple[Path, ...]) -> Path:
     target = zig_target(machine, DEFAULT_GLIBC)
-    contents = [path.read_bytes() for path in sorted(_CPP.iterdir()) if path.suffix in {".cpp", ".h", ".hpp"}]
+    read = [path for path in sorted(_CPP.iterdir()) if path.suffix in {".cpp", ".h"}]
+    contents = [path.read_bytes() for path in (*read, _JSON)]
     identity = [target, version("ziglang"), tvm_versions(), *_FLAGS]
     program = cache_dir() / "boards" / f"{PROGRAM}-{machine}-{_digest(' '.join(identity).encode(), *contents)}"
     if not program.is_file():

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.answers import Answers
 from tvmbuild.devices.machine_state import find_peak_mb
 from tvmbuild.devices.ssh.files_watch import FilesWatch
@@ -24,7 +25,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.inputs import check_inputs
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.processes import die_with_parent
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.ssh.program import PROGRAM
 from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.processes import die_with_parent
 
 LOST = 255
 """ssh's own exit code."""

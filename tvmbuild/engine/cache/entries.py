@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tvmbuild.files import canonical_json, publish
+from tvmbuild.base.files import canonical_json, publish
 
 FORMAT = 1
 FOLDER = "steps"

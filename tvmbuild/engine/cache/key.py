@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, has_options
 from tvmbuild.devices.table import device_kind
 from tvmbuild.engine.fingerprint import Digest, fingerprint
-from tvmbuild.files import canonical_json
-from tvmbuild.steps import AnyStep, BenchmarkStep, has_options
 
 FORMAT = 1
 

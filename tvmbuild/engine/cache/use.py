@@ -10,6 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.files import canonical_json, publish, remove_leftovers
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, TuneStep, has_options
 from tvmbuild.engine.cache.entries import (
     DamagedEntry,
     EntryTooLarge,
@@ -21,13 +25,9 @@ from tvmbuild.engine.cache.entries import (
 from tvmbuild.engine.cache.key import make_key
 from tvmbuild.engine.fingerprint import Digest
 from tvmbuild.engine.staleness import find_staleness
-from tvmbuild.files import canonical_json, publish, remove_leftovers
-from tvmbuild.frozen_map import FrozenMap
-from tvmbuild.layout import Layout
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path
-from tvmbuild.steps import AnyStep, TuneStep, has_options
 
 MAX_VARIANTS = 16
 """A tune step's entries differ by the records of their time; so many, the last used first, are looked at."""

@@ -17,7 +17,7 @@
 #include <sstream>
 #include <utility>
 
-#include "json.hpp"
+#include "../../third_party/nlohmann/json.hpp"
 
 namespace tvmbuild {
 namespace {

@@ -10,14 +10,14 @@ from typing import Any
 
 import tvm_ffi
 
-from tvmbuild.cpu_features import X86_FEATURES, X86_LEVELS
+from tvmbuild.base.cpu_features import X86_FEATURES, X86_LEVELS
+from tvmbuild.base.host_cpu import cpu_flags, machine_of
+from tvmbuild.base.specs import Attributes
+from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import cpu_flags, machine_of
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
-from tvmbuild.specs import Attributes
-from tvmbuild.vulkan import ask_driver, explain_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
 """TVM's numbers of the attributes."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.host_cpu import available_cores
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads

@@ -1,0 +1,117 @@
+"""`tvmbuild bundle`: unpacked in another folder, its runner tunes there, and the records come home."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from doit_project import DoitProject, write_project
+from small_package import TAR_FILTER
+
+from tvmbuild.base.layout import Layout
+from tvmbuild.cli.bundle import site as bundle_site
+from tvmbuild.cli.bundle.site import list_needed
+from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
+
+pytestmark = pytest.mark.compiler
+MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    tolerance: {rtol: 1e-2}\n"
+TARGETS = """\
+defaults:
+  tune: {trials_per_task: 2, ops: ["matmul*"], number: 1, repeat: 1, min_repeat_ms: 1, algorithms: [direct]}
+  benchmark: {repeat: 3, baselines: []}
+targets:
+  off: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, device: none, enabled: false}
+  there: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, device: none}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, digits: Path) -> DoitProject:
+    return write_project(tmp_path, digits, MODELS, TARGETS)
+
+
+def everything() -> str:
+    """Return what --have says of a machine where all but tvmbuild is installed."""
+    return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
+
+
+@pytest.mark.nightly
+@pytest.mark.toolchain
+def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) -> None:
+    early = project.tvmbuild("bundle", "digits@there")
+    assert early.code == 1
+    assert "digits is not simplified yet\n  hint: tvmbuild simplify:digits" in early.output
+    assert project.tvmbuild("simplify:digits").code == 0
+    made = project.tvmbuild("bundle", "digits@there", "--have", everything(), "-o", "b.tar")
+    assert made.code == 0, made.output
+    there = tmp_path / "there"
+    with tarfile.open(project.root / "b.tar") as archive:
+        archive.extractall(there, **TAR_FILTER)  # noqa: S202 - our own
+    targets = yaml.safe_load((there / "project" / "targets.yaml").read_text())["targets"]
+    assert {name: (each["device"], each["link"]) for name, each in targets.items()} == {"there": ("local", "gcc")}
+    done = subprocess.run(
+        [sys.executable, "run.py", "--jobs", "1", "--minutes", "3"],
+        cwd=there,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tarfile.open(there / "results.tar.gz") as archive:
+        archive.extractall(project.root, **TAR_FILTER)  # noqa: S202 - our own
+    assert (project.root / "results" / "build" / "cells" / "digits@there" / "result.json").is_file()
+    came = project.tvmbuild("records", "import", "results/records")
+    assert came.code == 0, came.output
+    assert list(Layout(project.root).records("there").glob("*.json"))
+
+
+def test_a_cell_that_does_not_exist(project: DoitProject) -> None:
+    ran = project.tvmbuild("bundle", "digits@nowhere")
+    assert ran.code == 1
+    assert "no cell matches 'digits@nowhere'" in ran.output
+
+
+def test_what_the_other_machine_has_is_left_out() -> None:
+    needed = dict(line.split("==") for line in list_needed(frozenset({"NumPy"})))
+    assert needed["apache-tvm"] == importlib.metadata.version("apache-tvm")
+    assert {"apache-tvm-ffi", "doit", *DISTRIBUTIONS} <= needed.keys()
+    assert not {"numpy", "onnxsim", "ziglang", "tvmbuild"} & needed.keys()
+
+
+BUSY = """\
+import os, time
+from pathlib import Path
+child = os.fork()
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    Path("child" if child == 0 else "parent").write_text("interrupted")
+"""
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["terminal", "background"])
+def test_when_the_time_is_up_its_workers_are_interrupted_too(tmp_path: Path, ignored: bool) -> None:
+    shutil.copy(Path(bundle_site.__file__).parents[2] / "templates" / "bundle" / "run.py", tmp_path)
+    for folder in ("site/tvmbuild", "project"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "site" / ".unpacked").touch()
+    (tmp_path / "site" / "tvmbuild" / "__main__.py").write_text(BUSY)
+    action = signal.SIG_IGN if ignored else signal.SIG_DFL  # a shell's background job ignores Ctrl-C
+    before = signal.signal(signal.SIGINT, action)
+    try:
+        command = [sys.executable, "run.py", "--minutes", "0.1", "--no-benchmark"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "the time is up" in done.stdout, done.stderr
+    assert {path.name for path in (tmp_path / "project").iterdir()} == {"parent", "child"}
+    assert (tmp_path / "results.tar.gz").is_file()

@@ -1,0 +1,324 @@
+"""What `models.yaml` and `targets.yaml` say, as values.
+
+Every class is frozen, hashable, picklable and made of plain data, so that a fingerprint is simply a
+digest of its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from tvmbuild.base.frozen_map import FrozenMap
+
+Scalar = str | int | float | bool
+AttributeValue = Scalar | tuple[Scalar, ...]
+Attributes = FrozenMap[str, AttributeValue]
+"""Target attributes in TVM's spelling, sorted: mcpu, mattr, mtriple, num-cores, arch …"""
+
+
+def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of a JSON or YAML map: sorted, tuples for lists."""
+    return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
+
+
+Precision = Literal["fp32", "fp16", "bf16"]
+"""What a target computes float32 models in."""
+LATER = {"later": True}
+"""Marks a field that packages were built without: its default is in no fingerprint, so that none is built again."""
+
+
+# --------------------------------------------------------------------------- models
+
+
+class Json(str):
+    """Plain data as canonical JSON: text, so that it can be hashed."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a file comes from, a model's ONNX file first of all. ``sha256`` is the file's own.
+
+    It is required of url and package; export has none.
+    """
+
+    kind: Literal["path", "url", "package", "export"]
+    location: str
+    """Path relative to the project's root; URL; or ``name==version`` of a PyPI distribution. For export: the path of
+    the Python file."""
+    file: str | None = None
+    """For a package: the file's path inside its wheel or sdist."""
+    sha256: str | None = None
+    export: Export | None = field(default=None, metadata=LATER)
+
+
+@dataclass(frozen=True)
+class Export:
+    """The function, in the Python file of a Source, that returns the model, and how it is called: by keyword."""
+
+    function: str
+    arguments: FrozenMap[str, Json] = FrozenMap()
+    """Sorted by name, as are the files."""
+    files: tuple[ExportFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportFile:
+    """An argument that is a file: the function gets its path."""
+
+    name: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One model input as fixed by the user: ``shape`` replaces dynamic dimensions."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    """NumPy's name; None: what the ONNX file says."""
+    low: float | None = None
+    high: float | None = None
+    """Range of the seeded reference inputs, [low, high); None: [-1, 1) for floats, [0, 2) for integers."""
+    value: str | None = field(default=None, metadata=LATER)
+    """JSON: a number for all elements, or lists with one for each. The input becomes a constant of the model."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A package is right when |got - want| <= atol + rtol * |want| for every element.
+
+    ``of_largest`` times the output's largest magnitude is added to atol.
+    """
+
+    rtol: float = 1e-3
+    atol: float = 1e-3
+    of_largest: float = field(default=0.0, metadata=LATER)
+
+    def at_least(self, precision: str) -> Tolerance:
+        """Return what is allowed of numbers that were computed in that precision, no less than this."""
+        default = REDUCED_TOLERANCE.get(precision, self)
+        names = tuple(field.name for field in fields(Tolerance))
+        return Tolerance(**{name: max(getattr(default, name), getattr(self, name)) for name in names})
+
+
+REDUCED_TOLERANCE: dict[str, Tolerance] = {
+    "fp16": Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02),
+    "bf16": Tolerance(rtol=5e-2, atol=1e-3, of_largest=0.1),
+}
+"""Rounding errors grow with the largest values of a sum, not with the result: hence the share of the largest output."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Real inputs for the benchmark stage: paths of pictures, or of one .npz, relative to the project's root."""
+
+    kind: Literal["images", "inputs"]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes the input tensor: resize, order, times ``scale``, minus mean, over std."""
+
+    input: str | None = None
+    """Name of the input; None: the only one."""
+    resize: Literal["stretch", "letterbox", "crop"] = "stretch"
+    color: Literal["rgb", "bgr", "gray"] = "rgb"
+    scale: float = 1.0 / 255.0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+
+
+@dataclass(frozen=True)
+class SimplifyOptions:
+    """How the simplify stage works. ``rtol`` and ``atol`` are its numeric gate's."""
+
+    enabled: bool = True
+    skip: tuple[str, ...] = ()
+    """Optimiser passes of onnxsim to leave out."""
+    seed: int = 0
+    rtol: float = 1e-3
+    atol: float = 1e-4
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network: name, source, inputs, how to preprocess."""
+
+    name: str
+    source: Source
+    inputs: tuple[InputSpec, ...] = ()
+    tolerance: Tolerance = Tolerance()
+    preprocess: Preprocess | None = None
+    labels: str | None = None
+    """Path, relative to the project's root, of a text file with one label a line."""
+    simplify: SimplifyOptions = SimplifyOptions()
+    enabled: bool = True
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    """Globs of target names."""
+    reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
+    """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
+    accuracy: Accuracy | None = None
+
+    def tolerance_in(self, precision: Precision) -> Tolerance:
+        """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""
+        return replace(self.tolerance.at_least(precision), **self.reduced_tolerance.get(precision, FrozenMap()))
+
+
+# --------------------------------------------------------------------------- targets
+
+
+class DeviceSpec:
+    """Where packages of a target run: one of the classes below, a kind of `devices/table.py` each."""
+
+    kind: ClassVar[str]
+    """Its row there."""
+    is_timed: ClassVar[bool] = False
+    """Whether candidates can be timed on it: what an emulator takes means nothing."""
+
+
+@dataclass(frozen=True)
+class NoDevice(DeviceSpec):
+    """Packages are built and run nowhere."""
+
+    kind: ClassVar = "none"
+
+
+@dataclass(frozen=True)
+class LocalDevice(DeviceSpec):
+    """The machine that runs tvmbuild, or its GPU."""
+
+    kind: ClassVar = "local"
+    is_timed: ClassVar = True
+
+
+@dataclass(frozen=True)
+class RpcDevice(DeviceSpec):
+    """Boards behind an RPC tracker."""
+
+    kind: ClassVar = "rpc"
+    is_timed: ClassVar = True
+    tracker: str
+    """host:port."""
+    key: str
+    """What the tracker calls the boards."""
+    timeout_s: float = 60.0
+    """A board that gives no sign of life for so long is lost."""
+    wait_s: float = field(default=600.0, metadata=LATER)
+    """So long a busy one is waited for."""
+    session_s: float = field(default=1800.0, metadata=LATER)
+    """After so long a session ends, were it forgotten."""
+
+
+@dataclass(frozen=True)
+class SshDevice(DeviceSpec):
+    """A board without Python."""
+
+    kind: ClassVar = "ssh"
+    host: str = field(metadata=LATER)
+    """What the command ssh is told: user@host, a name of its configuration, or ssh://host:port."""
+
+
+@dataclass(frozen=True)
+class QemuDevice(DeviceSpec):
+    """A board emulated on this machine."""
+
+    kind: ClassVar = "qemu"
+    arch: str
+    """platform.machine() there."""
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How Tasks without enough records are searched."""
+
+    trials: int | None = None
+    """At most this many measurements for a cell, in equal shares; what a Task leaves of its share goes where it pays
+    most. None: no limit but trials_per_task."""
+    trials_per_task: int = 64
+    number: int = 1
+    repeat: int = 3
+    min_repeat_ms: int = 10
+    seed: int = 0
+    patience: int | None = 48
+    """A Task whose last so many candidates brought nothing is left; None: never."""
+    cost_model: Literal["xgb", "random"] = "xgb"
+    ops: tuple[str, ...] = ("*",)
+    """Globs of Task names to search; the others are compiled from whatever records they have."""
+    algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=LATER)
+    """How convolutions may be computed; which is best, is measured where there are several."""
+
+
+@dataclass(frozen=True)
+class BenchmarkOptions:
+    """How latency is measured: median over ``repeat`` samples of ``number`` calls each."""
+
+    number: int = 1
+    repeat: int = 50
+    threads: int | None = None
+    """None: the target's num-cores."""
+    baselines: tuple[str, ...] = ("onnxruntime",)
+    """What the package is timed in turns with: onnxruntime, openvino, tvm-untuned."""
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Hardware to build for. ``attributes`` are resolved: `native` and `from_device` are replaced by the lock's."""
+
+    name: str
+    kind: str
+    """A row of `targets/table.py`: llvm, cuda, vulkan."""
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
+    """For GPU kinds: attributes of the llvm target that runs the host code."""
+    precision: Precision = "fp32"
+    link: str = "auto"
+    """``auto``: the bundled ziglang; or the name of a compiler command."""
+    glibc: str | None = None
+    measured_on: str | None = None
+    """Device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
+    device: DeviceSpec = LocalDevice()
+    tune: TuneOptions = TuneOptions()
+    benchmark: BenchmarkOptions = BenchmarkOptions()
+    unresolved: str | None = None
+    """Why the target cannot be used yet (`native` without a lock), with the remedy; None: usable."""
+    enabled: bool = True
+
+    @property
+    def cpu(self) -> Attributes:
+        """Attributes of the llvm target: its host's where its kernels run elsewhere, else its own."""
+        return self.host or self.attributes
+
+    @property
+    def num_cores(self) -> int:
+        """Threads that tuning and benchmarking use; 1 where the target states none."""
+        value = self.cpu.get("num-cores", 1)
+        return value if isinstance(value, int) else 1
+
+
+@dataclass(frozen=True)
+class CacheSpec:
+    """Where steps' outputs are shared between clones, and how much of them is kept."""
+
+    path: Path
+    """Absolute."""
+    size: int = 5_000_000_000
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Both YAML files, checked, and where they lie."""
+
+    root: Path
+    models: tuple[ModelSpec, ...]
+    targets: tuple[TargetSpec, ...]
+    cache: CacheSpec | None = None

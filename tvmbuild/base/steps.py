@@ -1,0 +1,170 @@
+"""The Step: all that a stage may see. Frozen, hashable, picklable and made of plain data, as the specs are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeGuard, TypeVar
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
+    LATER,
+    Accuracy,
+    Attributes,
+    BenchmarkOptions,
+    CacheSpec,
+    DeviceSpec,
+    InputSpec,
+    Precision,
+    Preprocess,
+    SimplifyOptions,
+    Source,
+    Tolerance,
+    TuneOptions,
+)
+
+Needs = FrozenMap[str, int]
+"""What a step takes of the machine that runs it: amounts by name."""
+_TOLD = {"told": True}
+"""Marks a field that something else in the fingerprint tells: it is not in it itself."""
+
+
+@dataclass(frozen=True)
+class SimplifyStep:
+    """Options of simplify:M."""
+
+    model: str
+    source: Source
+    inputs: tuple[InputSpec, ...]
+    simplify: SimplifyOptions
+
+
+@dataclass(frozen=True)
+class TuneStep:
+    """Options of tune:M@T. The target's link, glibc and benchmark options are not here: they change no record."""
+
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    measured_on: str | None
+    device: DeviceSpec
+    tune: TuneOptions
+    precision: Precision = field(default="fp32", metadata=LATER)
+    threads: int = field(default=1, metadata=_TOLD)
+    """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
+    needs_records: bool = field(default=True, metadata=_TOLD)
+    """Whether a Task without a record is badly off; the kind tells it."""
+
+
+@dataclass(frozen=True)
+class CompileStep:
+    """Options of compile:M@T."""
+
+    model: str
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    link: str
+    glibc: str | None
+    preprocess: Preprocess | None
+    precision: Precision = field(default="fp32", metadata=LATER)
+
+
+@dataclass(frozen=True)
+class ValidateStep:
+    """Options of validate:M@T."""
+
+    target: str
+    kind: str
+    attributes: Attributes
+    host: Attributes
+    tolerance: Tolerance
+    precision: Precision = field(default="fp32", metadata=LATER)
+
+
+@dataclass(frozen=True)
+class BenchmarkStep:
+    """Options of benchmark:M@T."""
+
+    target: str
+    kind: str
+    device: DeviceSpec
+    threads: int
+    tolerance: Tolerance
+    benchmark: BenchmarkOptions
+    accuracy: Accuracy | None = field(default=None, metadata=LATER)
+
+
+StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
+Other = TypeVar("Other", bound=StepOptions)
+TuneMode = Literal["missing", "never", "full"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one invocation asks for; in no fingerprint."""
+
+    tune: TuneMode = "missing"
+    strict: bool = False
+    cache: CacheSpec | None = None
+    """None: outputs are shared with nobody."""
+
+
+@dataclass(frozen=True)
+class Step(Generic[O_co]):
+    """One stage for one subject: all that the stage may see."""
+
+    stage: str
+    subject: str
+    """Model name, or cell name ``model@target``."""
+    options: O_co
+    inputs: FrozenMap[str, Path] = FrozenMap()
+    """Role → absolute path of every file that is read; roles are those of stages.table."""
+    outputs: FrozenMap[str, Path] = FrozenMap()
+    tools: FrozenMap[str, str] = FrozenMap()
+    """Tool → version of what can change an output; in the fingerprint."""
+    version: int = 1
+    """The stage's version: bumped when the same inputs come to mean another output."""
+    environment: FrozenMap[str, str] = FrozenMap()
+    """Variables of the stage's process: TVM_NUM_THREADS …"""
+    root: Path = field(default_factory=Path)
+    """The project's root: paths in records and messages are relative to it. Not in the fingerprint."""
+    settings: Settings = Settings()
+    unavailable: str | None = None
+    """Why the step cannot run here, with the remedy; None: it can."""
+    needs: Needs = FrozenMap()
+    """Where other machines run steps, what this one's must have; empty: it always runs here. Not in the fingerprint."""
+
+    @property
+    def id(self) -> str:
+        """``stage:subject``, doit's task name."""
+        return f"{self.stage}:{self.subject}"
+
+    @property
+    def model(self) -> str:
+        """The name of the model that the step is about."""
+        return self.subject.split("@")[0]
+
+    @property
+    def refuses_uncovered(self) -> bool:
+        """Say whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
+        return self.settings.strict and has_options(self, TuneStep) and self.options.needs_records
+
+    def input(self, role: str) -> Path:
+        """Return the input file of that role; KeyError when the stage declares none."""
+        return self.inputs[role]
+
+    def output(self, role: str) -> Path:
+        """Return the output file of that role; KeyError when the stage declares none."""
+        return self.outputs[role]
+
+
+AnyStep = Step[StepOptions]
+
+
+def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
+    """Say whether it is a step of the stage that has such options."""
+    return isinstance(step.options, kind)

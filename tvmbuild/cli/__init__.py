@@ -1,0 +1,92 @@
+"""`tvmbuild …`: our own commands by argparse; everything else is doit's."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from tvmbuild import __version__
+from tvmbuild.errors import TvmbuildError
+
+COMMANDS: dict[str, str] = {
+    "build": "tvmbuild.cli.build",
+    "worker": "tvmbuild.cli.worker",
+    "check": "tvmbuild.cli.check",
+    "plan": "tvmbuild.cli.plan.command",
+    "explain": "tvmbuild.cli.explain",
+    "run": "tvmbuild.cli.run.command",
+    "doctor": "tvmbuild.cli.doctor.command",
+    "init": "tvmbuild.cli.init",
+    "schema": "tvmbuild.cli.schema",
+    "target": "tvmbuild.cli.target",
+    "records": "tvmbuild.cli.records.command",
+    "bench": "tvmbuild.cli.bench.command",
+    "bundle": "tvmbuild.cli.bundle.command",
+    "config": "tvmbuild.cli.config",
+    "device": "tvmbuild.cli.device.command",
+}
+"""Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit code; an error that the user can act on is a message, no traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except TvmbuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted: nothing half-written is left; the next run goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output is gone (`| head`); Python would complain at exit
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    first = arguments[0] if arguments else ""
+    if first == "--version":
+        print(f"tvmbuild {__version__}")
+        return 0
+    if first in {"--help", "-h"} or arguments == ["help"]:
+        print(_usage())
+        return 0
+    if first == "help" and arguments[1] in COMMANDS:
+        arguments = [first := arguments[1], "--help"]
+    if first in COMMANDS:
+        module = importlib.import_module(COMMANDS[first])
+        parser = argparse.ArgumentParser(prog=f"tvmbuild {first}", description=module.HELP)
+        module.add_arguments(parser)
+        return int(module.run(parser.parse_args(arguments[1:])))
+    from tvmbuild.doit_adapter.main import run_doit  # noqa: PLC0415 - our own commands do not wait for doit
+
+    return run_doit(arguments, tuple(COMMANDS))
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    own = "\n".join(f"  {name:<{width}}  {importlib.import_module(COMMANDS[name]).HELP}" for name in COMMANDS)
+    return f"""usage: tvmbuild [COMMAND | STEP | STAGE | PATTERN …] [tune=missing|never|full] [strict=0|1]
+
+Build every model of models.yaml for every target of targets.yaml; redo only what changed.
+
+commands of tvmbuild (`tvmbuild COMMAND --help`):
+{own}
+
+commands of doit (`tvmbuild help COMMAND`):
+  (none)   run the named steps, or all (-n 2: two at once)
+  list     --all -s: every step and whether it is up to date
+  info     why a step would run
+  clean    remove outputs; records stay
+  forget   run steps again next time
+  ignore   leave steps out until they are forgotten
+
+examples:
+  tvmbuild                       everything
+  tvmbuild 'compile:*@pi4'       the packages for one target
+  tvmbuild benchmark tune=never  one stage and what it needs, with the records as they are"""

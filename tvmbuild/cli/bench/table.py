@@ -1,0 +1,55 @@
+"""What `tvmbuild bench` prints of one result."""
+
+from __future__ import annotations
+
+import sys
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from tvmbuild.base.console import make_console
+from tvmbuild.base.wording import count
+from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
+from tvmbuild.benchmarking.results import Result
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.report.latency import describe_machine, format_interval, format_ms
+
+HEADS = ("", "median ms", "95 % interval", "ratio", "95 % interval", "ours is")
+
+
+def print_result(result: Result) -> None:
+    """Print a table of the package and what it was timed against, and what there is to say of the measurement."""
+    console, product = make_console(), result.product
+    title = (
+        f"{result.cell}: {count(result.threads, 'thread')}, {product.covered} of {product.tasks} Tasks have a record"
+    )
+    console.print(f"[bold]{escape(title)}[/bold]", highlight=False, soft_wrap=True)
+    console.print(make_table(result))
+    for each in result.absent:
+        console.print(f"{each.name} not measured: {each.reason}", markup=False, highlight=False, soft_wrap=True)
+    for warning in result.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
+    console.print(describe_machine(result.machine), style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def make_table(result: Result) -> Table:
+    """Return the table; the ratio is our time over the other's."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for index, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if index in (0, len(HEADS) - 1) else "right", overflow="fold")
+    table.add_row("ours", *_median(result.latency.median))
+    for rival in result.rivals:
+        ratio = rival.ratio
+        shown = (f"{ratio.value:.3f}", f"{ratio.low:.3f}, {ratio.high:.3f}", describe_ratio(ratio))
+        table.add_row(escape(rival.name), *_median(rival.latency.median), *shown)
+    return table
+
+
+def _median(estimate: Estimate) -> tuple[str, str]:
+    return (format_ms(estimate.value), format_interval(estimate))
+
+
+def print_error(subject: str, error: TvmbuildError) -> None:
+    """Print why a cell could not be measured; the others go on."""
+    print(f"error: {subject}: {error}", file=sys.stderr)

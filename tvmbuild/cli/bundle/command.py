@@ -1,0 +1,127 @@
+"""`tvmbuild bundle CELL…`: all that a machine without network needs to tune and time cells, as one archive."""
+
+from __future__ import annotations
+
+import argparse
+import tarfile
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from tvmbuild.base.files import write_bytes
+from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
+from tvmbuild.base.progress import progress_shown_by, report_progress
+from tvmbuild.cli.bundle.site import SITE, add_package, pack_site
+from tvmbuild.config import load_project
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.plan import includes
+from tvmbuild.planning.project import find_root
+
+HELP = "pack cells, records and this installation for a machine without network"
+RUNNER = "run.py"
+_DODO = (
+    "from tvmbuild.doit_adapter.loader import load_doit_file\n\nDOIT_CONFIG, task_steps = load_doit_file(__file__)\n"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("cells", metavar="CELL", nargs="+", help="globs of MODEL@TARGET; disabled ones count too")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, default=Path("bundle.tar"))
+    parser.add_argument("--python", metavar="X.Y", default="3.12", help="Python of the other machine (default: 3.12)")
+    parser.add_argument("--machine", metavar="NAME", default="x86_64", help="its processor (default: x86_64)")
+    parser.add_argument(
+        "--have",
+        metavar="NAME,…",
+        default="numpy",
+        help="distributions that it has already (default: numpy); scipy, onnx and onnxruntime are the large ones",
+    )
+    parser.add_argument("--link", metavar="COMMAND", default="gcc", help="its C compiler (default: gcc)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the archive."""
+    root = find_root(Path.cwd())
+    cells = _choose(root, args.cells)
+    project = _pack_project(root, cells, args.link)
+    with (
+        TemporaryDirectory(prefix="tvmbuild-bundle-") as temporary,
+        progress_shown_by(lambda text: print(text, flush=True)),
+    ):
+        site = pack_site(Path(temporary), args.python, args.machine, frozenset(args.have.split(",")))
+        report_progress("writing the archive")
+        memory = BytesIO()
+        with tarfile.open(fileobj=memory, mode="w") as archive:
+            runner = Path(__file__).parents[2] / "templates" / "bundle" / RUNNER
+            _add(archive, RUNNER, runner.read_bytes())
+            _add(archive, SITE, site.read_bytes())
+            add_package(archive)
+            for name, data in project.items():
+                _add(archive, f"project/{name}", data)
+        write_bytes(args.output.absolute(), memory.getvalue())
+    size = args.output.stat().st_size / 2**20
+    print(f"wrote {args.output}: {len(cells)} cells, {size:.1f} MiB")
+    print(f"there: tar xf {args.output.name} && python3 {RUNNER}; then here: tvmbuild records import results/records")
+    return 0
+
+
+def _choose(root: Path, globs: Iterable[str]) -> list[tuple[str, str]]:
+    project = load_project(root)
+    known = [(m.name, t.name) for m in project.models for t in project.targets if includes(m, t.name)]
+    chosen: dict[tuple[str, str], None] = {}
+    for glob in globs:
+        found = [cell for cell in known if fnmatchcase("@".join(cell), glob)]
+        if not found:
+            raise TvmbuildError(f"no cell matches {glob!r}", "`tvmbuild list --all` shows every step")
+        chosen |= dict.fromkeys(found)
+    return list(chosen)
+
+
+def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> dict[str, bytes]:
+    """Return the files of a project of those cells alone: simplified models, `device: local`, their records."""
+    layout, models, targets = Layout(root), _read(root, MODELS_YAML), _read(root, TARGETS_YAML)
+    files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
+    packed: dict[str, Any] = {}
+    for name in dict.fromkeys(model for model, _ in cells):
+        path = layout.model_file(name, "model.onnx")
+        if not path.is_file():
+            raise TvmbuildError(f"{name} is not simplified yet", f"tvmbuild simplify:{name}")
+        files[f"models/{name}.onnx"] = path.read_bytes()
+        kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
+        mine = [target for model, target in cells if model == name]
+        packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}
+        packed[name]["targets"] = {"include": mine}
+    files[MODELS_YAML] = _dump({"models": packed, **_defaults(models, "tolerance")})
+    there = {}
+    for name in dict.fromkeys(target for _, target in cells):
+        kept = {key: value for key, value in targets["targets"][name].items() if key not in {"enabled", "glibc"}}
+        there[name] = {**kept, "device": "local", "link": link}
+        for path in sorted(layout.records(name).rglob("*.json")):
+            files[path.relative_to(root).as_posix()] = path.read_bytes()
+    files[TARGETS_YAML] = _dump({"targets": there, **_defaults(targets, "tune", "benchmark")})
+    return files
+
+
+def _read(root: Path, name: str) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((root / name).read_text(encoding="utf-8"))
+    return data
+
+
+def _defaults(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    kept = {key: value for key, value in data.get("defaults", {}).items() if key in names}
+    return {"defaults": kept} if kept else {}
+
+
+def _dump(data: dict[str, Any]) -> bytes:
+    return yaml.safe_dump(data, sort_keys=False).encode()
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o644
+    archive.addfile(info, BytesIO(data))

@@ -1,0 +1,110 @@
+"""`tvmbuild check MODEL.onnx …`: before anything is built, what cannot be, what will be slow, and how large it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.base.processes import run_module
+from tvmbuild.errors import TvmbuildError
+
+HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
+TIMEOUT_S = 1800
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx", help="no project is needed")
+    parser.add_argument(
+        "--shape",
+        dest="shapes",
+        type=_named_shape,
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="fix a dynamic input's shape, in all models that have the input; repeatable",
+    )
+    parser.add_argument(
+        "--value",
+        dest="values",
+        type=_named_value,
+        action="append",
+        default=[],
+        metavar="NAME=16000",
+        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
+    )
+    parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
+    parser.add_argument("--json", action="store_true", help="print one object a model")
+
+
+def _named_shape(text: str) -> tuple[str, list[int]]:
+    name, _, sizes = text.partition("=")
+    try:
+        shape = [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224") from None
+    if not name or min(shape) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224")
+    return name, shape
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    try:
+        json.loads(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=16000") from None
+    return name, value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is found; 1 when a model cannot be built."""
+    found = {path: _examine(path, args) for path in args.models}
+    unknown = {name for name, _ in (*args.shapes, *args.values)}.difference(
+        *(facts["names"] for facts in found.values())
+    )
+    if unknown and all(facts["names"] for facts in found.values()):
+        raise TvmbuildError(f"no model has an input {', '.join(sorted(unknown))}", "correct --shape or --value")
+    for path, facts in found.items():
+        if args.json:
+            print(json.dumps({"model": str(path), **facts}))
+        else:
+            print("\n".join(describe(path, facts)))
+    return 1 if any(facts["problem"] for facts in found.values()) else 0
+
+
+def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    if not path.is_file():
+        raise TvmbuildError(f"there is no file {path}", "name ONNX files")
+    request = json.dumps(
+        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
+    )
+    try:
+        done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None, "names": []}
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        why = f"signal {-done.returncode}" if done.returncode < 0 else (lines or ["no message"])[-1]
+        problem = f"a bug in tvmbuild, or in a library that it uses: {why}"
+        return {"problem": problem, "hint": "please report it", "names": []}
+    facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return facts
+
+
+def describe(path: Path, facts: dict[str, Any]) -> list[str]:
+    """Return the lines for people."""
+    if facts["problem"]:
+        hint = [f"  hint: {facts['hint']}"] if facts.get("hint") else []
+        return [f"{path}: cannot be built", f"  {facts['problem']}", *hint]
+    size, work = facts["constants"] / 1e6, facts["flops"] / 1e9
+    return [
+        f"{path}: nothing stands in the way",
+        f"  opset {facts['opset']}, {facts['nodes']} nodes; inputs {', '.join(facts['inputs']) or 'none'}",
+        f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run",
+        *(f"  slow without records: {each}" for each in facts["slow"]),
+        *(f"  {note}" for note in facts["notes"]),
+    ]

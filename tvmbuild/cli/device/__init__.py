@@ -1,0 +1,1 @@
+"""`tvmbuild device …`: one file an action."""

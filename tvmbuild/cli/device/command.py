@@ -1,0 +1,28 @@
+"""`tvmbuild device …`: boards behind an RPC tracker: serve, list, and the tracker itself."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from tvmbuild.cli.arguments import add_actions
+
+HELP = "serve a board over RPC, list boards, start a tracker"
+
+ACTIONS: dict[str, tuple[str, str]] = {
+    "serve": ("tvmbuild.cli.device.serve", "run on a board: offer it to a tracker until Ctrl-C"),
+    "ls": ("tvmbuild.cli.device.list", "list the boards of trackers: free or busy, architecture, TVM"),
+    "tracker": ("tvmbuild.cli.device.tracker", "start a tracker, which boards and builds meet at"),
+    "emulator": ("tvmbuild.cli.device.emulator", "make or remove the emulated board of `device: {qemu: …}`"),
+}
+"""Name → module with ``add_arguments(parser)`` and ``run(args) -> int``, and its help."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_actions(parser, ACTIONS)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; return the exit code."""
+    return int(importlib.import_module(ACTIONS[args.action][0]).run(args))

@@ -1,0 +1,75 @@
+"""`tvmbuild explain STEP`: why the step would run, the steps that it waits for, and the Tasks that it would search."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.steps import AnyStep
+from tvmbuild.base.wording import count
+from tvmbuild.cli.plan.command import describe_seconds
+from tvmbuild.cli.planned import Planned, plan_work
+from tvmbuild.doit_adapter.variables import split_words
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.price import CellPrice
+from tvmbuild.planning.project import find_root, load_plan
+
+HELP = "say why a step would run: which input, option, tool or output changed, from what to what"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("step", help="a step, such as compile:mobilenet_v2@x86-64-v3")
+    parser.add_argument("variables", nargs="*", metavar="tune=…|strict=…", help="as for a run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the reasons; return the exit code."""
+    others, settings = split_words(args.variables)
+    if others:
+        raise TvmbuildError(f"{others[0]!r} is one step too many", "Name one step.")
+    plan = load_plan(find_root(Path.cwd()), settings)
+    step = plan.find(args.step)
+    if step is None:
+        meant = suggest(find_nearest(args.step, (each.id for each in plan.steps)))
+        raise TvmbuildError(f"no step is called {args.step!r}", f"{meant}`tvmbuild plan` shows all of them.")
+    print("\n".join(_explain(plan_work(plan, [step]), step)))
+    return 0
+
+
+def _explain(planned: Planned, step: AnyStep) -> list[str]:
+    statuses = {status.step.id: status for status in planned.statuses}
+    status = statuses.pop(step.id)
+    lines = [f"{step.id}: {status.state}", *(f"  - {reason}" for reason in status.reasons)]
+    running = [each for each in statuses.values() if each.state in {"would run", "may run"}]
+    if running:
+        lines.append("before it:")
+        for each in running:
+            lines += [f"  {each.step.id}: {each.state}", *(f"    - {reason}" for reason in each.reasons)]
+        if status.state == "may run":
+            lines.append("it runs too if one of them changes an input of it; with equal bytes it does not")
+    if step.stage == "tune" and status.state != "unavailable":
+        lines += _list_tasks(next(price for price in planned.prices if price.cell == step.subject))
+    lines += ["inputs:", *(f"  {role}: {path.relative_to(step.root)}" for role, path in step.inputs.items())]
+    return lines
+
+
+def _list_tasks(price: CellPrice) -> list[str]:
+    """Return what tune would search, the Task with most trials first."""
+    if price.tasks is None:
+        searched = "not known before simplify and tune have run" if price.searches else "none"
+        return [f"Tasks to tune: {searched}"]
+    chosen = sorted(
+        (each for each in price.all_tasks if each.trials),
+        key=lambda each: (-each.trials, each.task.name, each.task.key),
+    )
+    if not chosen:
+        return [f"Tasks to tune: none of {len(price.all_tasks)}, {price.covered} have a record"]
+    total = f"{count(price.trials or 0, 'trial')}, {describe_seconds(price.seconds)}"
+    lines = [f"Tasks to tune: {len(chosen)} of {len(price.all_tasks)}, {total}"]
+    for each in chosen:
+        had = "" if each.covered else ", no record yet"
+        cost = f"{count(each.trials, 'trial')}, {describe_seconds(each.seconds)}"
+        lines.append(f"  {each.task.name} ({each.task.key}): {cost}{had}")
+    return lines

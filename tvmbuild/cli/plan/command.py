@@ -1,0 +1,152 @@
+"""`tvmbuild plan`: which steps would run and why, and what tuning would cost; nothing is run or written."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from tvmbuild.base.console import make_console
+from tvmbuild.base.files import pretty_json
+from tvmbuild.base.nearest import find_nearest_pattern, suggest
+from tvmbuild.base.wording import count
+from tvmbuild.cli.plan.as_json import make_json
+from tvmbuild.cli.planned import Planned, plan_work
+from tvmbuild.doit_adapter.variables import split_words
+from tvmbuild.engine.status import Status
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.price import CellPrice, TotalPrice
+from tvmbuild.planning.project import find_root, load_plan
+from tvmbuild.tuning.rates import NO_TIME, Seconds
+
+HELP = "show what would run and why, and what tuning would cost, before anything runs"
+COLOURS = {"up to date": "green", "would run": "yellow", "may run": "cyan", "unavailable": "dim"}
+UNKNOWN = "?"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="PATTERN",
+        help="steps, such as 'compile:*@pi4', shown with the steps that they need (default: all); tune=…, strict=…",
+    )
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON, with a matrix of cells for CI")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; return the exit code."""
+    patterns, settings = split_words(args.words)
+    plan = load_plan(find_root(Path.cwd()), settings)
+    if not plan.steps:
+        raise TvmbuildError("there is nothing to build", "models.yaml has no model that is enabled.")
+    for pattern in patterns:
+        if not any(fnmatchcase(step.id, pattern) for step in plan.steps):
+            meant = suggest(find_nearest_pattern(pattern, (step.id for step in plan.steps)))
+            raise TvmbuildError(f"no step matches {pattern!r}", f"{meant}`tvmbuild plan` shows all of them.")
+    chosen = [step for step in plan.steps if not patterns or any(fnmatchcase(step.id, each) for each in patterns)]
+    planned = plan_work(plan, chosen)
+    if args.json:
+        print(pretty_json(make_json(planned)), end="")
+    else:
+        _print(planned)
+    return 0
+
+
+def _print(planned: Planned) -> None:
+    console = make_console()
+    width = max(len(status.step.id) for status in planned.statuses)
+    # One print: a thousand cells have thousands of lines.
+    console.print(Text("\n").join(_describe(status, width) for status in planned.statuses), soft_wrap=True)
+    console.print()
+    here = {status.step.subject for status in planned.statuses if status.state != "unavailable"}
+    prices = [price for price in planned.prices if price.cell in here]
+    if prices:
+        console.print(_make_table(prices))
+        console.print("".join(f"{note}\n" for note in _list_notes(prices)), style="dim")
+    console.print(summarise(planned), soft_wrap=True)
+
+
+def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
+    notes = []
+    if any(price.tasks is None for price in prices):
+        notes.append(f"{UNKNOWN}: Tasks are not known before simplify and tune have run")
+    if any(price.trials and price.seconds is None for price in prices):
+        notes.append(
+            f"{UNKNOWN} minutes: this project has searched nothing for this kind of target on this machine yet"
+        )
+    return notes
+
+
+def _describe(status: Status, width: int) -> Text:
+    line = Text(f"{status.state:<11}", style=COLOURS[status.state])
+    line.append(f"  {status.step.id:<{width}}", style="default")
+    line.append(f"  {'; '.join(status.reasons)}", style="dim")
+    line.rstrip()
+    return line
+
+
+def _make_table(prices: Sequence[CellPrice]) -> Table:
+    table = Table(title="tuning", title_justify="left")
+    table.add_column("cell")
+    for name in ("tasks", "covered", "to tune", "trials", "minutes"):
+        table.add_column(name, justify="right")
+    for price in prices:
+        numbers = (None if price.tasks is None else len(price.all_tasks), price.covered, price.to_tune, price.trials)
+        shown = [UNKNOWN if number is None else str(number) for number in numbers]
+        table.add_row(price.cell, *shown, _show_minutes(price.seconds))
+    return table
+
+
+def _show_minutes(seconds: Seconds | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    return f"{seconds.low / 60:.1f} to {seconds.high / 60:.1f}" if seconds.high else "0"
+
+
+def summarise(planned: Planned) -> str:
+    """Return the plan in a line."""
+    states = [status.state for status in planned.statuses]
+    running, following, unavailable = (states.count(state) for state in ("would run", "may run", "unavailable"))
+    parts = [f"{count(running, 'step')} to run"]
+    if following:
+        parts[0] += f" and {following} that may follow"
+    if unavailable:
+        parts.append(f"{unavailable} unavailable here")
+    if planned.prices:
+        parts += [count(len(planned.prices), "cell"), *_describe_total(planned.total, planned.prices)]
+    return f"Plan: {', '.join(parts)}"
+
+
+def _describe_total(total: TotalPrice, prices: Sequence[CellPrice]) -> list[str]:
+    unknown = sum(price.to_tune is None for price in prices)
+    if unknown and not total.known_tasks:
+        return ["Tasks not known yet"]
+    of = f" of {total.known_tasks}" if total.known_tasks else ""
+    parts = [f"{total.to_tune}{of} Task{'' if total.known_tasks == 1 else 's'} to tune"]
+    if unknown:
+        parts[0] += f" and those of {count(unknown, 'cell')} not known yet"
+    if total.trials:
+        parts += [count(total.trials, "trial"), describe_seconds(total.seconds, total.known_seconds)]
+    return parts
+
+
+def describe_seconds(seconds: Seconds | None, at_least: Seconds = NO_TIME) -> str:
+    """Return a duration for people: `6 to 14 min`; when it is not known, what it takes at least."""
+    if seconds is None:
+        return f"at least {' '.join(_round(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
+    (low, unit), (high, of) = _round(seconds.low), _round(seconds.high)
+    if unit != of:
+        return f"{low} {unit} to {high} {of}"
+    return f"about {high} {of}" if low == high else f"{low} to {high} {of}"
+
+
+def _round(seconds: float) -> tuple[str, str]:
+    if seconds < 60:
+        return f"{seconds:.0f}", "s"
+    return (f"{seconds / 60:.0f}", "min") if seconds < 2 * 3600 else (f"{seconds / 3600:.1f}", "h")

@@ -1,0 +1,61 @@
+"""A plan with each step's status and each cell's price: what `plan` and `explain` show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tvmbuild.base.steps import AnyStep
+from tvmbuild.doit_adapter.state import open_state
+from tvmbuild.engine.status import Status, list_statuses
+from tvmbuild.planning.plan import Plan
+from tvmbuild.planning.price import CellPrice, Known, TotalPrice, price_cells, total_price
+from tvmbuild.records.choices import read_graph
+from tvmbuild.records.selection import read_tasks
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The chosen steps and all that they need, in the plan's order."""
+
+    statuses: tuple[Status, ...]
+    prices: tuple[CellPrice, ...]
+
+    @property
+    def total(self) -> TotalPrice:
+        """Return the price of all cells together."""
+        return total_price(self.prices)
+
+
+def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
+    """Return what running the chosen steps would do; nothing is run or written."""
+    wanted = {step.id for step in (*chosen, *list_ancestors(plan, chosen))}
+    part = Plan(plan.root, tuple(step for step in plan.steps if step.id in wanted))
+    statuses = tuple(list_statuses(part, open_state(plan.root).recall))
+    return Planned(statuses, price_statuses(statuses))
+
+
+def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
+    """Return the price of each tune step among them."""
+    return price_cells((status.step, _read_tasks(status)) for status in statuses if status.step.stage == "tune")
+
+
+def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:
+    """Return the steps that write what these read, and theirs, in the plan's order."""
+    wanted = {path for step in steps for path in step.inputs.values()}
+    found = []
+    for candidate in reversed(plan.steps):
+        if any(path in wanted for path in candidate.outputs.values()):
+            found.append(candidate)
+            wanted |= set(candidate.inputs.values())
+    return found[::-1]
+
+
+def _read_tasks(status: Status) -> Known | None:
+    if not status.knows_tasks:
+        return None
+    path = status.step.output("tasks")
+    try:
+        return Known(read_tasks(path), read_graph(path))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

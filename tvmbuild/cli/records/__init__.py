@@ -1,0 +1,1 @@
+"""`tvmbuild records …`: one file an action."""

@@ -1,0 +1,123 @@
+"""`tvmbuild run`: run a package, wherever it came from; its outputs, latency, and the time of each operator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tvmbuild.base.console import make_console
+from tvmbuild.base.files import write_json
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.cli.arguments import positive
+from tvmbuild.cli.run.device import check_wishes, choose_threads, find_device
+from tvmbuild.cli.run.inputs import collect_inputs, named_file
+from tvmbuild.cli.run.measure import Measurement, add_profile, measure_latency
+from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.table import list_forms
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.inputs import write_arrays
+from tvmbuild.package.metadata import PackageInfo
+
+HELP = "run a package: outputs, latency, time of each operator"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.epilog = "To build, leave `run` out: `tvmbuild STEP`."
+    parser.add_argument("package", metavar="PACKAGE.tar", help="no project and no YAML file is needed")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument("--inputs", type=Path, metavar="FILE.npz", help="the inputs by name, or a reference.npz")
+    inputs.add_argument(
+        "--fill",
+        choices=("random", "ones", "zeros"),
+        help="made-up inputs; random: [-1, 1) for floats, 0 for integers, which may be indices (the default)",
+    )
+    parser.add_argument(
+        "--input",
+        dest="files",
+        type=named_file,
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="one input: .npy, or a .png or .jpg by the package's preprocessing; repeatable",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs")
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs by name")
+    parser.add_argument("--print-top", type=positive, metavar="N", help="the N likeliest classes, with the labels")
+    parser.add_argument("--device", default="local", metavar="DEVICE", help=f"where it runs: {', '.join(list_forms())}")
+    parser.add_argument("--print-time", action="store_true", help="measure the latency")
+    parser.add_argument("--repeat", type=positive, metavar="N", help="samples; default: 50, fewer of a slow model")
+    parser.add_argument("--number", type=positive, default=1, metavar="M", help="calls in a sample (default: 1)")
+    parser.add_argument("--threads", type=positive, metavar="N", help="default: the target's num-cores, if here")
+    parser.add_argument("--profile", action="store_true", help="show the time of each operator")
+    parser.add_argument("--profile-json", type=Path, metavar="FILE", help="write what --profile shows")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run once; then measure what was asked for."""
+    device = find_device(args.device)
+    check_wishes(device, args)
+    info = _read_info(args.package)
+    inputs = collect_inputs(info, args)
+    with progress_shown_by(lambda text: print(text, file=sys.stderr)):
+        outputs, measurement = _run(args, device, info, inputs)
+    console = make_console()
+    print_outputs(console, info, outputs)
+    if args.print_top:
+        print_ranking(console, info, outputs, args.print_top)
+    if args.output:
+        write_arrays(args.output, outputs)
+    if measurement is not None:
+        print_latency(console, measurement)
+        if args.profile:
+            print_profile(console, info, measurement)
+        for warning in measurement.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        if args.profile_json:
+            _write_profile(args.profile_json, profile_json(info, measurement))
+    return 0
+
+
+def _write_profile(path: Path, profile: dict[str, object]) -> None:
+    try:
+        write_json(path, profile)
+    except OSError as error:
+        raise TvmbuildError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _read_info(package: str) -> PackageInfo:
+    try:
+        return read_metadata(Path(package))
+    except TvmbuildError as error:
+        if Path(package).exists() or package.endswith(".tar"):
+            raise
+        raise TvmbuildError(
+            f"{package}: no such package", f"to build it, leave `run` out: `tvmbuild {package}`"
+        ) from error
+
+
+def _run(
+    args: argparse.Namespace, device: Device, info: PackageInfo, inputs: dict[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], Measurement | None]:
+    profile = bool(args.profile or args.profile_json)
+    with TemporaryDirectory(prefix="tvmbuild-run-") as folder:
+        reference = Path(folder, "inputs.npz")
+        write_arrays(reference, {f"input:{name}": value for name, value in inputs.items()})
+        threads = args.threads or choose_threads(device, info)
+        with device.start(Load("tvm", Path(args.package), reference, threads)) as worker:
+            outputs = worker.outputs()
+            if not (args.print_time or profile):
+                return outputs, None
+            with device.hold(exclusive=True):
+                measurement = measure_latency(device, worker, args.number, args.repeat)
+                if profile:
+                    here = device.here and not info.target.on_gpu
+                    measurement = add_profile(worker, measurement, peak=here)
+            return outputs, measurement

@@ -1,0 +1,91 @@
+"""`tvmbuild target lock NAME`: resolve `native` and `from_device` once, into the target's lock."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.processes import run_module
+from tvmbuild.base.specs import Attributes, freeze_attributes
+from tvmbuild.config.load import load_project, load_questions
+from tvmbuild.config.lock import Questions, TargetLock, write_lock
+from tvmbuild.config.mistakes import list_words
+from tvmbuild.config.targets import attribute_names
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.detection import detect_capabilities
+from tvmbuild.planning.project import find_root
+from tvmbuild.targets.table import target_kind
+
+HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
+
+_PROBE = "tvmbuild.devices.local.describe"
+_PROBE_ABSENT = 3
+_TIMEOUT_S = 300
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    lock = actions.add_parser("lock", help=HELP)
+    lock.add_argument("name", metavar="NAME", help="a target of targets.yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it in the project around the current folder; return the exit code."""
+    root = find_root(Path.cwd())
+    path = lock_target(root, args.name)
+    sys.stdout.write(f"wrote {path.relative_to(root)}\n{path.read_text(encoding='utf-8')}")
+    return 0
+
+
+def lock_target(root: Path, name: str) -> Path:
+    """Write the lock of that target and return its path; raise TvmbuildError when there is nothing to resolve."""
+    questions = load_questions(root)
+    if name not in questions:
+        near = find_nearest(name, questions)
+        hint = f'did you mean "{near}"?' if near else f"targets.yaml has {list_words(questions, 'and')}"
+        raise TvmbuildError(f"targets.yaml has no target {name}", hint)
+    asked = questions[name]
+    if not asked:
+        raise TvmbuildError(
+            f"the target {name} states all its attributes: there is nothing to lock",
+            "a lock resolves `mcpu: native` and `from_device: 0`",
+        )
+    kind = next(target.kind for target in load_project(root).targets if target.name == name)
+    path = Layout(root).target_lock(name)
+    write_lock(path, _answer(kind, asked), asked)
+    return path
+
+
+def _answer(kind: str, asked: Questions) -> TargetLock:
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
+    for key, value in asked.items():
+        if key == "from_device":
+            attributes = _describe(kind, int(value))
+        elif key == "mcpu":
+            attributes = _describe("llvm", 0)
+        else:
+            host = _describe("llvm", 0)
+    return TargetLock(attributes, host)
+
+
+def _describe(kind: str, index: int) -> Attributes:
+    """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
+    done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
+    if done.returncode == _PROBE_ABSENT:
+        missing = target_kind(kind).explain_absence(detect_capabilities())
+        raise TvmbuildError(
+            f"this machine, or this TVM, has no device {kind}:{index}",
+            missing or "`tvmbuild doctor` says what is here; write the device's attributes into targets.yaml otherwise",
+        )
+    if done.returncode:
+        raise RuntimeError(f"{_PROBE} {kind} {index} failed:\n{done.stderr}")
+    described = json.loads(done.stdout.splitlines()[-1])
+    known = attribute_names(kind)
+    return freeze_attributes({key: value for key, value in described.items() if key in known})

@@ -1,0 +1,88 @@
+"""`tvmbuild worker`: offer this machine to the scheduler of a Dask cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import signal
+import sys
+
+from tvmbuild.base.capabilities import installed_version
+from tvmbuild.cli.arguments import address, positive
+from tvmbuild.cli.build import check_installed
+from tvmbuild.cli.device.serve import check_versions, find_required
+from tvmbuild.devices.rpc.supervisor import is_loopback
+from tvmbuild.devices.rpc.tracker import list_boards
+from tvmbuild.engine.leftovers import remove_old_leftovers
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.detection import detect_capabilities
+from tvmbuild.planning.needs import STEPS, list_resources
+
+HELP = "offer this machine to a Dask cluster, for `tvmbuild build --scheduler`"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("scheduler", metavar="ADDRESS", help="Dask's scheduler, such as tcp://127.0.0.1:8786")
+    parser.add_argument("--steps", type=positive, default=1, metavar="N", help="steps at once (default: 1)")
+    parser.add_argument("--host", help="address to answer on (default: 127.0.0.1, nobody else's)")
+    parser.add_argument(
+        "--tracker", type=address, action="append", default=[], help="offer the boards of this RPC tracker; repeatable"
+    )
+    parser.add_argument(
+        "--has", action="append", default=[], metavar="NAME", help="offer this too, such as linker:COMMAND; repeatable"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work until Ctrl-C, SIGTERM or the scheduler's end."""
+    check_installed()
+    check_versions(find_required(), installed_version("apache-tvm"))
+    host = choose_host(args.scheduler, args.host)
+    boards = {f"device:{key}" for tracker in args.tracker for key in list_boards(tracker)}
+    resources = list_resources(detect_capabilities(), args.steps, sorted({*boards, *args.has}))
+    remove_old_leftovers()
+    print(f"offers {', '.join(f'{name}={amount}' for name, amount in sorted(resources.items()))}", file=sys.stderr)
+    if not is_loopback(host):
+        print(
+            f"answering on {host}: without TLS, whoever reaches it can run any program here, as this user",
+            file=sys.stderr,
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # systemd's stop is Ctrl-C
+    try:
+        asyncio.run(_serve(args.scheduler, host, resources))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    return 0
+
+
+def choose_host(scheduler: str, host: str | None) -> str:
+    """Return the address to answer on; TvmbuildError when the scheduler does not answer, or could not reach it."""
+    from tvmbuild.cluster.address import check_scheduler  # noqa: PLC0415 - Dask is an extra
+
+    there = check_scheduler(scheduler, "worker")
+    if host is None and not is_loopback(there):
+        raise TvmbuildError(
+            f"a worker of {scheduler} must be reached from there, and answers on 127.0.0.1 only unless told",
+            "--host ADDRESS, of this machine in that network; see docs/distributed.md of the repository for TLS first.",
+        )
+    return host or "127.0.0.1"
+
+
+async def _serve(scheduler: str, host: str, resources: dict[str, int]) -> None:
+    import dask  # noqa: PLC0415 - Dask is an extra
+    from distributed import Nanny  # noqa: PLC0415 - as above
+
+    # Dask's own variables would have steps compute with other threads than at home.
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": {}, "distributed.nanny.environ": {}}):
+        async with Nanny(
+            scheduler,
+            nthreads=resources[STEPS],  # no more: Dask moves steps that wait to idle workers by counting threads
+            resources=resources,
+            host=host,
+            name=f"{platform.node()}-{os.getpid()}",
+            dashboard=False,
+        ) as nanny:
+            await nanny.finished()

@@ -1,0 +1,1 @@
+"""From specs to the Plan: steps, what they need, why they cannot run here, what they would take. Pure."""

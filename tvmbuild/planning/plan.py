@@ -1,0 +1,123 @@
+"""Models, targets and capabilities to a Plan. Pure: reads no file, starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import ModelSpec, Project
+from tvmbuild.base.steps import AnyStep, Settings, TuneStep, has_options
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.planning.availability import explain_unavailable, may_measure
+from tvmbuild.planning.needs import list_needs
+from tvmbuild.planning.step import Subject, make_step
+from tvmbuild.stages.table import STAGES, Stage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All steps of a project in the order of the stage table: unique ids and outputs, no input without an origin."""
+
+    root: Path
+    steps: tuple[AnyStep, ...]
+
+    def find(self, step_id: str) -> AnyStep | None:
+        """Return the step of that id, or None."""
+        return next((step for step in self.steps if step.id == step_id), None)
+
+
+def make_plan(
+    project: Project, capabilities: Capabilities, settings: Settings, workers: Sequence[Capabilities] = ()
+) -> Plan:
+    """Return every step of the enabled models and the enabled targets that they include.
+
+    ``workers``: the machines that run the steps, where this one, of the ``capabilities``, does not.
+    """
+    models = [model for model in project.models if model.enabled]
+    targets = [target for target in project.targets if target.enabled]
+    cells = [(model, target) for model in models for target in targets if includes(model, target.name)]
+    subjects = {
+        "model": [Subject(model) for model in models],
+        "cell": [Subject(model, target) for model, target in cells],
+    }
+    machines = workers or (capabilities,)
+
+    def make(stage: Stage, subject: Subject) -> AnyStep:
+        step = make_step(stage, subject, project.root, _choose_machine(stage, subject, machines))
+        step = replace(step, settings=_settings_of(step, settings, machines))
+        return replace(step, needs=list_needs(step, subject.target, capabilities.host_cpu))
+
+    steps = [make(stage, subject) for stage in STAGES for subject in subjects[stage.scope]]
+    return Plan(project.root, _spread_unavailability(_validate(_drop_needless_validations(steps))))
+
+
+def _drop_needless_validations(steps: Sequence[AnyStep]) -> list[AnyStep]:
+    """Leave out the validation of cells that are benchmarked: their packages' own numbers are compared."""
+    run = {step.subject for step in steps if step.stage == "benchmark" and step.unavailable is None}
+    return [step for step in steps if step.stage != "validate" or step.subject not in run]
+
+
+def _choose_machine(stage: Stage, subject: Subject, machines: Sequence[Capabilities]) -> Capabilities:
+    """Return the first that can run the step: its tools are the step's; where none can, the first."""
+    target = subject.target
+    able = (each for each in machines if target is None or explain_unavailable(stage.name, target, each) is None)
+    return next(able, machines[0])
+
+
+def includes(model: ModelSpec, target: str) -> bool:
+    """Say whether the model is built for the target."""
+    return any(fnmatchcase(target, glob) for glob in model.include) and not any(
+        fnmatchcase(target, glob) for glob in model.exclude
+    )
+
+
+def _settings_of(step: AnyStep, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
+    """Return what the step is asked for: a device that cannot be asked makes tuning act as `never`."""
+    if has_options(step, TuneStep) and not any(may_measure(step.options, machine) for machine in machines):
+        return replace(settings, tune="never")
+    return settings
+
+
+def _validate(steps: list[AnyStep]) -> list[AnyStep]:
+    origins: dict[Path, str] = {}
+    ids: set[str] = set()
+    for step in steps:
+        if step.id in ids:
+            raise TvmbuildError(f"two steps are called {step.id}", "Give every model and every target its own name.")
+        ids.add(step.id)
+        for path in step.outputs.values():
+            if path in origins:
+                raise TvmbuildError(
+                    f"{step.id} and {origins[path]} both write {path}",
+                    "Rename the model or the target so that model@target is unambiguous.",
+                )
+            origins[path] = step.id
+    for step in steps:
+        for role, path in step.inputs.items():
+            given = role in {"source", "export", "labels"} or role.startswith(("sample ", "argument "))
+            if not given and path not in origins:
+                raise ValueError(f"{step.id} reads {path}, which no step writes")
+            if given and path in origins:
+                raise TvmbuildError(
+                    f"{step.id} reads {path}, which {origins[path]} writes",
+                    "Keep what models.yaml names outside the build folder.",
+                )
+    return steps
+
+
+def _spread_unavailability(steps: Sequence[AnyStep]) -> tuple[AnyStep, ...]:
+    """Make what reads an output of an unavailable step unavailable too; stage order makes one pass enough."""
+    missing: dict[Path, AnyStep] = {}
+    spread = []
+    for step in steps:
+        cause = next((missing[path] for path in step.inputs.values() if path in missing), None)
+        result = step
+        if step.unavailable is None and cause is not None:
+            result = replace(step, unavailable=f"needs {cause.id}: {cause.unavailable}")
+        if result.unavailable is not None:
+            missing |= dict.fromkeys(result.outputs.values(), cause or result)
+        spread.append(result)
+    return tuple(spread)

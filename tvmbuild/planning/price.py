@@ -1,0 +1,226 @@
+"""What tuning would cost: Tasks, candidates and seconds of each cell. No tvm here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep, TuneStep
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
+from tvmbuild.records.journal import read_entries
+from tvmbuild.records.selection import (
+    TaskId,
+    elect,
+    is_wanted,
+    must_choose,
+    needs_search,
+    read_applicable,
+    resolved_target,
+    wanted_trials,
+)
+from tvmbuild.records.task_file import TaskFile
+from tvmbuild.tuning.rates import NO_TIME, Rates, Seconds, add_seconds, place_of, read_rates
+
+WINOGRAD = ("winograd_input", "winograd_products")
+"""Tasks of each further way to compute a convolution: one to three; `tasks.json` has those of the chosen ones alone."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What `tasks.json` says of a cell."""
+
+    tasks: tuple[TaskId, ...]
+    graph: Graph | None = None
+    """Where there is something to choose."""
+
+
+@dataclass(frozen=True)
+class TaskPrice:
+    """What one Task of a cell costs."""
+
+    task: TaskId
+    covered: bool
+    """Some applicable record can be elected."""
+    trials: int = 0
+    """Candidates to measure, at most; 0: it is not tuned, or another cell of the list tunes it before."""
+    seconds: Seconds | None = NO_TIME
+    """None: nothing like it has been searched yet."""
+
+
+@dataclass(frozen=True)
+class CellPrice:
+    """What tuning one cell costs. None is `not known`."""
+
+    cell: str
+    target: str
+    tasks: tuple[TaskPrice, ...] | None
+    """None: which Tasks the cell has is not known before simplify and tune have run."""
+    searches: bool = True
+    """False: the mode is `never`, no device can be asked or `ops` is empty: the price is 0, Tasks known or not."""
+    choice: tuple[TaskPrice, ...] = ()
+    """Of the further ways to compute its convolutions, which are measured before one is chosen."""
+
+    @property
+    def covered(self) -> int | None:
+        """How many Tasks have a record."""
+        return None if self.tasks is None else sum(price.covered for price in self.all_tasks)
+
+    @property
+    def to_tune(self) -> int | None:
+        """How many Tasks would be searched for this cell."""
+        return self._known(sum(price.trials > 0 for price in self.all_tasks))
+
+    @property
+    def trials(self) -> int | None:
+        """How many candidates would be measured, at most."""
+        return self._known(sum(price.trials for price in self.all_tasks))
+
+    @property
+    def seconds(self) -> Seconds | None:
+        """How long that would take."""
+        return add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
+
+    @property
+    def all_tasks(self) -> tuple[TaskPrice, ...]:
+        """Return those that are known, and those of the further ways."""
+        return (*(self.tasks or ()), *self.choice)
+
+    def _known(self, value: int) -> int | None:
+        return None if self.tasks is None and self.searches else value
+
+
+@dataclass(frozen=True)
+class TotalPrice:
+    """All cells together, a Task that several have counted once; what is not known of a cell is not in it."""
+
+    tasks: int | None
+    """None: not known of every cell."""
+    known_tasks: int
+    covered: int
+    to_tune: int
+    trials: int
+    seconds: Seconds | None
+    """None: not known of every cell."""
+    known_seconds: Seconds
+
+
+def price_cells(cells: Iterable[tuple[AnyStep, Known | None]]) -> tuple[CellPrice, ...]:
+    """Return the price of each cell: its tune step and its Tasks, None where they are not known.
+
+    A Task that several cells have is paid by the first, as it is when they run; with `tune=full` every cell searches
+    all of its own again.
+    """
+    counter = _Counter()
+    return tuple(counter.price(step, known) for step, known in cells)
+
+
+def total_price(prices: Sequence[CellPrice]) -> TotalPrice:
+    """Return the sum."""
+    known = {(cell.target, price.task.key): price for cell in prices for price in cell.all_tasks}
+    tuned = {(cell.target, each.task.key) for cell in prices for each in cell.all_tasks if each.trials}
+    return TotalPrice(
+        tasks=len(known) if all(cell.tasks is not None for cell in prices) else None,
+        known_tasks=len(known),
+        covered=sum(price.covered for price in known.values()),
+        to_tune=len(tuned),
+        trials=sum(cell.trials or 0 for cell in prices),
+        seconds=add_seconds([cell.seconds for cell in prices]),
+        known_seconds=sum((price.seconds or NO_TIME for cell in prices for price in cell.all_tasks), NO_TIME),
+    )
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """What is known of a Task: whether a record covers it, and its file without records, which are large."""
+
+    covered: bool = False
+    file: TaskFile | None = None
+    measured: int = 0
+    """Candidates, those of an interrupted search's journal included."""
+
+
+class _Counter:
+    """Reads each record file once, and knows what the cells before this one would measure."""
+
+    def __init__(self) -> None:
+        self._rates: dict[str, Rates] = {}
+        self._searched: dict[tuple[str, str], _Searched] = {}
+        self._planned: dict[tuple[str, str], int] = {}
+
+    def price(self, step: AnyStep, known: Known | None) -> CellPrice:
+        options = step.options
+        if not isinstance(options, TuneStep):
+            raise TypeError(f"not a tune step: {step.id}")
+        searches = step.unavailable is None and step.settings.tune != "never" and options.tune.ops != ()
+        if known is None:
+            return CellPrice(step.subject, options.target, None, searches)
+        tasks = tuple(self._price(step, options, task, len(known.tasks)) for task in known.tasks)
+        choice = self._price_choice(step, options, known.graph) if searches else ()
+        return CellPrice(step.subject, options.target, tasks, searches, choice)
+
+    def _price(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> TaskPrice:
+        where = (options.target, task.key)
+        if where not in self._searched:
+            self._searched[where] = _read(Layout(step.root), options, task.key)
+        known = self._searched[where]
+        trials = 0 if step.unavailable is not None else self._count_trials(step, options, task, tasks)
+        if trials <= 0:
+            return TaskPrice(task, known.covered)
+        self._planned[where] = self._planned.get(where, 0) + trials
+        return TaskPrice(task, known.covered, trials, self._estimate(step, options, task.name, trials))
+
+    def _price_choice(self, step: AnyStep, options: TuneStep, graph: Graph | None) -> tuple[TaskPrice, ...]:
+        choices = Choices({}) if step.settings.tune == "full" else _read_choices(Layout(step.root), options, graph)
+        if graph is None or not must_choose(options.tune, graph, choices):
+            return ()
+        ways = [name for name in options.tune.algorithms if name != DIRECT]
+        tasks = [
+            TaskId(f"{signature} by {name.replace('winograd', way)}", name, 1)
+            for signature in choices.list_undecided(graph)
+            for way in ways
+            for name in WINOGRAD
+            if is_wanted(name, options.tune)
+        ]
+        return tuple(self._price(step, options, task, len(tasks)) for task in tasks)
+
+    def _estimate(self, step: AnyStep, options: TuneStep, name: str, trials: int) -> Seconds | None:
+        where = place_of(options)
+        if where not in self._rates:
+            self._rates[where] = read_rates(Layout(step.root), options, available_cores())
+        return self._rates[where].estimate(name, trials)
+
+    def _count_trials(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> int:
+        """Return how many candidates the step would measure for the Task."""
+        wanted = wanted_trials(options.tune, tasks)
+        if step.settings.tune == "never":
+            return 0
+        if step.settings.tune == "full":
+            return wanted if is_wanted(task.name, options.tune) else 0
+        where = (options.target, task.key)
+        known = self._searched[where]
+        if not needs_search(known.file, task.name, options.tune, tasks):
+            return 0
+        return wanted - known.measured - self._planned.get(where, 0)
+
+
+def _read_choices(layout: Layout, options: TuneStep, graph: Graph | None) -> Choices:
+    try:
+        return read_choices(layout.records(options.target), graph, resolved_target(options))
+    except TvmbuildError:
+        return Choices({})  # the step will say what is wrong
+
+
+def _read(layout: Layout, options: TuneStep, key: str) -> _Searched:
+    """Return what is known of the Task; a damaged file counts as none, as it does for the search."""
+    try:
+        file = read_applicable(layout.records(options.target), key, resolved_target(options))
+    except TvmbuildError:
+        file = None
+    journaled = max((entry.measured for entry in read_entries(layout.journal(options.target, key))), default=0)
+    if file is None:
+        return _Searched(measured=journaled)
+    covered = elect(file, options.measured_on) is not None
+    return _Searched(covered, replace(file, records=(), workload=""), max(file.most_searched, journaled))

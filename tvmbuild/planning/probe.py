@@ -1,0 +1,41 @@
+"""Asks TVM and the machine what they can do; a process that `planning.detection` starts, prints one JSON line."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import asdict
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.files import canonical_json
+from tvmbuild.targets.table import TARGETS
+
+
+def main() -> int:
+    """Print the capabilities as JSON on the last line of stdout."""
+    sys.stdout.write(canonical_json(asdict(probe())))
+    print()
+    return 0
+
+
+def probe() -> Capabilities:
+    """Import TVM and ask it; tool versions and linkers are filled in by the caller."""
+    import tvm  # noqa: PLC0415 - only this process may pay for it
+
+    def has(name: str) -> bool:
+        return tvm.get_global_func(name, allow_missing=True) is not None
+
+    running = [kind for kind in TARGETS.values() if kind.has_runtime(has)]
+    found = Capabilities(
+        codegens=tuple(kind for kind in TARGETS if has(f"target.build.{kind}")),
+        runtimes=tuple(kind.name for kind in running),
+        devices=tuple(kind.name for kind in running if kind.answers()),
+        machine=platform.machine(),
+    )
+    for kind in TARGETS.values():
+        found = kind.probe(found)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
