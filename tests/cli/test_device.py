@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rpc_boards import board, end, find_sessions, free_port, is_gone, running, tracker, wait_until
 
-from tvmbuild.cli.device.serve import check_versions, find_required
 from tvmbuild.cli import main
+from tvmbuild.cli.device.serve import check_versions, find_required
 from tvmbuild.devices.rpc.supervisor import Serving, check_reachable
 from tvmbuild.errors import TvmbuildError
 

@@ -12,10 +12,10 @@ from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import runtime_dir
 from tvmbuild.base.specs import CacheSpec, NoDevice, TargetSpec
+from tvmbuild.cli import main
 from tvmbuild.cli.doctor.checks import check_installation, list_pins
 from tvmbuild.cli.doctor.holders import list_holders
 from tvmbuild.cli.doctor.project import check_cache, check_targets
-from tvmbuild.cli import main
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.cache.entries import write_entry
 from tvmbuild.planning.detection import detect_capabilities

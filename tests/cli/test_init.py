@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from doit_project import make_project
 
-from tvmbuild.cli.init import write_project
 from tvmbuild.cli import main
+from tvmbuild.cli.init import write_project
 from tvmbuild.cli.records.merge_driver import ATTRIBUTES
 from tvmbuild.config import load_project
 
