@@ -17,8 +17,9 @@ from typing import Any
 
 from network_files import find_inputs
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, LocalDevice, Precision, TuneOptions
+from tvmbuild.base.specs import Attributes, Precision, TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize

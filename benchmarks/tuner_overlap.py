@@ -44,7 +44,7 @@ def _time(rounds: int, threads: int) -> tuple[list[float], list[float]]:
 
     from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics  # noqa: PLC0415
     from tvmbuild.devices.candidates import Timing  # noqa: PLC0415
-    from tvmbuild.tuning.pool import candidate_pool, wait_for_library  # noqa: PLC0415
+    from tvmbuild.tuning.candidate_pool import candidate_pool, wait_for_library  # noqa: PLC0415
     from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model  # noqa: PLC0415
 
     skip_tensor_intrinsics()

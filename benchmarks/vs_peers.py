@@ -23,6 +23,7 @@ from typing import Any
 from network_files import FOLDER, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json, write_text
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout, layout_of_records
@@ -30,7 +31,6 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.specs import (
     Attributes,
     BenchmarkOptions,
-    LocalDevice,
     SimplifyOptions,
     Source,
     Tolerance,

@@ -13,10 +13,11 @@ from PIL import Image
 from report_cells import cell_steps, only, write_built
 from small_package import build_package
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Accuracy, BenchmarkOptions, LocalDevice, Preprocess, Tolerance
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Preprocess, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.accuracy import compare_samples, list_samples, make_judge
 from tvmbuild.benchmarking.results import Agreement, read_result

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import runtime_dir
-from tvmbuild.base.specs import CacheSpec, NoDevice, TargetSpec
+from tvmbuild.base.specs import CacheSpec, TargetSpec
 from tvmbuild.cli import main
 from tvmbuild.cli.doctor.checks import check_installation, list_pins
 from tvmbuild.cli.doctor.holders import list_holders

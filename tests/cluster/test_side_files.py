@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, decompress, name_of, unpack
 from tvmbuild.cluster.side_files import compare, read_sent, take_home

@@ -10,7 +10,7 @@ import pytest
 from tvmbuild.base.specs import CacheSpec
 from tvmbuild.config import load_project
 from tvmbuild.config.cache import SIZE
-from tvmbuild.config.check import load_schema
+from tvmbuild.config.schema import load_schema
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_cache
 

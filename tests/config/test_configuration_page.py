@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tvmbuild.config.check import load_schema
+from tvmbuild.config.schema import load_schema
 
 
 def _keys(schema: Any) -> set[str]:

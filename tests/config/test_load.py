@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import (
     Attributes,
     BenchmarkOptions,
     InputSpec,
     ModelSpec,
-    NoDevice,
     Preprocess,
     Project,
-    QemuDevice,
-    RpcDevice,
     SimplifyOptions,
     Source,
     TargetSpec,

@@ -9,17 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tvmbuild.base.specs import (
-    BenchmarkOptions,
-    LocalDevice,
-    Preprocess,
-    RpcDevice,
-    SimplifyOptions,
-    Tolerance,
-    TuneOptions,
-)
+from tvmbuild.base.device_specs import LocalDevice, RpcDevice
+from tvmbuild.base.specs import BenchmarkOptions, Preprocess, SimplifyOptions, Tolerance, TuneOptions
 from tvmbuild.config import load_project
-from tvmbuild.config.check import load_schema
+from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names
 
 LEFT_OUT = {

@@ -8,7 +8,7 @@ import pytest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.config import load_project
-from tvmbuild.config.lock import TargetLock, write_lock
+from tvmbuild.config.target_lock import TargetLock, write_lock
 
 NATIVE = "targets:\n  me: {kind: llvm, mcpu: native, num-cores: 2}\n"
 GPU = "targets:\n  me: {kind: vulkan, from_device: 0, thread_warp_size: 32, host: {mcpu: native, num-cores: 2}}\n"

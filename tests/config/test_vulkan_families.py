@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.config import load_project
-from tvmbuild.config.check import load_schema
+from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.targets.table import target_kind
 from tvmbuild.targets.vulkan_families import FAMILIES

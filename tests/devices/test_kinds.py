@@ -14,21 +14,13 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import (
-    Attributes,
-    DeviceSpec,
-    LocalDevice,
-    NoDevice,
-    QemuDevice,
-    RpcDevice,
-    SshDevice,
-    TargetSpec,
-)
+from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.base.steps import Settings
 from tvmbuild.cli.doctor.project import check_targets
 from tvmbuild.config import load_project
-from tvmbuild.config.check import load_schema, schema_text
+from tvmbuild.config.schema import load_schema, schema_text
 from tvmbuild.devices.kind import Code, DeviceKind, Untimed
 from tvmbuild.devices.table import DEVICES, device_kind, list_forms, open_device, parse_device, read_device
 from tvmbuild.engine.fingerprint import fingerprint

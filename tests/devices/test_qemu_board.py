@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from doit_project import write_project
 
-from tvmbuild.base.specs import QemuDevice
+from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.cli import main
 from tvmbuild.devices.qemu.board import (
     EmulatedBoard,

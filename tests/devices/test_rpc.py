@@ -29,8 +29,8 @@ from rpc_boards import (
     wait_until,
 )
 
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import RpcDevice
 from tvmbuild.cli import main
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.model_worker import Load

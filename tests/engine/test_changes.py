@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.changes import explain_changes
 from tvmbuild.engine.fingerprint import digest_file, fingerprint

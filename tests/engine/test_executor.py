@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_text
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, LocalDevice, Tolerance
+from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, Settings, Step
 from tvmbuild.doit_adapter.loader import hand_in, load_doit_file
 from tvmbuild.engine.executor import HERE, Executor
-from tvmbuild.engine.run import run_step
+from tvmbuild.engine.step_run import run_step
 from tvmbuild.engine.success import Success
 from tvmbuild.errors import TvmbuildError
 

@@ -16,7 +16,7 @@ from tvmbuild.base.specs import SimplifyOptions, Source
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.engine.executor import HERE
 from tvmbuild.engine.external_data import ENTRY, list_external_data
-from tvmbuild.engine.run import run_step
+from tvmbuild.engine.step_run import run_step
 from tvmbuild.errors import TvmbuildError
 
 

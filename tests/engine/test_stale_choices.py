@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chosen_step import FAULTS, GRAPH, LARGE, OPTIONS, SMALL, edit, folder_of, make_step, publish
 
-from tvmbuild.base.specs import NoDevice
+from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.records.choices import choices_path

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from elected_step import KEY, OPTIONS, make_step, publish, put, task_file
 
+from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import NoDevice
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.records.store import record_path

@@ -18,7 +18,7 @@ PROCESSES = {
     "tvmbuild.base.capabilities": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
-    "tvmbuild.cli.records.database": {"tvmbuild.replay.json_database"},
+    "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},
     "tvmbuild.cli.target": {"tvmbuild.devices.local.describe"},
     "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},

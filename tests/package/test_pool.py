@@ -184,7 +184,7 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
     import tvm
     import tvm_ffi
 
-    from tvmbuild.package.runtime.pool import use_own_pool
+    from tvmbuild.package.runtime.thread_pool import use_own_pool
 
     before = count_threads()
     for _ in range(2):  # a library that is loaded once more gets its pool again
@@ -206,7 +206,7 @@ def test_an_error_in_any_share_is_raised_where_the_loop_was_called(failing: Path
 def test_a_library_without_a_pool_is_left_alone(failing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tvm_ffi
 
-    from tvmbuild.package.runtime.pool import use_own_pool
+    from tvmbuild.package.runtime.thread_pool import use_own_pool
 
     module: Any = tvm_ffi.load_module(str(failing), keep_module_alive=False)
     monkeypatch.setenv("TVMBUILD_THREAD_POOL", "tvm")

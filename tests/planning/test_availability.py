@@ -5,18 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import (
-    AttributeValue,
-    DeviceSpec,
-    LocalDevice,
-    NoDevice,
-    QemuDevice,
-    RpcDevice,
-    SshDevice,
-    TargetSpec,
-    TuneOptions,
-)
+from tvmbuild.base.specs import AttributeValue, TargetSpec, TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.planning.availability import explain_device, explain_unavailable, may_measure
 

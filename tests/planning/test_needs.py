@@ -6,18 +6,9 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import (
-    Export,
-    ModelSpec,
-    NoDevice,
-    Project,
-    QemuDevice,
-    RpcDevice,
-    Source,
-    SshDevice,
-    TargetSpec,
-)
+from tvmbuild.base.specs import Export, ModelSpec, Project, Source, TargetSpec
 from tvmbuild.base.steps import Needs, Settings
 from tvmbuild.planning.needs import explain_lack, list_resources
 from tvmbuild.planning.plan import make_plan

@@ -6,17 +6,9 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import (
-    Accuracy,
-    BenchmarkOptions,
-    ModelSpec,
-    NoDevice,
-    Project,
-    Source,
-    TargetSpec,
-    TuneOptions,
-)
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, ModelSpec, Project, Source, TargetSpec, TuneOptions
 from tvmbuild.base.steps import Settings, TuneStep
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.fingerprint import fingerprint

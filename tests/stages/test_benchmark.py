@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores, cpu_name
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import BenchmarkOptions, LocalDevice, NoDevice, Tolerance
+from tvmbuild.base.specs import BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.contest import make_package_trial
 from tvmbuild.benchmarking.history import read_history

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, LocalDevice, NoDevice, TuneOptions
+from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.errors import TvmbuildError
@@ -266,7 +267,7 @@ def test_kill_9_in_the_middle_of_a_batch_loses_no_measurement(step: Step[TuneSte
 @pytest.mark.nightly
 def test_a_machine_that_cannot_build_uses_up_no_trials(step: Step[TuneStep], monkeypatch: pytest.MonkeyPatch) -> None:
     from tvmbuild.stages import tune
-    from tvmbuild.tuning import pool
+    from tvmbuild.tuning import candidate_pool as pool
 
     with monkeypatch.context() as patch:
         patch.setattr(pool, "build_candidate", _refuse)

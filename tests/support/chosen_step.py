@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import canonical_json, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.choices import Choice, Choices, choices_path, describe_graph, read_choices, write_choices
 from tvmbuild.records.selection import TaskId, elect_all, read_applicable_files, resolved_target, write_tasks

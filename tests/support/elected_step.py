@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import canonical_json, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import LocalDevice, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import (

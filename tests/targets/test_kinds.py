@@ -10,7 +10,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, TargetSpec
-from tvmbuild.config.check import load_schema
+from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.targets.table import TARGETS, target_kind

@@ -11,9 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import Attributes, LocalDevice, TuneOptions
+from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.staleness import Staleness, find_staleness
 from tvmbuild.records.choices import choices_path, read_graph

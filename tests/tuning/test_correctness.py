@@ -37,7 +37,7 @@ def test_a_schedule_that_computes_something_else_is_found() -> None:
 
 
 def test_the_fastest_right_one_is_elected() -> None:
-    from tvmbuild.tuning.session import drop_wrong
+    from tvmbuild.tuning.batches import drop_wrong
 
     class Record:
         def __init__(self, fault: str | None) -> None:

@@ -27,7 +27,7 @@ def test_a_taught_model_tells_the_schedules_that_win_from_others() -> None:
     import tvm
 
     from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-    from tvmbuild.tuning.pool import Timed
+    from tvmbuild.tuning.candidate_pool import Timed
     from tvmbuild.tuning.prior import RANDOM, Example, teach
     from tvmbuild.tuning.task_search import Allowance, SearchSetup, Start, TaskSearch, make_cost_model
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import LocalDevice, RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import LocalDevice, RpcDevice, TuneOptions
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.tuning import rates
 from tvmbuild.tuning.rates import (

@@ -15,8 +15,8 @@ def batch(errors: tuple[str, ...], ran: int = 0) -> Any:
     from types import SimpleNamespace
 
     from tvmbuild.compiler.tasks import Task
-    from tvmbuild.tuning.pool import Timed
-    from tvmbuild.tuning.session import Batch
+    from tvmbuild.tuning.batches import Batch
+    from tvmbuild.tuning.candidate_pool import Timed
 
     search: Any = SimpleNamespace(task=Task("00ff" * 4, "conv2d", None, 1))
     timed = (*(Timed(error=error) for error in errors), *(Timed((1e-6,)) for _ in range(ran)))

@@ -38,9 +38,9 @@ def searched() -> Searched:
     from tvmbuild.compiler.tasks import Task, normalised, task_key
     from tvmbuild.replay.database import load_known
     from tvmbuild.replay.traces import dump_trace
+    from tvmbuild.tuning.batches import run_searches, time_again
+    from tvmbuild.tuning.candidate_pool import candidate_pool
     from tvmbuild.tuning.cores import share_cores
-    from tvmbuild.tuning.pool import candidate_pool
-    from tvmbuild.tuning.session import run_searches, time_again
     from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
 
     skip_tensor_intrinsics()
@@ -114,8 +114,8 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
     import tvm
 
     from tvmbuild.devices.candidates import Timing
+    from tvmbuild.tuning.candidate_pool import candidate_pool, wait_for_library
     from tvmbuild.tuning.cores import share_cores
-    from tvmbuild.tuning.pool import candidate_pool, wait_for_library
 
     class Broken:
         class sch:  # noqa: N801 - MetaSchedule's name

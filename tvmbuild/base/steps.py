@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
+from tvmbuild.base.device_specs import DeviceSpec
+from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import (
-    LATER,
     Accuracy,
     Attributes,
     BenchmarkOptions,
     CacheSpec,
-    DeviceSpec,
     InputSpec,
     Precision,
     Preprocess,
@@ -25,8 +25,6 @@ from tvmbuild.base.specs import (
 
 Needs = FrozenMap[str, int]
 """What a step takes of the machine that runs it: amounts by name."""
-_TOLD = {"told": True}
-"""Marks a field that something else in the fingerprint tells: it is not in it itself."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,9 @@ class TuneStep:
     device: DeviceSpec
     tune: TuneOptions
     precision: Precision = field(default="fp32", metadata=LATER)
-    threads: int = field(default=1, metadata=_TOLD)
+    threads: int = field(default=1, metadata=TOLD)
     """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
-    needs_records: bool = field(default=True, metadata=_TOLD)
+    needs_records: bool = field(default=True, metadata=TOLD)
     """Whether a Task without a record is badly off; the kind tells it."""
 
 

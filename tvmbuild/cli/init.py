@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tvmbuild.base.files import write_text
-from tvmbuild.config.check import SCHEMAS, schema_text
+from tvmbuild.config.schema import SCHEMAS, schema_text
 from tvmbuild.errors import TvmbuildError
 
 HELP = "write a working project into an empty folder: both YAML files, a small model and its records"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tvmbuild.config.check import SCHEMAS, schema_text
+from tvmbuild.config.schema import SCHEMAS, schema_text
 
 HELP = "print the JSON Schema of models.yaml or targets.yaml"
 

@@ -13,8 +13,8 @@ from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.specs import Attributes, freeze_attributes
 from tvmbuild.config.load import load_project, load_questions
-from tvmbuild.config.lock import Questions, TargetLock, write_lock
 from tvmbuild.config.mistakes import list_words
+from tvmbuild.config.target_lock import Questions, TargetLock, write_lock
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities

@@ -7,11 +7,11 @@ from pathlib import Path
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.base.specs import Project
 from tvmbuild.config.cache import make_cache
-from tvmbuild.config.check import check_schema
 from tvmbuild.config.document import Document, read_document
-from tvmbuild.config.lock import Questions
 from tvmbuild.config.mistakes import Mistake
 from tvmbuild.config.models import make_models
+from tvmbuild.config.schema import check_schema
+from tvmbuild.config.target_lock import Questions
 from tvmbuild.config.targets import find_questions, make_targets
 from tvmbuild.errors import TvmbuildError
 

@@ -12,10 +12,10 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
+from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
-from tvmbuild.config.files import check_file, list_pictures, relative_path
-from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath, show_value
+from tvmbuild.config.named_files import check_file, list_pictures, relative_path
 from tvmbuild.config.sources import check_source, make_source
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}

@@ -9,8 +9,8 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Export, ExportFile, Json, Source
 from tvmbuild.config.document import Document
-from tvmbuild.config.files import check_file, relative_path
 from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.config.named_files import check_file, relative_path
 
 
 def check_source(document: Document, root: Path, path: KeyPath, data: object, *, must_exist: bool) -> None:

@@ -10,18 +10,12 @@ from typing import Any
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.nearest import find_nearest
-from tvmbuild.base.specs import (
-    Attributes,
-    AttributeValue,
-    BenchmarkOptions,
-    TargetSpec,
-    TuneOptions,
-)
-from tvmbuild.config.check import load_schema
+from tvmbuild.base.specs import Attributes, AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
+from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
-from tvmbuild.config.lock import Questions, TargetLock, read_lock
-from tvmbuild.config.merge import merge_maps
 from tvmbuild.config.mistakes import KeyPath
+from tvmbuild.config.schema import load_schema
+from tvmbuild.config.target_lock import Questions, TargetLock, read_lock
 from tvmbuild.devices.table import parse_device
 from tvmbuild.targets.table import TARGETS, target_kind
 

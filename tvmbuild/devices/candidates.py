@@ -60,7 +60,7 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     import tvm_ffi  # noqa: PLC0415
 
     from tvmbuild.package.runtime.library import num_threads  # noqa: PLC0415
-    from tvmbuild.package.runtime.pool import use_own_pool  # noqa: PLC0415
+    from tvmbuild.package.runtime.thread_pool import use_own_pool  # noqa: PLC0415
 
     tensors = make_tensors(arguments, kind)
     # Not runtime.load_module: it keeps every library, and its threads, until the process ends.

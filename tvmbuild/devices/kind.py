@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.base.device_specs import DeviceSpec
+from tvmbuild.base.specs import Attributes, TargetSpec
 
 if TYPE_CHECKING:
     from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import NoDevice, TargetSpec
+from tvmbuild.base.device_specs import NoDevice
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.local.kind import list_own_needs
 from tvmbuild.errors import TvmbuildError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.nearest import find_nearest, suggest
-from tvmbuild.base.specs import DeviceSpec
 from tvmbuild.devices.kind import DeviceKind
 from tvmbuild.devices.local.kind import Local
 from tvmbuild.devices.none import Nowhere

@@ -11,7 +11,7 @@ from doit.task import Task
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import RECORD
-from tvmbuild.engine import run
+from tvmbuild.engine import step_run as run
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tvmbuild.base.layout import Layout
+from tvmbuild.doit_adapter.doit_tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.reporter import MatrixReporter
-from tvmbuild.doit_adapter.tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.variables import read_settings
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.errors import TvmbuildError

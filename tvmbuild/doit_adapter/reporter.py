@@ -21,7 +21,7 @@ from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.failure import clear_failure, write_failure
 from tvmbuild.engine.leftovers import remove_old_leftovers
-from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan
 

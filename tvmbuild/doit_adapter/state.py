@@ -14,7 +14,7 @@ from urllib.parse import quote
 from tvmbuild.base.files import remove_leftovers, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.engine.success import Success, read_success
 from tvmbuild.errors import TvmbuildError
 

@@ -10,8 +10,8 @@ from typing import Literal
 from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
 from tvmbuild.engine.failure import explain_failure
 from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
-from tvmbuild.engine.inputs import locate_known
 from tvmbuild.engine.staleness import find_staleness
+from tvmbuild.engine.step_inputs import locate_known
 from tvmbuild.engine.success import Success
 from tvmbuild.engine.winners import list_winner_changes
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.masking import mask_credentials
-from tvmbuild.base.specs import DeviceSpec, Json
+from tvmbuild.base.specs import Json
 from tvmbuild.base.steps import AnyStep
 
 Digest = tuple[int, int, str]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import Attributes, DeviceSpec, TargetSpec
+from tvmbuild.base.device_specs import DeviceSpec
+from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.devices.kind import Code
 from tvmbuild.devices.table import device_kind

@@ -37,7 +37,7 @@ def main() -> int:
     asked = json.load(sys.stdin)
     tensorised = any("Tensorize" in check.get("trace", "") for check in asked["checks"])
     _import_intrinsics(asked["target"].get("kind") if tensorised else None)
-    from tvmbuild.replay.check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
+    from tvmbuild.replay.record_check import find_fault, find_target_fault, make_target  # noqa: PLC0415 - TVM is imported only now
 
     try:
         fault = _check(partial(find_target_fault, asked["target"]), asked["timeout_s"])

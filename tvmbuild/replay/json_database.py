@@ -34,7 +34,7 @@ from tvmbuild.records.merge import IMPORTED  # noqa: E402
 from tvmbuild.records.store import read_task_file, record_path, write_task_file  # noqa: E402
 from tvmbuild.records.task_file import Record, TaskFile  # noqa: E402
 from tvmbuild.records.trace_form import check_trace  # noqa: E402
-from tvmbuild.replay.check import make_target  # noqa: E402
+from tvmbuild.replay.record_check import make_target  # noqa: E402
 from tvmbuild.replay.traces import dump_trace, dump_workload, load_record, load_workload  # noqa: E402
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"

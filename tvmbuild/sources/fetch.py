@@ -13,8 +13,8 @@ from tvmbuild.base.layout import downloads_dir
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Source
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.sources.archive import extract_file
 from tvmbuild.sources.package_index import download_distribution
+from tvmbuild.sources.unpack import extract_file
 from tvmbuild.sources.url import download_url
 
 

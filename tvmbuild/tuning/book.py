@@ -21,9 +21,9 @@ from tvmbuild.records.selection import read_applicable, read_applicable_files
 from tvmbuild.records.store import record_path
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.replay.traces import dump_trace, dump_workload
+from tvmbuild.tuning.batches import Batch
+from tvmbuild.tuning.candidate_pool import Timed
 from tvmbuild.tuning.job import Job
-from tvmbuild.tuning.pool import Timed
-from tvmbuild.tuning.session import Batch
 from tvmbuild.tuning.task_search import TaskSearch
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import DeviceSpec, Precision, TuneOptions
+from tvmbuild.base.specs import Precision, TuneOptions
 from tvmbuild.base.steps import TuneMode
 from tvmbuild.records.task_file import ResolvedTarget
 

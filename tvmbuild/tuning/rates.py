@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import DeviceSpec
 from tvmbuild.devices.table import device_kind
 
 FORMAT = 1

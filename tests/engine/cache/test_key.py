@@ -10,20 +10,9 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base import host_cpu
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import (
-    BenchmarkOptions,
-    CacheSpec,
-    DeviceSpec,
-    LocalDevice,
-    NoDevice,
-    QemuDevice,
-    RpcDevice,
-    SimplifyOptions,
-    Source,
-    SshDevice,
-    Tolerance,
-)
+from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, SimplifyOptions, Source, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Settings, SimplifyStep, Step
 from tvmbuild.devices.table import device_kind
 from tvmbuild.engine.cache.key import make_key

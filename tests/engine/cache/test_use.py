@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice
 from tvmbuild.base.files import canonical_json, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import CacheSpec, DeviceSpec, LocalDevice, NoDevice, TuneOptions
+from tvmbuild.base.specs import CacheSpec, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneMode, TuneStep
 from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
 from tvmbuild.engine.fingerprint import Digest, digest_file

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from tvmbuild.base.capabilities import installed_version
 from tvmbuild.base.console import make_console
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.processes import run_module
-from tvmbuild.base.specs import RpcDevice
 from tvmbuild.cli.arguments import address
 from tvmbuild.config.load import load_project
 from tvmbuild.devices.rpc.kind import find_boards_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from tvmbuild.base.layout import MODELS_YAML, Layout
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.config import load_project
-from tvmbuild.engine.lock import hold_project_lock
+from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.task_file import ResolvedTarget
 

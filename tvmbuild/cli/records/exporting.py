@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.cli.records.common import find_target, hold_records, list_targets
-from tvmbuild.cli.records.database import convert
+from tvmbuild.cli.records.conversion import convert
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root
 from tvmbuild.records.folders import list_record_files

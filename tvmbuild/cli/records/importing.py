@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.cli.records.common import find_target, hold_records
-from tvmbuild.cli.records.database import convert
+from tvmbuild.cli.records.conversion import convert
 from tvmbuild.cli.records.merge import SKIP_OTHERS, describe_changes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root

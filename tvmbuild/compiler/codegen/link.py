@@ -16,7 +16,7 @@ from tvmbuild.compiler.codegen.cubin import carries_source, compile_source, embe
 from tvmbuild.compiler.codegen.elf import ElfFile, read_elf, version_tuple
 from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, SYSTEMS, ZIG, run_linker, run_zig_cc, zig_target
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.pool import SOURCE
+from tvmbuild.package.runtime.thread_pool import SOURCE
 
 # Every Linux process has these in its libc; libm and compiler-rt are not always there, so they are linked.
 _CALLED_BY_CODE = {"memcpy", "memmove", "memset", "memcmp", "malloc", "free", "abort", "strlen"}

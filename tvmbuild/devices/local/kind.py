@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.host_cpu import cpu_identity, cpu_name
-from tvmbuild.base.specs import LocalDevice, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Cores
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.targets.table import target_kind

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.base.host_cpu import available_cores
-from tvmbuild.base.specs import QemuDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker

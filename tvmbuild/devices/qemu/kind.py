@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.base.specs import QemuDevice, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence
 from tvmbuild.targets.table import target_kind

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import Any
 
-from tvmbuild.base.specs import RpcDevice
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.devices.candidate_timer import NoDeviceError
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.conversation import Conversation, DeviceLostError, converse

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.machine_state import MachineState

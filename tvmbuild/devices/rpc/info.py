@@ -12,8 +12,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc.session import BoardSession, connect_board
 from tvmbuild.devices.rpc.tracker import request_board

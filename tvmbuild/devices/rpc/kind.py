@@ -8,8 +8,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import RpcDevice, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Cores
 from tvmbuild.devices.lock import device_lock
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm import rpc
 
-from tvmbuild.base.specs import RpcDevice
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.devices.conversation import DeviceLostError
 from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.devices.rpc.tracker import RESTART_S, Ticket, await_boards, request_board

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.base.specs import RpcDevice
 from tvmbuild.devices.answers import Answers
 from tvmbuild.devices.rpc.protocol import BoardInfo
 from tvmbuild.devices.rpc.session import BoardSession, open_session

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import SshDevice
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker

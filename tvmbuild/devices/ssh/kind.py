@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.base.specs import SshDevice, TargetSpec
+from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
 from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.targets.table import target_kind

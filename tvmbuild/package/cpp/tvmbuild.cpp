@@ -563,7 +563,7 @@ int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
 }
 
-/* The package's own pool instead of the runtime's: package/runtime/pool.py. */
+/* The package's own pool instead of the runtime's: package/runtime/thread_pool.py. */
 bool use_own_pool(const std::string& path, int threads) {
   const char* wanted = std::getenv("TVMBUILD_THREAD_POOL");
   if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;

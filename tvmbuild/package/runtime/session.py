@@ -20,11 +20,11 @@ from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads
 from tvmbuild.package.preprocess import Picture, preprocess_picture
-from tvmbuild.package.runtime.elf import find_damage
+from tvmbuild.package.runtime.elf_header import find_damage
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.pool import use_own_pool
 from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array, to_device
+from tvmbuild.package.runtime.thread_pool import use_own_pool
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2

@@ -18,9 +18,9 @@ from tvmbuild.compiler.codegen.link import compile_pool
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing
+from tvmbuild.tuning.builder import build_candidate, build_library
 from tvmbuild.tuning.cores import Cores
 from tvmbuild.tuning.correctness import find_difference, list_arguments
-from tvmbuild.tuning.worker import build_candidate, build_library
 
 BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "

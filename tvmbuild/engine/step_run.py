@@ -13,9 +13,9 @@ from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import clear_failure, write_failure
 from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
-from tvmbuild.engine.inputs import locate_inputs
-from tvmbuild.engine.lock import hold_project_lock
 from tvmbuild.engine.process import remove_temporaries
+from tvmbuild.engine.project_lock import hold_project_lock
+from tvmbuild.engine.step_inputs import locate_inputs
 from tvmbuild.engine.success import Success
 from tvmbuild.errors import TvmbuildError
 

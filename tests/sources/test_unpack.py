@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.sources.archive import extract_file
+from tvmbuild.sources.unpack import extract_file
 
 CONTENT = bytes(range(256)) * 64
 

@@ -33,7 +33,7 @@ def search(row: Row) -> Any:
     ],
 )
 def test_a_search_may_use_its_share_and_what_others_leave(rows: list[Row], allowed: int) -> None:
-    from tvmbuild.tuning.session import _count_allowed
+    from tvmbuild.tuning.batches import _count_allowed
 
     searches = [search(row) for row in rows]
     assert _count_allowed(searches, searches[0]) == allowed

@@ -12,7 +12,7 @@ import jsonschema
 from jsonschema.exceptions import ValidationError
 
 from tvmbuild.config.document import Document
-from tvmbuild.config.explain import EXPLAIN, Violation, explain_other
+from tvmbuild.config.violations import EXPLAIN, Violation, explain_other
 from tvmbuild.devices.table import DEVICES
 
 SCHEMAS = {"models": "models.schema.json", "targets": "targets.schema.json"}

@@ -1,0 +1,8 @@
+"""What a field of a spec or of a step's options is to fingerprints."""
+
+from __future__ import annotations
+
+LATER = {"later": True}
+"""Marks a field that packages were built without: its default is in no fingerprint, so that none is built again."""
+TOLD = {"told": True}
+"""Marks a field that something else in the fingerprint tells: it is not in it itself."""
