@@ -41,7 +41,7 @@ MUTATIONS = (
         "tvmbuild/base/files.py",
         "        temporary.replace(path)",
         "        path.write_bytes(temporary.read_bytes())",
-        "tests/doit_adapter/test_interruption.py tests/host tests/plan",
+        "tests/doit_adapter/test_interruption.py tests/base tests/planning tests/engine",
     ),
     Mutation(
         "Ctrl-C leaves the step's processes running",
@@ -90,14 +90,14 @@ MUTATIONS = (
         "tvmbuild/compiler/codegen/fast_math.py",
         "x * _constant(_LOG2E, x) + _constant(0.5, x)",
         "x * _constant(_LOG2E, x) - _constant(0.5, x)",
-        "tests/compiler/test_fast_math.py",
+        "tests/compiler/codegen/test_fast_math.py",
     ),
     Mutation(
         "a package's library is linked against this machine's glibc",
         "tvmbuild/compiler/codegen/zig.py",
         'return f"{SYSTEMS[machine]}.{glibc}"',
         "return SYSTEMS[machine]",
-        "tests/compiler/test_link.py",
+        "tests/compiler/codegen/test_link.py",
     ),
 )
 

@@ -10,6 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from tvmbuild.base.pip_download import download_command
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.pip_settings import read_pip_settings
 
@@ -53,8 +54,7 @@ def download_distribution(requirement: str, folder: Path) -> Path:
 
 
 def _run_pip(requirement: str, folder: Path) -> str:
-    command = [sys.executable, "-m", "pip", "download", "--only-binary=:all:", "--no-deps"]
-    command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), requirement]
+    command = download_command(folder, "--no-deps", requirement)
     environment = dict(os.environ, PYTHONWARNINGS="ignore")
     try:
         done = subprocess.run(

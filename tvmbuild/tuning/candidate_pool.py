@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.compiler.codegen.link import compile_pool
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
@@ -194,8 +195,8 @@ def wait_for_library(future: Future[str]) -> tuple[str | None, str | None]:
 def _machine(target: Any) -> str:
     """Return the machine whose code the target generates: this one's where it names no triple."""
     triple = str(dict(target.attrs).get("mtriple", platform.machine()))
-    machine = triple.partition("-")[0]
-    return "arm" if machine.startswith("armv") else {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    machine = machine_of(triple)
+    return "arm" if machine.startswith("armv") else machine
 
 
 def _plain(info: Any) -> Argument:

@@ -10,7 +10,6 @@ import importlib.metadata
 import os
 import re
 import subprocess
-import sys
 import tarfile
 import zipfile
 from io import BytesIO
@@ -19,6 +18,7 @@ from pathlib import Path
 import tvmbuild
 from tvmbuild.base.capabilities import installed_version
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.pip_download import download_command, foreign_options
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
@@ -28,8 +28,6 @@ _TOP = "tvmbuild"
 _ONLY_HERE = frozenset({"onnxsim", "unearth", "pillow", "ziglang"})
 """Models are simplified before they travel; the other machine's own compiler links."""
 _UNUSED = re.compile(r"tvm/(3rdparty|src|web|include|lib64)/|.*/(tests?|testing/data)/|.*\.(pyi|cu|cuh)$")
-_GLIBC = range(17, 40)
-"""Minor versions of glibc that wheels may ask for, oldest first; pip matches each exactly."""
 
 
 def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> Path:
@@ -85,21 +83,7 @@ def add_package(archive: tarfile.TarFile) -> None:
 
 def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) -> list[Path]:
     report_progress(f"downloading {len(needed)} wheels for Python {python} on {machine}")
-    platforms = [f"manylinux_2_{minor}_{machine}" for minor in reversed(_GLIBC)]
-    platforms += [f"manylinux2014_{machine}", f"manylinux1_{machine}"]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--dest",
-        str(folder),
-    ]
-    command += ["--python-version", python, "--implementation", "cp"]
-    command += [part for platform in platforms for part in ("--platform", platform)]
+    command = download_command(folder, "--quiet", "--no-deps", *foreign_options(machine, python))
     done = subprocess.run([*command, *needed], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["no output"])[-1]
