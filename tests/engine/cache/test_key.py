@@ -96,10 +96,10 @@ def test_a_cpu_is_its_model_and_its_instructions(monkeypatch: pytest.MonkeyPatch
 
 def test_fewer_cores_are_another_device() -> None:
     code = (
-        "import os; from tvmbuild.engine.cache.key import _identify_cpu\n"
-        "all_cores = _identify_cpu()\n"
+        "import os; from tvmbuild.devices.local.kind import identify_cpu\n"
+        "all_cores = identify_cpu()\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "print(all_cores['cores'], _identify_cpu()['cores'])\n"
+        "print(all_cores['cores'], identify_cpu()['cores'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = done.stdout.split()
