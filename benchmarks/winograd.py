@@ -89,7 +89,7 @@ def load_package(setting: Setting, name: str) -> Load:
 
 def build_package(setting: Setting, algorithm: str) -> None:
     """Compile with one algorithm for all convolutions, or with those that `chosen.json` says."""
-    from tvmbuild.compiler.graph.winograd.fastest import find_tasks  # noqa: PLC0415
+    from tvmbuild.compiler.convolution_times import find_tasks  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
@@ -110,7 +110,7 @@ def build_package(setting: Setting, algorithm: str) -> None:
 
 def choose(setting: Setting, loads: Mapping[str, Load]) -> None:
     """Time each function of the packages, and write what is fastest for each convolution; print the times."""
-    from tvmbuild.compiler.graph.winograd.fastest import fastest, sum_times  # noqa: PLC0415 - imports TVM
+    from tvmbuild.compiler.convolution_times import fastest, sum_times  # noqa: PLC0415 - imports TVM
 
     tasks = {name: json.loads((setting.folder / f"{name}.tasks.json").read_text()) for name in loads}
     seconds: dict[str, float] = {}

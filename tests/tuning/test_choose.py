@@ -59,7 +59,7 @@ def task_names(step: Step[TuneStep]) -> set[str]:
 
 @pytest.mark.nightly
 def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> None:
-    from tvmbuild.compiler.graph.winograd.fastest import fastest
+    from tvmbuild.compiler.convolution_times import fastest
     from tvmbuild.stages import tune
 
     tune.run(step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.graph.winograd.fastest import fastest, sum_times, time_reading
+from tvmbuild.compiler.convolution_times import fastest, sum_times, time_reading
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, write_choices
 from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.extract import Extracted, Ways, lower_by

@@ -11,8 +11,8 @@ import tvm
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.convolution_times import find_tasks
 from tvmbuild.compiler.graph.precision import reduce_precision
-from tvmbuild.compiler.graph.winograd.fastest import find_tasks
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.target import tvm_target

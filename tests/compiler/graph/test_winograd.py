@@ -16,7 +16,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.winograd.fastest import fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.convolution_times import fastest, find_tasks, sum_times, time_reading
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.limits import USUAL_CPU
 from tvmbuild.compiler.pipeline import Lowered, lower

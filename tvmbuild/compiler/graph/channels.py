@@ -17,7 +17,8 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.graph.rewrite import FUSABLE_WITH_ELEMENTWISE, constant, rewrite_main
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, divisors, power_of_two_divisor
 
 MOST_COLOURS = 4

@@ -10,7 +10,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
-from tvmbuild.compiler.graph.rewrite import bound_value, constant, rewrite_main, static_shape
+from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 

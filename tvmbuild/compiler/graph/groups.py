@@ -13,8 +13,9 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.graph.channels import is_known_convolution, padded_channels
-from tvmbuild.compiler.graph.rewrite import FUSABLE_WITH_ELEMENTWISE, constant, rewrite_main
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import describe_machine
 
 _NAME = "conv2d_groups"

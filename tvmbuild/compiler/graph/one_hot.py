@@ -9,8 +9,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.fold import fold_constants
-from tvmbuild.compiler.graph.rewrite import bound_value, constant, rewrite_main, static_shape
+from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"

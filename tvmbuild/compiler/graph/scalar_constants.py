@@ -13,7 +13,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.graph.rewrite import constant, rewrite_main
+from tvmbuild.compiler.expressions import constant
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 _OPERATORS = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")

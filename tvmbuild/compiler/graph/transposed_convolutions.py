@@ -11,7 +11,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.graph.rewrite import constant, rewrite_main
+from tvmbuild.compiler.expressions import constant
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 

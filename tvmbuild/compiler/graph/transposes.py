@@ -14,7 +14,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.graph.rewrite import constant, rewrite_main, static_shape
+from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 _ELEMENTWISE = frozenset(
     f"relax.{name}"

@@ -10,8 +10,9 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.channels import padded_channels
-from tvmbuild.compiler.graph.rewrite import constant, rewrite_main, static_shape
+from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.graph.winograd.input_transform import make_input_transform
 from tvmbuild.compiler.graph.winograd.rows import make_rows, pays_in_rows
 from tvmbuild.compiler.graph.winograd.transforms import (

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.graph.rewrite import OPAQUE
+from tvmbuild.compiler.expressions import OPAQUE
 from tvmbuild.compiler.graph.winograd.transforms import Tiling, apply_twice, number, place
 
 

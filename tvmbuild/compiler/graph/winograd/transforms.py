@@ -17,7 +17,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.graph.rewrite import FUSABLE_WITH_ELEMENTWISE
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE
 
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.graph.rewrite import static_shape
+from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.errors import TvmbuildError
 

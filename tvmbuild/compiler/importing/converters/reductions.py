@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.graph.rewrite import constant
+from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.infinities import MEETS_INFINITIES
 

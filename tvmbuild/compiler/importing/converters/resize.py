@@ -11,7 +11,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.graph.rewrite import constant
+from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.errors import TvmbuildError
 

@@ -10,7 +10,7 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.graph.rewrite import OPAQUE
+from tvmbuild.compiler.expressions import OPAQUE
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.errors import TvmbuildError
 
