@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 from tvmbuild.base.steps import CompileStep, Step
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.package.archive import write_package
+from tvmbuild.package.archive import read_metadata, write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.schedule import Schedule, read_schedule
 from tvmbuild.stages import compile as compile_stage
@@ -53,3 +55,14 @@ def test_validated_numbers(digits: Path) -> None:
     (output,) = simplified.reference.outputs.values()
     np.testing.assert_allclose(output, want, rtol=1e-4, atol=1e-5)
     assert 0 < validate(lower_model(simplified.model, TARGET), simplified.reference, Tolerance()).max_abs_error < 1e-3
+
+
+def test_the_example_of_the_documentation_runs(
+    digits: Path, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (project_root / "docs" / "python.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^## Building$.*?^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    shutil.copy(digits, tmp_path / "net.onnx")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - the page is ours
+    assert read_metadata(tmp_path / "net-pi4.tar").target.name == "pi4"
