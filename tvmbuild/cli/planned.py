@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.base.steps import AnyStep
+from tvmbuild.base.steps import AnyStep, TuneStep, has_options
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
 from tvmbuild.planning.plan import Plan
@@ -37,7 +37,8 @@ def plan_work(plan: Plan, chosen: Sequence[AnyStep]) -> Planned:
 
 def price_statuses(statuses: Sequence[Status]) -> tuple[CellPrice, ...]:
     """Return the price of each tune step among them."""
-    return price_cells((status.step, _read_tasks(status)) for status in statuses if status.step.stage == "tune")
+    steps = ((status, status.step) for status in statuses)
+    return price_cells((step, _read_tasks(status)) for status, step in steps if has_options(step, TuneStep))
 
 
 def list_ancestors(plan: Plan, steps: Sequence[AnyStep]) -> list[AnyStep]:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep, CompileStep, SimplifyStep, TuneStep
+from tvmbuild.base.steps import AnyStep, CompileStep, SimplifyStep, TuneStep, has_options
 from tvmbuild.benchmarking.history import append_entry, read_entry
 from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
 from tvmbuild.records.merge import merge_branches
@@ -17,13 +17,13 @@ from tvmbuild.records.task_file import TaskFile
 
 def list_places(step: AnyStep) -> tuple[Path, ...]:
     """Return those files and folders. Other targets' records are what a search may start from."""
-    layout, options = Layout(step.root), step.options
-    if isinstance(options, SimplifyStep | CompileStep):
+    layout = Layout(step.root)
+    if has_options(step, SimplifyStep) or has_options(step, CompileStep):
         return ()
-    if not isinstance(options, TuneStep):
+    if not has_options(step, TuneStep):
         model, target = step.subject.split("@", 1)
         return (layout.cell_file(model, target, "schedule.json"), layout.history)
-    name = options.target
+    name = step.options.target
     # A journal is a file a Task: its folder is named by that of any.
     local = (layout.quarantine(name), layout.verified(name), layout.journal(name, "").parent)
     return (layout.records("" if step.settings.tune != "never" else name), *local)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep, TuneStep
+from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
 from tvmbuild.records.journal import read_entries
@@ -107,7 +107,7 @@ class TotalPrice:
     known_seconds: Seconds
 
 
-def price_cells(cells: Iterable[tuple[AnyStep, Known | None]]) -> tuple[CellPrice, ...]:
+def price_cells(cells: Iterable[tuple[Step[TuneStep], Known | None]]) -> tuple[CellPrice, ...]:
     """Return the price of each cell: its tune step and its Tasks, None where they are not known.
 
     A Task that several cells have is paid by the first, as it is when they run; with `tune=full` every cell searches
@@ -150,29 +150,29 @@ class _Counter:
         self._searched: dict[tuple[str, str], _Searched] = {}
         self._planned: dict[tuple[str, str], int] = {}
 
-    def price(self, step: AnyStep, known: Known | None) -> CellPrice:
+    def price(self, step: Step[TuneStep], known: Known | None) -> CellPrice:
         options = step.options
-        if not isinstance(options, TuneStep):
-            raise TypeError(f"not a tune step: {step.id}")
         searches = step.unavailable is None and step.settings.tune != "never" and options.tune.ops != ()
         if known is None:
             return CellPrice(step.subject, options.target, None, searches)
-        tasks = tuple(self._price(step, options, task, len(known.tasks)) for task in known.tasks)
-        choice = self._price_choice(step, options, known.graph) if searches else ()
+        tasks = tuple(self._price(step, task, len(known.tasks)) for task in known.tasks)
+        choice = self._price_choice(step, known.graph) if searches else ()
         return CellPrice(step.subject, options.target, tasks, searches, choice)
 
-    def _price(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> TaskPrice:
+    def _price(self, step: Step[TuneStep], task: TaskId, tasks: int) -> TaskPrice:
+        options = step.options
         where = (options.target, task.key)
         if where not in self._searched:
             self._searched[where] = _read(Layout(step.root), options, task.key)
         known = self._searched[where]
-        trials = 0 if step.unavailable is not None else self._count_trials(step, options, task, tasks)
+        trials = 0 if step.unavailable is not None else self._count_trials(step, task, tasks)
         if trials <= 0:
             return TaskPrice(task, known.covered)
         self._planned[where] = self._planned.get(where, 0) + trials
-        return TaskPrice(task, known.covered, trials, self._estimate(step, options, task.name, trials))
+        return TaskPrice(task, known.covered, trials, self._estimate(step, task.name, trials))
 
-    def _price_choice(self, step: AnyStep, options: TuneStep, graph: Graph | None) -> tuple[TaskPrice, ...]:
+    def _price_choice(self, step: Step[TuneStep], graph: Graph | None) -> tuple[TaskPrice, ...]:
+        options = step.options
         choices = Choices({}) if step.settings.tune == "full" else _read_choices(Layout(step.root), options, graph)
         if graph is None or not must_choose(options.tune, graph, choices):
             return ()
@@ -184,16 +184,18 @@ class _Counter:
             for name in WINOGRAD
             if is_wanted(name, options.tune)
         ]
-        return tuple(self._price(step, options, task, len(tasks)) for task in tasks)
+        return tuple(self._price(step, task, len(tasks)) for task in tasks)
 
-    def _estimate(self, step: AnyStep, options: TuneStep, name: str, trials: int) -> Seconds | None:
+    def _estimate(self, step: Step[TuneStep], name: str, trials: int) -> Seconds | None:
+        options = step.options
         where = place_of(options)
         if where not in self._rates:
             self._rates[where] = read_rates(Layout(step.root), options, available_cores())
         return self._rates[where].estimate(name, trials)
 
-    def _count_trials(self, step: AnyStep, options: TuneStep, task: TaskId, tasks: int) -> int:
+    def _count_trials(self, step: Step[TuneStep], task: TaskId, tasks: int) -> int:
         """Return how many candidates the step would measure for the Task."""
+        options = step.options
         wanted = wanted_trials(options.tune, tasks)
         if step.settings.tune == "never":
             return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import Settings, TuneStep
+from tvmbuild.base.steps import Settings, TuneStep, has_options
 from tvmbuild.cli.records.common import hold_records, list_targets
 from tvmbuild.doit_adapter.state import open_state
 from tvmbuild.engine.status import Status, list_statuses
@@ -63,10 +63,10 @@ def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator
     used: dict[str, set[str]] = {target: set() for target in targets}
     resolved: dict[str, str] = {}
     for status in list_statuses(load_plan(layout.root, Settings()), open_state(layout.root).recall):
-        options = status.step.options
-        if isinstance(options, TuneStep) and options.target in used:
-            resolved[options.target] = canonical_json(resolved_target(options).to_json())
-            used[options.target] |= _read_keys(status, force=force)
+        step = status.step
+        if has_options(step, TuneStep) and step.options.target in used:
+            resolved[step.options.target] = canonical_json(resolved_target(step.options).to_json())
+            used[step.options.target] |= _read_keys(status, force=force)
     for target in targets:
         for stored in read_stored(layout.records(target)):
             if stored.path.stem not in used[target]:
