@@ -9,7 +9,8 @@ from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDe
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue, TargetSpec, TuneOptions
 from tvmbuild.base.steps import TuneStep
-from tvmbuild.planning.availability import explain_device, explain_unavailable, may_measure
+from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.device_use import explain_device, may_measure
 
 HERE = Capabilities(
     codegens=("llvm", "cuda"),

@@ -11,9 +11,11 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import ModelSpec, Project
 from tvmbuild.base.steps import AnyStep, Settings, TuneStep, has_options
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.planning.availability import explain_unavailable, may_measure
+from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.device_use import may_measure
 from tvmbuild.planning.needs import list_needs
-from tvmbuild.planning.step import Subject, make_step
+from tvmbuild.planning.step import make_step
+from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
 
 
@@ -48,7 +50,7 @@ def make_plan(
     def make(stage: Stage, subject: Subject) -> AnyStep:
         step = make_step(stage, subject, project.root, _choose_machine(stage, subject, machines))
         step = replace(step, settings=_settings_of(step, settings, machines))
-        return replace(step, needs=list_needs(step, subject.target, capabilities.host_cpu))
+        return replace(step, needs=list_needs(step, subject, capabilities.host_cpu))
 
     steps = [make(stage, subject) for stage in STAGES for subject in subjects[stage.scope]]
     return Plan(project.root, _spread_unavailability(_validate(_drop_needless_validations(steps))))

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import LocalDevice, NoDevice
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import (
+    Accuracy,
+    Attributes,
+    BenchmarkOptions,
+    Export,
+    ExportFile,
+    ModelSpec,
+    Source,
+    TargetSpec,
+)
+from tvmbuild.base.steps import BenchmarkStep, CompileStep, Settings, SimplifyStep, TuneStep, ValidateStep, has_options
+from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.needs import STEPS, list_needs
+from tvmbuild.planning.stages.table import PLANNERS, stage_planner
+from tvmbuild.planning.step import make_step
+from tvmbuild.planning.subject import Subject
+from tvmbuild.stages.table import STAGES, Stage
+from tvmbuild.targets.table import TARGETS
+
+ROOT = Path("/project")
+HERE = Capabilities(
+    codegens=tuple(TARGETS),
+    runtimes=tuple(TARGETS),
+    devices=tuple(TARGETS),
+    nvcc="13.0",
+    machine="x86_64",
+    host_cpu="zen4",
+    runnable_cpus=("x86-64-v3",),
+    versions=FrozenMap({"apache-tvm": "1", "ziglang": "6"}),
+)
+NOWHERE = Capabilities()
+OPTIONS = {
+    "simplify": SimplifyStep,
+    "tune": TuneStep,
+    "compile": CompileStep,
+    "validate": ValidateStep,
+    "benchmark": BenchmarkStep,
+}
+MODEL = ModelSpec("net", Source("path", "net.onnx"))
+CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
+ATTRIBUTES: dict[str, Attributes] = {
+    "llvm": CPU,
+    "cuda": FrozenMap({"arch": "sm_90"}),
+    "vulkan": FrozenMap(),
+}
+CELLS = [
+    Subject(MODEL, TargetSpec(kind, kind, attributes, FrozenMap() if kind == "llvm" else CPU))
+    for kind, attributes in ATTRIBUTES.items()
+]
+SUBJECTS = {"model": [Subject(MODEL)], "cell": CELLS}
+PAIRS = [(stage, subject) for stage in STAGES for subject in SUBJECTS[stage.scope]]
+DESCRIPTIONS = {
+    "simplify:net": "fetch, check and simplify net",
+    "tune:net@llvm": "search schedules of net for llvm",
+    "tune:net@cuda": "search schedules of net for cuda",
+    "tune:net@vulkan": "search schedules of net for vulkan",
+    "compile:net@llvm": "build the package of net for llvm (llvm x86-64-v3)",
+    "compile:net@cuda": "build the package of net for cuda (cuda sm_90)",
+    "compile:net@vulkan": "build the package of net for vulkan (vulkan)",
+    "validate:net@llvm": "compute net@llvm on this CPU and compare its numbers",
+    "validate:net@cuda": "compute net@cuda on this CPU and compare its numbers",
+    "validate:net@vulkan": "compute net@vulkan on this CPU and compare its numbers",
+    "benchmark:net@llvm": "check and time net@llvm",
+    "benchmark:net@cuda": "check and time net@cuda",
+    "benchmark:net@vulkan": "check and time net@vulkan",
+}
+_named = pytest.mark.parametrize(
+    ("stage", "subject"), PAIRS, ids=[f"{stage.name}:{subject.name}" for stage, subject in PAIRS]
+)
+_of_cells = pytest.mark.parametrize(
+    "stage", [stage for stage in STAGES if stage.scope == "cell"], ids=lambda stage: stage.name
+)
+
+
+def stage_of(name: str) -> Stage:
+    return next(stage for stage in STAGES if stage.name == name)
+
+
+def test_both_tables_have_the_same_stages_in_one_order() -> None:
+    assert list(PLANNERS) == [stage.name for stage in STAGES]
+    assert len({planner.about for planner in PLANNERS.values()}) == len(STAGES)
+    assert list(ATTRIBUTES) == list(TARGETS)
+
+
+def test_a_stage_of_another_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no stage tuning"):
+        stage_planner("tuning")
+
+
+@_named
+def test_every_stage_answers_every_question(stage: Stage, subject: Subject) -> None:
+    planner, step = stage_planner(stage.name), make_step(stage, subject, ROOT, HERE)
+    assert type(step.options) is OPTIONS[stage.name]
+    assert has_options(step, OPTIONS[stage.name])
+    assert planner.list_more_inputs(subject, ROOT) == {}
+    assert step.inputs.keys() <= set(stage.inputs)
+    assert list(step.tools) == sorted(planner.list_tools(subject, HERE))
+    assert step.tools.keys() >= ({"onnx"} if stage.scope == "model" else {"apache-tvm"})
+    assert step.environment.get("TVM_NUM_THREADS") == (None if stage.scope == "model" else "2")
+    assert list_needs(step, subject, "zen4")[STEPS] == 1
+    assert step.unavailable is None
+    assert planner.describe(step) == DESCRIPTIONS[step.id]
+
+
+@_named
+def test_what_a_machine_lacks_is_the_tools_that_are_absent_and_a_reason(stage: Stage, subject: Subject) -> None:
+    step = make_step(stage, subject, ROOT, NOWHERE)
+    assert set(step.tools.values()) == {"absent"}
+    assert (step.unavailable is None) is (stage.scope == "model")
+
+
+@_of_cells
+def test_a_target_that_is_not_resolved_is_why_nothing_of_it_runs(stage: Stage) -> None:
+    for cell in CELLS:
+        target = replace(cell.require_target(), unresolved="lock it")
+        assert explain_unavailable(stage.name, target, HERE) == "lock it"
+
+
+@_of_cells
+def test_a_stage_of_cells_is_not_one_of_models(stage: Stage) -> None:
+    with pytest.raises(ValueError, match="net is no cell"):
+        make_step(stage, Subject(MODEL), ROOT, HERE)
+
+
+def test_a_stage_of_models_is_not_one_of_cells() -> None:
+    with pytest.raises(ValueError, match="simplify is no stage of a cell"):
+        explain_unavailable("simplify", CELLS[0].require_target(), HERE)
+
+
+def test_files_that_the_model_names_are_more_inputs() -> None:
+    files = (ExportFile("weights", Source("path", "w.bin")), ExportFile("far", Source("url", "https://a/b")))
+    export = replace(MODEL, source=Source("export", "make.py", export=Export("make", files=files)))
+    pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png")))
+    found = {
+        stage.name: {
+            **stage_planner(stage.name).list_more_inputs(Subject(export, CELLS[0].target), ROOT),
+            **stage_planner(stage.name).list_more_inputs(Subject(pictures, CELLS[0].target), ROOT),
+        }
+        for stage in STAGES
+    }
+    assert {name: inputs for name, inputs in found.items() if inputs} == {
+        "simplify": {"argument weights": ROOT / "w.bin"},
+        "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
+    }
+
+
+def test_the_threads_of_each_stage() -> None:
+    target = TargetSpec("pc", "llvm", CPU, benchmark=BenchmarkOptions(threads=1))
+    found = {stage.name: stage_planner(stage.name).list_environment(Subject(MODEL, target)) for stage in STAGES}
+    assert found == {
+        "simplify": {},
+        "tune": {"OMP_WAIT_POLICY": "passive", "TVM_NUM_THREADS": "2"},
+        "compile": {"TVM_NUM_THREADS": "2"},
+        "validate": {"TVM_NUM_THREADS": "2"},
+        "benchmark": {"TVM_NUM_THREADS": "1"},
+    }
+
+
+def test_a_gpu_that_is_only_built_for_leaves_threads_alone() -> None:
+    away = [Subject(MODEL, replace(cell.require_target(), device=NoDevice())) for cell in CELLS[1:]]
+    assert not any(stage_planner(stage.name).list_environment(cell) for stage in STAGES for cell in away)
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "more"),
+    [
+        (LocalDevice(), "missing", {"device:local": 1, "cpu:zen4": 2}),
+        (LocalDevice(), "never", {}),
+        (NoDevice(), "missing", {}),
+    ],
+)
+def test_only_a_search_needs_the_device(device: Any, mode: Any, more: dict[str, int]) -> None:
+    subject = Subject(MODEL, TargetSpec("pc", "llvm", CPU, device=device))
+    step = replace(make_step(stage_of("tune"), subject, ROOT, HERE), settings=Settings(tune=mode))
+    assert list_needs(step, subject, "zen4") == FrozenMap({STEPS: 1, "build:llvm": 1, **more})

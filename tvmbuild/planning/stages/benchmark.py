@@ -1,0 +1,71 @@
+"""The stage that checks a cell's numbers and measures its latency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.steps import BenchmarkStep, Step
+from tvmbuild.planning.device_use import explain_device, list_device_needs
+from tvmbuild.planning.stages.threads import list_thread_variables
+from tvmbuild.planning.stages.tools import list_code_generator, list_tvm, list_versions
+from tvmbuild.planning.subject import Subject
+
+
+class Benchmark:
+    """It takes the target's device and builds nothing but a baseline."""
+
+    about = "check numbers and measure latency of every package"
+
+    def make_options(self, subject: Subject) -> BenchmarkStep:
+        """Return how packages are timed, and how far numbers may be off."""
+        target = subject.require_target()
+        return BenchmarkStep(
+            target=target.name,
+            kind=target.kind,
+            device=target.device,
+            threads=_count_threads(target),
+            tolerance=subject.model.tolerance_in(target.precision),
+            benchmark=target.benchmark,
+            accuracy=subject.model.accuracy,
+        )
+
+    def list_more_inputs(self, subject: Subject, root: Path) -> dict[str, Path]:
+        """Return the files of real inputs, each in a role of its own, `sample 0` first."""
+        accuracy = subject.model.accuracy
+        return {f"sample {i}": root / path for i, path in enumerate(accuracy.paths)} if accuracy else {}
+
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return TVM and what the package is compared with."""
+        asked = set(subject.require_target().benchmark.baselines)
+        if subject.model.accuracy:
+            asked.add("onnxruntime")
+        tools = {
+            **list_tvm(capabilities),
+            **list_versions(capabilities, *(name for name in ("onnxruntime", "openvino") if name in asked)),
+        }
+        if "tvm-untuned" in asked:  # compiled by the benchmark itself, linked as `auto`
+            tools |= {**list_code_generator(capabilities), **list_versions(capabilities, "ziglang")}
+        return tools
+
+    def list_environment(self, subject: Subject) -> dict[str, str]:
+        """Return the threads that packages are timed with."""
+        target = subject.require_target()
+        return list_thread_variables(target, _count_threads(target))
+
+    def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the device."""
+        return explain_device(target.kind, target.cpu, target.device, capabilities)
+
+    def list_needs(self, step: Step[BenchmarkStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
+        """Return what the device takes."""
+        return list_device_needs(subject.require_target(), host_cpu, step.options.threads)
+
+    def describe(self, step: Step[BenchmarkStep]) -> str:
+        """Name the cell."""
+        return f"check and time {step.subject}"
+
+
+def _count_threads(target: TargetSpec) -> int:
+    return target.benchmark.threads or target.num_cores

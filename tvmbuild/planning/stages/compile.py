@@ -1,0 +1,88 @@
+"""The stage that builds a cell's package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.steps import CompileStep, Step
+from tvmbuild.planning.stages.threads import list_thread_variables
+from tvmbuild.planning.stages.tools import ABSENT, list_code_generator, list_versions
+from tvmbuild.planning.subject import Subject
+from tvmbuild.targets.table import target_kind
+
+
+class Compile:
+    """It takes the whole tool chain and no device."""
+
+    about = "build the package of every model for every target"
+
+    def make_options(self, subject: Subject) -> CompileStep:
+        """Return what changes a package's bytes."""
+        target = subject.require_target()
+        return CompileStep(
+            model=subject.model.name,
+            target=target.name,
+            kind=target.kind,
+            attributes=target.attributes,
+            host=target.host,
+            link=target.link,
+            glibc=target.glibc,
+            preprocess=subject.model.preprocess,
+            precision=target.precision,
+        )
+
+    def list_more_inputs(self, _subject: Subject, _root: Path) -> dict[str, Path]:
+        """Return none."""
+        return {}
+
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return the code generator, the linker and what compiles kernels."""
+        target = subject.require_target()
+        return {
+            **list_code_generator(capabilities),
+            **_list_linker(target.link, capabilities),
+            **target_kind(target.kind).list_tools(capabilities),
+        }
+
+    def list_environment(self, subject: Subject) -> dict[str, str]:
+        """Return the target's threads."""
+        target = subject.require_target()
+        return list_thread_variables(target, target.num_cores)
+
+    def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the whole tool chain."""
+        kind = target_kind(target.kind)
+        return (
+            kind.explain_codegen(capabilities)
+            or kind.explain_compiler(capabilities)
+            or _explain_linker(target.link, capabilities)
+        )
+
+    def list_needs(self, _step: Step[CompileStep], subject: Subject, _host_cpu: str) -> dict[str, int] | None:
+        """Return what the build takes, with the linker that the target names."""
+        target = subject.require_target()
+        needs = target_kind(target.kind).list_build_needs(compiles=True)
+        return needs if target.link == "auto" else {**needs, f"linker:{target.link}": 1}
+
+    def describe(self, step: Step[CompileStep]) -> str:
+        """Name the model, the target and its hardware."""
+        hardware = target_kind(step.options.kind).describe(step.options.attributes)
+        return f"build the package of {step.model} for {step.options.target} ({hardware})"
+
+
+def _list_linker(link: str, capabilities: Capabilities) -> dict[str, str]:
+    if link == "auto":
+        return list_versions(capabilities, "ziglang")
+    return {link: capabilities.linkers.get(link, ABSENT)}
+
+
+def _explain_linker(link: str, capabilities: Capabilities) -> str | None:
+    if link == "auto":
+        if capabilities.version("ziglang") is None:
+            return "the linker is missing; `pip install ziglang`"
+        return None
+    if link in capabilities.linkers:
+        return None
+    return f"the compiler `{link}` is not on PATH; install it, or say `link: auto` for the bundled one"

@@ -1,0 +1,48 @@
+"""What planning asks of every stage. `planning/stages/table.py` has the stages. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.steps import Step, StepOptions
+from tvmbuild.planning.subject import Subject
+
+Options = TypeVar("Options", bound=StepOptions)
+
+
+class StagePlanner(Protocol[Options]):
+    """What a stage is told, depends on and takes. A subject or target is one of the stage's scope."""
+
+    # ------------------------------------------------------------------- the step
+
+    def make_options(self, subject: Subject, /) -> Options:
+        """Return what the stage is told: all that can change its outputs."""
+
+    def list_more_inputs(self, subject: Subject, root: Path, /) -> dict[str, Path]:
+        """Return role → path of the project's files that the stage reads besides its row's inputs."""
+
+    def list_tools(self, subject: Subject, capabilities: Capabilities, /) -> dict[str, str]:
+        """Return name → version of what can change its outputs, `absent` included: in the fingerprint."""
+
+    def list_environment(self, subject: Subject, /) -> dict[str, str]:
+        """Return variables of the stage's process: in the fingerprint."""
+
+    # ------------------------------------------------------------------- where it runs
+
+    def explain(self, target: TargetSpec, capabilities: Capabilities, /) -> str | None:
+        """Return why it cannot run for the resolved target here, with the remedy; None: it can."""
+
+    def list_needs(self, step: Step[Options], subject: Subject, host_cpu: str, /) -> dict[str, int] | None:
+        """Return what it takes of a worker besides a place; None: it runs in the user's own environment only."""
+
+    # ------------------------------------------------------------------- saying
+
+    @property
+    def about(self) -> str:
+        """What it does for all of its subjects, as doit lists it."""
+
+    def describe(self, step: Step[Options], /) -> str:
+        """Return what the step does, as doit lists it."""

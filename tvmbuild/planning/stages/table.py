@@ -1,0 +1,27 @@
+"""What planning knows of the stages, one row each. `tvmbuild/stages/table.py` has what runs in the child."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvmbuild.planning.stages.benchmark import Benchmark
+from tvmbuild.planning.stages.compile import Compile
+from tvmbuild.planning.stages.planner import StagePlanner
+from tvmbuild.planning.stages.simplify import Simplify
+from tvmbuild.planning.stages.tune import Tune
+from tvmbuild.planning.stages.validate import Validate
+
+PLANNERS: dict[str, StagePlanner[Any]] = {
+    "simplify": Simplify(),
+    "tune": Tune(),
+    "compile": Compile(),
+    "validate": Validate(),
+    "benchmark": Benchmark(),
+}
+
+
+def stage_planner(stage: str) -> StagePlanner[Any]:
+    """Return what planning knows of the stage; ValueError where there is none of that name."""
+    if stage not in PLANNERS:
+        raise ValueError(f"there is no stage {stage}")
+    return PLANNERS[stage]

@@ -1,0 +1,14 @@
+"""How many threads a stage's process runs kernels with."""
+
+from __future__ import annotations
+
+from tvmbuild.base.specs import TargetSpec
+from tvmbuild.devices.table import device_kind
+from tvmbuild.targets.table import target_kind
+
+
+def list_thread_variables(target: TargetSpec, threads: int) -> dict[str, str]:
+    """Return the variable that says so; none for a GPU that packages are only built for."""
+    if target_kind(target.kind).on_gpu and not device_kind(target.device).runs:
+        return {}
+    return {"TVM_NUM_THREADS": str(threads)}

@@ -1,0 +1,22 @@
+"""The versions of tools that steps depend on."""
+
+from __future__ import annotations
+
+from tvmbuild.base.capabilities import Capabilities
+
+ABSENT = "absent"
+
+
+def list_versions(capabilities: Capabilities, *names: str) -> dict[str, str]:
+    """Return name → version of those distributions."""
+    return {name: capabilities.version(name) or ABSENT for name in names}
+
+
+def list_tvm(capabilities: Capabilities) -> dict[str, str]:
+    """Return name → version of what runs packages."""
+    return list_versions(capabilities, "apache-tvm", "apache-tvm-ffi")
+
+
+def list_code_generator(capabilities: Capabilities) -> dict[str, str]:
+    """Return name → version of what makes code for CPUs, kernels of GPUs aside."""
+    return {**list_tvm(capabilities), "llvm": capabilities.llvm or ABSENT}

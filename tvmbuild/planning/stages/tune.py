@@ -1,0 +1,72 @@
+"""The stage that searches a cell's schedules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.steps import Step, TuneStep
+from tvmbuild.devices.table import device_kind
+from tvmbuild.planning.device_use import list_device_needs
+from tvmbuild.planning.stages.threads import list_thread_variables
+from tvmbuild.planning.stages.tools import list_code_generator
+from tvmbuild.planning.subject import Subject
+from tvmbuild.targets.table import target_kind
+
+
+class Tune:
+    """It times candidates where the target's device can be asked; else it elects from the records."""
+
+    about = "search schedules for every model on every target"
+
+    def make_options(self, subject: Subject) -> TuneStep:
+        """Return what changes records."""
+        target = subject.require_target()
+        return TuneStep(
+            target=target.name,
+            kind=target.kind,
+            attributes=target.attributes,
+            host=target.host,
+            measured_on=target.measured_on,
+            device=target.device,
+            tune=target.tune,
+            precision=target.precision,
+            threads=target.num_cores,
+            needs_records=target_kind(target.kind).needs_records,
+        )
+
+    def list_more_inputs(self, _subject: Subject, _root: Path) -> dict[str, Path]:
+        """Return none."""
+        return {}
+
+    def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return what makes candidates."""
+        return list_code_generator(capabilities)
+
+    def list_environment(self, subject: Subject) -> dict[str, str]:
+        """Return the threads of candidates."""
+        target = subject.require_target()
+        threads = list_thread_variables(target, target.num_cores)
+        # The cost model's threads must not spin on the cores that time candidates.
+        return {"OMP_WAIT_POLICY": "passive", **threads} if threads else {}
+
+    def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the code generator alone: without a device nothing is searched."""
+        return target_kind(target.kind).explain_codegen(capabilities)
+
+    def list_needs(self, step: Step[TuneStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
+        """Return what a search takes, or the election alone."""
+        target, searches = subject.require_target(), _may_search(step)
+        needs = target_kind(target.kind).list_build_needs(compiles=searches)
+        return {**needs, **list_device_needs(target, host_cpu, step.options.threads)} if searches else needs
+
+    def describe(self, step: Step[TuneStep]) -> str:
+        """Name the model and the target, and where candidates are timed."""
+        device = step.options.device
+        timing = device_kind(device).describe_timing(device)
+        return f"search schedules of {step.model} for {step.options.target}{timing}"
+
+
+def _may_search(step: Step[TuneStep]) -> bool:
+    return step.options.device.is_timed and step.settings.tune != "never"

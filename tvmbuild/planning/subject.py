@@ -1,0 +1,26 @@
+"""What a step is about: a model, or a model on a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvmbuild.base.specs import ModelSpec, TargetSpec
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a step is about; ``target`` is None for the stages of a model."""
+
+    model: ModelSpec
+    target: TargetSpec | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the model's name, or the cell's."""
+        return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
+
+    def require_target(self) -> TargetSpec:
+        """Return the cell's target; ValueError for a model's subject."""
+        if self.target is None:
+            raise ValueError(f"{self.name} is no cell")
+        return self.target
