@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,8 @@ class RecordReader:
     def write(self, path: Path, file: TaskFile) -> None:
         """Publish the file; it is not read again for that."""
         write_task_file(path, file)
-        self._kept[path] = _Kept(identify(path), file)
+        with suppress(OSError):  # another process has removed it
+            self._kept[path] = _Kept(identify(path), file)
 
 
 def _read(path: Path, identity: tuple[int, ...]) -> _Kept:
