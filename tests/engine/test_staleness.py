@@ -1,70 +1,59 @@
-"""Whether a Schedule is what the records elect."""
-
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from elected_step import KEY, OPTIONS, make_step, publish, put, task_file
 
-from tvmbuild.base.device_specs import NoDevice
-from tvmbuild.base.layout import Layout
+from tvmbuild.base.device_specs import LocalDevice
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.staleness import Staleness, find_staleness
-from tvmbuild.records.store import record_path
+from tvmbuild.engine.fingerprint import digest_file, fingerprint
+from tvmbuild.engine.staleness import explain_changes
+from tvmbuild.engine.success import Success
 
 
 @pytest.fixture
-def step(tmp_path: Path) -> Step[TuneStep]:
-    return make_step(tmp_path)
+def tuned(tmp_path: Path) -> tuple[Step[TuneStep], Success]:
+    """A tune step whose one Task has no record, and what is kept of its success."""
+    outputs = FrozenMap({role: tmp_path / f"{role}.json" for role in ("tasks", "schedule", "info")})
+    step = Step(
+        stage="tune",
+        subject="net@pc",
+        options=TuneStep("pc", "llvm", FrozenMap(), FrozenMap(), None, LocalDevice(), TuneOptions()),
+        outputs=outputs,
+        root=tmp_path,
+        settings=Settings(tune="never"),
+    )
+    tasks = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
+    write_json(step.output("tasks"), {"format": 1, "tasks": tasks})
+    write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": {}})
+    write_json(step.output("info"), {"uncovered": tasks})
+    digests = {role: digest_file(path) for role, path in outputs.items()}
+    return step, Success(fingerprint(step), {}, digests)
 
 
-def test_a_losing_record_changes_nothing(step: Step[TuneStep]) -> None:
-    before = step.output("schedule").read_bytes()
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 3e-6, "znver4"), (3, 1e-9, "cortex-a72"), searched=999))
-    assert find_staleness(step) is None
-    publish(step)
-    assert step.output("schedule").read_bytes() == before
+def test_strict_looks_at_the_uncovered_tasks(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
+    assert list(explain_changes(step, success)) == []
+    strict = replace(step, settings=Settings(tune="never", strict=True))
+    assert list(explain_changes(strict, success)) == ["strict=1: 1 Tasks have no record"]
 
 
-def test_the_same_winner_measured_again_is_the_same_schedule(step: Step[TuneStep]) -> None:
-    before = step.output("schedule").read_bytes()
-    put(step, task_file(KEY, (1, 1.9e-6, "znver4")))
-    assert find_staleness(step) is None
-    publish(step)
-    assert step.output("schedule").read_bytes() == before
+def test_strict_does_not_ask_for_what_no_search_can_bring(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
+    strict = Settings(tune="never", strict=True)
+    gpu = replace(step, options=replace(step.options, kind="cuda", needs_records=False), settings=strict)
+    assert "strict" not in "".join(explain_changes(gpu, success))
+    assert replace(step, settings=strict).refuses_uncovered
+    assert not gpu.refuses_uncovered
 
 
-def test_a_winning_record_is_a_reason(step: Step[TuneStep]) -> None:
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), (2, 1e-6, "znver4")))
-    assert find_staleness(step) == Staleness("other records win now")
-
-
-def test_a_task_without_enough_candidates_is_a_reason_only_for_missing(step: Step[TuneStep]) -> None:
-    put(step, task_file(KEY, (1, 2e-6, "znver4"), searched=10))
-    assert find_staleness(step) == Staleness("1 of 1 Tasks lack records: conv2d")
-    assert find_staleness(replace(step, settings=Settings(tune="never"))) is None
-    none = replace(step, options=replace(OPTIONS, device=NoDevice()))
-    assert find_staleness(none) is None
-
-
-def test_an_exhausted_task_is_enough(step: Step[TuneStep]) -> None:
-    put(step, replace(task_file(KEY, (1, 2e-6, "znver4"), searched=2), exhausted=("znver4",)))
-    assert find_staleness(step) is None
-
-
-def test_full_always_runs(step: Step[TuneStep]) -> None:
-    assert find_staleness(replace(step, settings=Settings(tune="full"))) == Staleness("tune=full was asked for")
-
-
-def test_missing_outputs_and_damaged_records_are_reasons(step: Step[TuneStep]) -> None:
-    record_path(Layout(step.root).records("pc"), KEY).write_text("{")
-    stale = find_staleness(step)
-    assert stale is not None
-    assert "damaged record file" in "".join(stale.absent)
-    for damaged in ("", "[]", "{}", '{"tasks": [7]}'):
-        step.output("tasks").write_text(damaged)
-        assert find_staleness(step) == Staleness("its outputs are missing or damaged")
-    step.output("tasks").unlink()
-    assert find_staleness(step) == Staleness("its outputs are missing or damaged")
+def test_a_damaged_output_is_a_reason_and_is_not_read(tuned: tuple[Step[TuneStep], Success]) -> None:
+    step, success = tuned
+    step.output("info").write_text("{")
+    reasons = list(explain_changes(replace(step, settings=Settings(tune="never", strict=True)), success))
+    assert len(reasons) == 1
+    assert reasons[0].startswith("output info changed: sha256 ")

@@ -15,7 +15,7 @@ DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
 OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities"}
 """What looks so and is none: a file in a package, an attribute of TVM's."""
 PROCESSES = {
-    "tvmbuild.base.capabilities": {"tvmbuild.planning.probe"},
+    "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},
@@ -28,21 +28,22 @@ PROCESSES = {
     "tvmbuild.devices.rpc.supervisor": {"tvmbuild.devices.local.describe", "tvmbuild.devices.rpc.server"},
     "tvmbuild.devices.ssh.device": {"tvmbuild.devices.ssh.relay"},
     "tvmbuild.engine.process": {"tvmbuild.stages"},
-    "tvmbuild.replay.verification": {"tvmbuild.replay.child"},
     "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
 }
 """Who starts a process → its modules."""
-COMMANDS = "bench build bundle check config device doctor explain init plan records run schema target worker"
+FILES = "build check config explain init schema target worker"
+FOLDERS = "bench bundle device doctor plan records run"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
-    "tvmbuild.cli": {f"tvmbuild.commands.{name}" for name in COMMANDS.split()},
-    "tvmbuild.cli.device.command": {
-        f"tvmbuild.commands.device_{name}" for name in ("emulator", "list", "serve", "tracker")
+    "tvmbuild.cli": {
+        *(f"tvmbuild.cli.{name}" for name in FILES.split()),
+        *(f"tvmbuild.cli.{name}.command" for name in FOLDERS.split()),
     },
+    "tvmbuild.cli.device.command": {f"tvmbuild.cli.device.{name}" for name in ("emulator", "list", "serve", "tracker")},
     "tvmbuild.cli.records.command": {
-        f"tvmbuild.commands.records_{name}"
-        for name in ("driver", "export", "import", "list", "merge", "prune", "show", "verify")
+        f"tvmbuild.cli.records.{name}"
+        for name in ("exporting", "importing", "list", "merge", "merge_driver", "prune", "show", "verify")
     },
     "tvmbuild.stages.table": {
         f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "simplify", "tune", "validate")

@@ -17,7 +17,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.staleness import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.store import read_task_file

@@ -18,7 +18,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
-from tvmbuild.engine.staleness import find_staleness
+from tvmbuild.engine.outdated_schedule import find_staleness
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler

@@ -16,7 +16,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.staleness import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
 from tvmbuild.records.choices import choices_path, read_graph
 from tvmbuild.records.selection import read_tasks
 

@@ -18,8 +18,8 @@ from tvmbuild.records.selection import elect_all
 from tvmbuild.records.store import read_task_file
 from tvmbuild.records.task_file import ResolvedTarget, TaskFile
 from tvmbuild.replay.traces import dump_workload, load_workload
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.start import as_recorded
 from tvmbuild.tuning.verify import verify_winners
 

@@ -26,7 +26,7 @@ from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_
 from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
 from tvmbuild.engine.executor import OneAtATime
-from tvmbuild.engine.staleness import find_staleness
+from tvmbuild.engine.outdated_schedule import find_staleness
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.needs import STEPS, explain_lack
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.state import find_success
-from tvmbuild.engine.changes import explain_changes
+from tvmbuild.engine.staleness import explain_changes
 
 
 class UpToDate:

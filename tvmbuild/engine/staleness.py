@@ -1,116 +1,85 @@
-"""Whether a tune step's Schedule is what the record files elect now, and if not, why."""
+"""Why a step has to run: a comparison of what it was made from with what it would be made from now."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
-from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import Step, TuneStep
-from tvmbuild.errors import TvmbuildError
-from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
-from tvmbuild.records.quarantine import find_damage
-from tvmbuild.records.selection import (
-    TaskId,
-    elect_all,
-    list_missing,
-    must_choose,
-    read_applicable_files,
-    read_tasks,
-    resolved_target,
-)
-from tvmbuild.records.store import record_path
-from tvmbuild.records.task_file import TaskFile
+from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
+from tvmbuild.engine.failure import explain_failure
+from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.outdated_schedule import find_staleness
+from tvmbuild.engine.step_inputs import locate_known
+from tvmbuild.engine.success import Success
+from tvmbuild.engine.winner_changes import list_winner_changes
+
+_SEARCH_ONLY = ("option.tune.", "option.device.", "option.measured_on", "environment ")
+"""What changes the search or the winners, and no Task."""
 
 
-@dataclass(frozen=True)
-class Staleness:
-    """Why a tune step has to run: sentences, whose paths are relative to the project's root."""
-
-    reason: str
-    absent: tuple[str, ...] = ()
-    """Files of records that count as absent, each with what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    """What the step has written."""
-
-    tasks: tuple[TaskId, ...]
-    graph: Graph | None
-    schedule: str
-    """The text of `schedule.json`."""
+def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
+    """Yield a sentence for each reason to run the step; nothing when it is as its last success left it."""
+    if last is None:
+        yield "it has not finished before"
+        return
+    yield from explain_failure(step)
+    yield from _compare_fingerprints(last.fingerprint, fingerprint(step))
+    yield from _compare_files(step, "input", last.inputs)
+    damaged = tuple(_compare_files(step, "output", last.outputs))
+    yield from damaged
+    if has_options(step, TuneStep) and not damaged:
+        yield from _check_records(step)
 
 
-def find_staleness(step: Step[TuneStep]) -> Staleness | None:
-    """Return None when the tune step's Schedule is what the record files elect, else why it is to run."""
-    options, target = step.options, resolved_target(step.options)
-    if step.settings.tune == "full" and options.device.is_timed:
-        return Staleness("tune=full was asked for")
-    outputs = _read_outputs(step)
-    if outputs is None:
-        return Staleness("its outputs are missing or damaged")
-    folder = Layout(step.root).records(options.target)
-    try:
-        files = read_applicable_files(folder, (task.key for task in outputs.tasks), target)
-        choices = read_choices(folder, outputs.graph, target)
-    except TvmbuildError as error:
-        return Staleness(_shorten(error.message, step))
-    reason = _compare(step, outputs, files, choices)
-    if reason is None:
-        return None
-    problem = () if choices.problem is None else (_shorten(choices.problem, step),)
-    return Staleness(reason, (*problem, *_list_damage(folder, step, outputs.tasks)))
+def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
+    """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
+    if last is None or any(_compare_files(step, "input", last.inputs)):
+        return False
+    now = fingerprint(step)
+    names = last.fingerprint.keys() | now.keys()
+    changed = [name for name in names if last.fingerprint.get(name) != now.get(name)]
+    tasks = last.outputs.get("tasks")
+    return (
+        all(name.startswith(_SEARCH_ONLY) and name != "option.tune.algorithms" for name in changed)
+        and tasks is not None
+        and is_same_file(step.output("tasks"), tasks)
+    )
 
 
-def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
-    path = step.output("tasks")
-    try:
-        return _Outputs(read_tasks(path), read_graph(path), step.output("schedule").read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+def _check_records(step: Step[TuneStep]) -> Iterator[str]:
+    stale = find_staleness(step)
+    if stale is not None:
+        changes = list_winner_changes(step)
+        yield f"{stale.reason}: {'; '.join(changes)}" if changes else stale.reason
+        yield from stale.absent
+    elif step.refuses_uncovered:
+        uncovered = json.loads(step.output("info").read_text())["uncovered"]
+        if uncovered:
+            yield f"strict=1: {len(uncovered)} Tasks have no record"
 
 
-def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
-    """Return what is another now, or is still to be searched or measured."""
-    options = step.options
-    algorithms = choices.algorithms(options.tune.algorithms)
-    if algorithms != _read_algorithms(outputs.schedule):
-        return "other algorithms are chosen now"
-    if replace(elect_all(files, options.measured_on), algorithms=algorithms).to_text() != outputs.schedule:
-        return "other records win now"
-    if step.settings.tune != "missing" or not options.device.is_timed:
-        return None
-    reason = _explain_search(step, outputs.tasks, files)
-    if reason is None and must_choose(options.tune, outputs.graph, choices):
-        return "how its convolutions are best computed was not measured"
-    return reason
+def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            yield f"{name}: {before.get(name, 'absent')} -> {now.get(name, 'absent')}"
 
 
-def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
-    options = step.options
-    if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
-        return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
-    missing = [task.name for task in list_missing(files, tasks, options.tune)]
-    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None
+def _compare_files(step: AnyStep, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
+    now = locate_known(step, before) if kind == "input" else dict(step.outputs)
+    for role in sorted(before.keys() | now.keys()):
+        path, known = now.get(role), before.get(role)
+        if path is None:
+            yield f"{kind} {role} was removed"
+        elif known is None:
+            yield f"{kind} {role} was added: {_shorten(path, step)}"
+        elif not path.exists():
+            yield f"{kind} {role} is missing: {_shorten(path, step)}"
+        elif not is_same_file(path, known):
+            digests = f"sha256 {known[2][:12]} -> {digest_file(path)[2][:12]}"
+            yield f"{kind} {role} changed: {digests} ({_shorten(path, step)})"
 
 
-def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:
-    try:
-        return FrozenMap(sorted(json.loads(schedule).get("algorithms", {}).items()))
-    except (ValueError, AttributeError):
-        return None
-
-
-def _list_damage(folder: Path, step: Step[TuneStep], tasks: Iterable[TaskId]) -> Iterator[str]:
-    for path in (record_path(folder, task.key) for task in tasks):
-        damage = find_damage(path)
-        if damage:
-            yield f"{path.relative_to(step.root)}: {damage}"
-
-
-def _shorten(text: str, step: Step[TuneStep]) -> str:
-    return text.replace(f"{step.root}/", "")
+def _shorten(path: Path, step: AnyStep) -> str:
+    return str(path.relative_to(step.root)) if path.is_relative_to(step.root) else str(path)

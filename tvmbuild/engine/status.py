@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tvmbuild.base.steps import AnyStep
-from tvmbuild.engine.changes import are_tasks_known, explain_changes
+from tvmbuild.engine.staleness import are_tasks_known, explain_changes
 from tvmbuild.engine.success import Success
 from tvmbuild.planning.plan import Plan
 

@@ -8,8 +8,8 @@ import tvm
 
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.records.selection import TaskId, is_wanted, list_missing
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 
 
 @dataclass(frozen=True)

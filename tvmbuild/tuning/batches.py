@@ -15,10 +15,10 @@ from tvm.s_tir.meta_schedule.database import TuningRecord
 from tvmbuild.base.specs import TuneOptions
 from tvmbuild.devices.candidates import Timing
 from tvmbuild.replay.traces import dump_trace
+from tvmbuild.tuning.built_libraries import Shelf
 from tvmbuild.tuning.candidate_pool import CandidatePool, Measurement, Timed, wait_for_library
 from tvmbuild.tuning.cores import Cores
 from tvmbuild.tuning.scheduler import choose
-from tvmbuild.tuning.shelf import Shelf
 from tvmbuild.tuning.task_search import TaskSearch
 
 WORTH_REPEATING = 1.5

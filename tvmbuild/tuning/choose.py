@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.convolution_times import fastest, sum_times, time_reading
 from tvmbuild.records.choices import DIRECT, Choice, Choices, Graph, write_choices
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.extract import Extracted, Ways, lower_by
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 
 
 def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import elect_all
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.extract import Extracted
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.search import Searched
 from tvmbuild.tuning.verify import verify_winners
 

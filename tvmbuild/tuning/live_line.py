@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.tuning.agenda import Agenda
-from tvmbuild.tuning.book import RecordBook
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.scheduler import predict_latency
 from tvmbuild.tuning.task_search import BATCH, TaskSearch
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.choose import choose
 from tvmbuild.tuning.elect import Elected, elect
 from tvmbuild.tuning.extract import Extracted, extract
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.search import Searched, search
 from tvmbuild.tuning.verify import verify
 

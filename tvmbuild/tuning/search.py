@@ -18,13 +18,13 @@ from tvmbuild.replay.database import load_known
 from tvmbuild.targets.table import target_kind
 from tvmbuild.tuning.agenda import Agenda, list_wanted
 from tvmbuild.tuning.batches import Batch, drop_wrong, run_searches, time_again
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.candidate_pool import UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuning.cores import Cores, all_cores, share_cores
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.live_line import LiveLine
 from tvmbuild.tuning.prior import teach
 from tvmbuild.tuning.rates import Spent, add_rates, find_word
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.start import as_recorded, find_examples, find_start
 from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
 

@@ -16,9 +16,9 @@ from tvmbuild.records.task_file import Record
 from tvmbuild.replay.database import load_known
 from tvmbuild.replay.traces import dump_workload, load_workload
 from tvmbuild.replay.verification import keep_good
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.prior import Example
+from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.task_search import Start
 
 LOOKED_AT = 300

@@ -17,10 +17,10 @@ from tvmbuild.base.specs import TuneOptions
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.replay.traces import dump_trace
+from tvmbuild.tuning.built_libraries import Shelf
 from tvmbuild.tuning.candidate_pool import Timed
 from tvmbuild.tuning.cost_model import BoostedTrees
 from tvmbuild.tuning.scheduler import Curve
-from tvmbuild.tuning.shelf import Shelf
 from tvmbuild.tuning.space import list_known, make_space
 
 BATCH = 32

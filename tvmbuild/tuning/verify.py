@@ -14,8 +14,8 @@ from tvmbuild.records.task_file import TaskFile
 from tvmbuild.replay.traces import dump_workload
 from tvmbuild.replay.verification import Subject, verify_records
 from tvmbuild.tuning.agenda import Agenda, list_wanted
-from tvmbuild.tuning.book import RecordBook
 from tvmbuild.tuning.job import Job
+from tvmbuild.tuning.record_book import RecordBook
 
 
 def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:

@@ -24,7 +24,7 @@ from tvmbuild.engine.cache.entries import (
 )
 from tvmbuild.engine.cache.key import make_key
 from tvmbuild.engine.fingerprint import Digest
-from tvmbuild.engine.staleness import find_staleness
+from tvmbuild.engine.outdated_schedule import find_staleness
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.compiler
 
 
 def test_a_shelf_keeps_the_libraries_of_the_five_fastest_and_removes_the_others(tmp_path: Path) -> None:
-    from tvmbuild.tuning.shelf import Shelf
+    from tvmbuild.tuning.built_libraries import Shelf
 
     shelf, seconds = Shelf(), [5.0, 3.0, 8.0, 1.0, 9.0, 2.0, 7.0]
     for value in seconds:
@@ -24,7 +24,7 @@ def test_a_shelf_keeps_the_libraries_of_the_five_fastest_and_removes_the_others(
 
 
 def test_a_trace_that_is_measured_twice_has_one_library(tmp_path: Path) -> None:
-    from tvmbuild.tuning.shelf import Shelf
+    from tvmbuild.tuning.built_libraries import Shelf
 
     shelf = Shelf()
     for name in ("first", "second"):

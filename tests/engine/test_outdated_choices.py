@@ -10,7 +10,7 @@ from chosen_step import FAULTS, GRAPH, LARGE, OPTIONS, SMALL, edit, folder_of, m
 
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.staleness import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
 from tvmbuild.records.choices import choices_path
 
 

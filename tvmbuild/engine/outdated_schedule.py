@@ -1,0 +1,116 @@
+"""Whether a tune step's Schedule is what the record files elect now, and if not, why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import Step, TuneStep
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
+from tvmbuild.records.quarantine import find_damage
+from tvmbuild.records.selection import (
+    TaskId,
+    elect_all,
+    list_missing,
+    must_choose,
+    read_applicable_files,
+    read_tasks,
+    resolved_target,
+)
+from tvmbuild.records.store import record_path
+from tvmbuild.records.task_file import TaskFile
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """Why a tune step has to run: sentences, whose paths are relative to the project's root."""
+
+    reason: str
+    absent: tuple[str, ...] = ()
+    """Files of records that count as absent, each with what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class _Outputs:
+    """What the step has written."""
+
+    tasks: tuple[TaskId, ...]
+    graph: Graph | None
+    schedule: str
+    """The text of `schedule.json`."""
+
+
+def find_staleness(step: Step[TuneStep]) -> Staleness | None:
+    """Return None when the tune step's Schedule is what the record files elect, else why it is to run."""
+    options, target = step.options, resolved_target(step.options)
+    if step.settings.tune == "full" and options.device.is_timed:
+        return Staleness("tune=full was asked for")
+    outputs = _read_outputs(step)
+    if outputs is None:
+        return Staleness("its outputs are missing or damaged")
+    folder = Layout(step.root).records(options.target)
+    try:
+        files = read_applicable_files(folder, (task.key for task in outputs.tasks), target)
+        choices = read_choices(folder, outputs.graph, target)
+    except TvmbuildError as error:
+        return Staleness(_shorten(error.message, step))
+    reason = _compare(step, outputs, files, choices)
+    if reason is None:
+        return None
+    problem = () if choices.problem is None else (_shorten(choices.problem, step),)
+    return Staleness(reason, (*problem, *_list_damage(folder, step, outputs.tasks)))
+
+
+def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
+    path = step.output("tasks")
+    try:
+        return _Outputs(read_tasks(path), read_graph(path), step.output("schedule").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
+    """Return what is another now, or is still to be searched or measured."""
+    options = step.options
+    algorithms = choices.algorithms(options.tune.algorithms)
+    if algorithms != _read_algorithms(outputs.schedule):
+        return "other algorithms are chosen now"
+    if replace(elect_all(files, options.measured_on), algorithms=algorithms).to_text() != outputs.schedule:
+        return "other records win now"
+    if step.settings.tune != "missing" or not options.device.is_timed:
+        return None
+    reason = _explain_search(step, outputs.tasks, files)
+    if reason is None and must_choose(options.tune, outputs.graph, choices):
+        return "how its convolutions are best computed was not measured"
+    return reason
+
+
+def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mapping[str, TaskFile]) -> str | None:
+    options = step.options
+    if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
+        return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
+    missing = [task.name for task in list_missing(files, tasks, options.tune)]
+    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None
+
+
+def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:
+    try:
+        return FrozenMap(sorted(json.loads(schedule).get("algorithms", {}).items()))
+    except (ValueError, AttributeError):
+        return None
+
+
+def _list_damage(folder: Path, step: Step[TuneStep], tasks: Iterable[TaskId]) -> Iterator[str]:
+    for path in (record_path(folder, task.key) for task in tasks):
+        damage = find_damage(path)
+        if damage:
+            yield f"{path.relative_to(step.root)}: {damage}"
+
+
+def _shorten(text: str, step: Step[TuneStep]) -> str:
+    return text.replace(f"{step.root}/", "")
