@@ -24,7 +24,7 @@ CPU = "testboard"
 START_S = 120.0
 OLD = """
 import sys
-from tvmbuild.devices.rpc.device import server
+from tvmbuild.devices.rpc import server
 server.find_tvm = lambda: "0.24.0"
 sys.exit(server.main(sys.argv[1:]))
 """
