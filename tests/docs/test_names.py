@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGES = ("architecture", "contributing", "cuda", "performance", "plan", "tvm-notes")
-EXAMPLES = {"devices/shelf/kind.py", "devices/shelf/device.py", "targets/metal.py"}
+EXAMPLES = {"devices/shelf/__init__.py", "devices/shelf/kind.py", "devices/shelf/device.py", "targets/metal.py"}
 """What a reader is to add."""
 
 

@@ -16,6 +16,8 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, Settings, Step
 from tvmbuild.doit_adapter.loader import hand_in, load_doit_file
+from tvmbuild.doit_adapter.reporter import MatrixReporter
+from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.engine.step_run import run_step
 from tvmbuild.engine.success import Success
@@ -58,7 +60,7 @@ def test_this_machine_travels_to_doits_processes() -> None:
 def test_what_another_machine_has_timed_is_shared_with_nobody(tmp_path: Path, here: bool) -> None:
     step, executor = _make_step(tmp_path), _Fake(is_here=here)
     for _ in range(2):
-        end = run_step(step, executor).end
+        end = run_step(step, executor, CacheUse())
         assert isinstance(end, Success)
         assert end.outputs.keys() == {"result"}
     assert executor.ran == ["benchmark:net@pc of net.tar"] * (1 if here else 2)
@@ -74,3 +76,19 @@ def test_a_loaded_project_gets_the_executor(tmp_path: Path, monkeypatch: pytest.
     hand_in(executor, {"DOIT_CONFIG": config, "task_steps": creator, "path": Path, "print": print})
     with pytest.raises(SystemExit, match="asked with 0 commands"):
         list(creator())
+
+
+def test_an_executor_reaches_a_project_whose_tasks_a_user_wraps(tmp_path: Path) -> None:
+    (tmp_path / "dodo.py").write_text("")
+    project = load_doit_file(tmp_path / "dodo.py")
+    reporter = project.config["reporter"]
+    assert isinstance(reporter, MatrixReporter)
+    executor = _Fake(is_here=False)
+    hand_in(executor, {"DOIT_CONFIG": {**project.config, "verbosity": 1}, "task_mine": lambda: None})
+    assert reporter.executor is executor
+
+
+def test_steps_that_were_to_run_elsewhere_do_not_silently_run_here() -> None:
+    hand_in(HERE, {})
+    with pytest.raises(TvmbuildError, match=r"no DOIT_CONFIG of tvmbuild's"):
+        hand_in(_Fake(is_here=False), {"DOIT_CONFIG": {"verbosity": 1}})

@@ -14,6 +14,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import SimplifyOptions, Source
 from tvmbuild.base.steps import SimplifyStep, Step
+from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE
 from tvmbuild.engine.external_data import ENTRY, list_external_data
 from tvmbuild.engine.step_run import run_step
@@ -76,7 +77,7 @@ def test_hostile_locations_fail_the_step_with_a_message(tmp_path: Path, location
     assert caught.value.hint
     options = SimplifyStep("net", Source("path", "inner/net.onnx"), (), SimplifyOptions())
     step = Step("simplify", "net", options, FrozenMap({"source": path}), root=tmp_path)
-    failed = run_step(step, HERE).end
+    failed = run_step(step, HERE, CacheUse())
     assert isinstance(failed, TvmbuildError)
     assert said in failed.message
     assert said in json.loads(Layout(tmp_path).failure(step.id).read_text())["message"]

@@ -10,7 +10,7 @@ from chosen_step import FAULTS, GRAPH, LARGE, OPTIONS, SMALL, edit, folder_of, m
 
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.records.choices import choices_path
 
 
@@ -22,10 +22,10 @@ def step(tmp_path: Path) -> Step[TuneStep]:
 @pytest.mark.parametrize("case", FAULTS)
 def test_choices_that_cannot_be_used_are_told(case: str, step: Step[TuneStep]) -> None:
     change, reason = FAULTS[case]
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
     edit(step, change)
     path = choices_path(folder_of(step), GRAPH)
-    stale = find_staleness(step)
+    stale = find_outdated(step)
     assert stale is not None
     assert stale.reason == "other algorithms are chosen now"
     assert stale.absent[0].startswith(f"{path.relative_to(step.root)} counts as absent: {reason}")
@@ -34,26 +34,26 @@ def test_choices_that_cannot_be_used_are_told(case: str, step: Step[TuneStep]) -
 def test_an_edited_choice_runs_tune_and_equal_ones_change_nothing(step: Step[TuneStep]) -> None:
     before = step.output("schedule").read_bytes()
     edit(step, lambda data: data["convolutions"][LARGE]["seconds"].update(direct=1.0))
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
     publish(step)
     assert step.output("schedule").read_bytes() == before
     edit(step, lambda data: data["convolutions"][SMALL].update(algorithm="winograd2"))
-    assert find_staleness(step) == Staleness("other algorithms are chosen now")
+    assert find_outdated(step) == Outdated("other algorithms are chosen now")
     publish(step)
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
 
 def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: Step[TuneStep]) -> None:
     choices_path(folder_of(step), GRAPH).unlink()
-    assert find_staleness(step) == Staleness("other algorithms are chosen now")
+    assert find_outdated(step) == Outdated("other algorithms are chosen now")
     publish(step)
-    assert find_staleness(step) == Staleness("how its convolutions are best computed was not measured")
-    assert find_staleness(replace(step, settings=Settings(tune="never"))) is None
+    assert find_outdated(step) == Outdated("how its convolutions are best computed was not measured")
+    assert find_outdated(replace(step, settings=Settings(tune="never"))) is None
     only_direct = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct",)))
-    assert find_staleness(replace(step, options=only_direct)) is None
-    assert find_staleness(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
+    assert find_outdated(replace(step, options=only_direct)) is None
+    assert find_outdated(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
 
 
 def test_an_algorithm_that_the_target_does_not_allow_is_not_used(step: Step[TuneStep]) -> None:
     allowed = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct", "winograd2")))
-    assert find_staleness(replace(step, options=allowed)) == Staleness("other algorithms are chosen now")
+    assert find_outdated(replace(step, options=allowed)) == Outdated("other algorithms are chosen now")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tvmbuild.records import reader as reader_module
 from tvmbuild.records import store
 from tvmbuild.records.reader import RecordReader
 from tvmbuild.records.store import DamagedRecordsError, write_task_file
@@ -17,7 +19,7 @@ FILE = TaskFile("0123456789abcdef", "matmul", "{}", '{"attributes":{},"host":{},
 
 @pytest.fixture
 def read_paths(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files that were read, in order."""
+    """The files that were read, in order; all of them are old enough to be told apart by their times."""
     found: list[Path] = []
     read = store._read
 
@@ -26,6 +28,7 @@ def read_paths(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return read(path)
 
     monkeypatch.setattr(store, "_read", note)
+    monkeypatch.setattr(store, "_RACY_NS", 0)
     return found
 
 
@@ -56,3 +59,32 @@ def test_what_is_damaged_is_said_each_time_and_read_once(tmp_path: Path, read_pa
     assert read_paths == [path]
     write_task_file(path, FILE)
     assert reader.read(path) == FILE
+
+
+def test_what_changed_just_now_is_not_kept(tmp_path: Path) -> None:
+    """Two changes within a tick of the clock, of one size and in place, would look like one."""
+    path, reader = tmp_path / f"{FILE.key}.json", RecordReader()
+    write_task_file(path, FILE)
+    assert reader.read(path) == FILE
+    status = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"matmul", b"conv2d"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert reader.read(path) == replace(FILE, name="conv2d")
+
+
+def test_what_another_process_writes_right_after_us_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_paths: list[Path]
+) -> None:
+    path, reader = tmp_path / f"{FILE.key}.json", RecordReader()
+    theirs = replace(FILE, name="theirs")
+    write = write_task_file
+
+    def write_and_be_followed(where: Path, file: TaskFile) -> tuple[int, ...]:
+        published = write(where, file)
+        write(where, theirs)
+        return published
+
+    monkeypatch.setattr(reader_module, "write_task_file", write_and_be_followed)
+    reader.write(path, FILE)
+    assert reader.read(path) == theirs
+    assert read_paths == [path]

@@ -17,7 +17,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.store import read_task_file
@@ -48,7 +48,7 @@ def read(step: Step[TuneStep], role: str) -> dict[str, object]:
 def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep]) -> None:
     from tvmbuild.stages import tune
 
-    assert find_staleness(step) == Staleness("its outputs are missing or damaged")
+    assert find_outdated(step) == Outdated("its outputs are missing or damaged")
     tune.run(step)
     info = read(step, "info")
     assert info["measured_now"] == 4
@@ -56,7 +56,7 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep
     schedule = step.output("schedule").read_bytes()
     (record,) = Layout(step.root).records("pc").glob("*.json")
     assert json.loads(record.read_text())["searched"] == dict.fromkeys(json.loads(record.read_text())["searched"], 4)
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
     before = record.read_bytes()
     tune.run(step)
@@ -71,7 +71,7 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep
 
     options = step.options
     raised = replace(step, options=replace(options, tune=replace(options.tune, trials_per_task=6)))
-    assert find_staleness(raised) == Staleness(f"1 of {info['tasks']} Tasks lack records: matmul_add")
+    assert find_outdated(raised) == Outdated(f"1 of {info['tasks']} Tasks lack records: matmul_add")
     leftover = record.with_name(f".{record.name}.killed.tmp")
     leftover.touch()
     tune.run(raised)
@@ -142,7 +142,7 @@ def test_what_cannot_be_trusted_is_not_used_not_a_crash_and_said(
         assert read(step, "schedule")["schedule"] == {}
         assert path.read_text() == damaged
         assert damaged in [kept.read_text() for kept in Layout(step.root).quarantine("pc").glob("*.kept")]
-        assert find_staleness(never) is None
+        assert find_outdated(never) is None
     path.write_text(conflicted := f"<<<<<<< ours\n{good}=======\n{good}>>>>>>> theirs\n")
     with pytest.raises(TvmbuildError, match="git has left both sides of a merge in it"):
         tune.run(step)  # and neither is lost
@@ -182,22 +182,22 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step[TuneStep
         hostile.append(replace(file.records[0], trace=text, seconds=(number + 1) * 1e-12))
     write_task_file(path, replace(file, records=(*hostile, *file.records)))
     before = path.read_bytes()
-    assert find_staleness(step) == Staleness("other records win now")
+    assert find_outdated(step) == Outdated("other records win now")
     tune.run(step)
     reasons = [fault["reason"] for fault in read(step, "info")["quarantined"]]  # type: ignore[attr-defined]
     assert len(reasons) == len(hostile)
     assert path.read_bytes() == before  # what this clone found wrong is its own business
     assert step.output("schedule").read_bytes() == schedule
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
     write_task_file(path, replace(file, records=tuple(hostile)))
-    assert find_staleness(replace(step, settings=Settings(tune="never"))) == Staleness("other records win now")
+    assert find_outdated(replace(step, settings=Settings(tune="never"))) == Outdated("other records win now")
     tune.run(step)  # with no record left it is searched again, and the hostile ones go
     assert read(step, "info")["measured_now"] == 4
     again = read_task_file(path)
     assert again is not None
     assert not {record.trace for record in hostile} & {record.trace for record in again.records}
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
 
 def test_an_interrupted_search_goes_on_and_times_its_best_again(
@@ -224,7 +224,7 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(
     assert read(step, "info")["measured_now"] == 0
     assert set(json.loads(path.read_text())["searched"].values()) == {4}
     assert not journal.exists()
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
-from tvmbuild.engine.outdated_schedule import find_staleness
+from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
@@ -92,9 +92,9 @@ def test_a_board_that_dies_costs_no_candidate(
     task = json.loads(path.read_text())
     assert task["searched"] == {CPU: 16}
     assert {record["measured_on"] for record in task["records"]} == {CPU}
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
     named = replace(step, options=replace(step.options, measured_on="kitchen"))
-    assert find_staleness(named) is None  # the only class there is
+    assert find_outdated(named) is None  # the only class there is
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.outdated_schedule import Staleness, find_staleness
+from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.records.choices import choices_path, read_graph
 from tvmbuild.records.selection import read_tasks
 
@@ -71,7 +71,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> N
     seconds = found[SIGNATURE]["seconds"]
     assert set(seconds) == {"direct", "winograd2", "winograd4"}
     assert found[SIGNATURE]["algorithm"] == fastest(seconds)
-    assert find_staleness(step) is None
+    assert find_outdated(step) is None
 
     outputs = {role: path.read_bytes() for role, path in step.outputs.items() if role != "info"}
     choices = path.read_bytes()
@@ -85,7 +85,7 @@ def test_each_way_is_measured_and_the_fastest_is_used(step: Step[TuneStep]) -> N
         rows["convolutions"][SIGNATURE]["algorithm"] = algorithm
         path.write_text(json.dumps(rows))
         tune.run(replace(step, settings=Settings(tune="never")))
-        assert find_staleness(step) is None
+        assert find_outdated(step) is None
         schedule = json.loads(step.output("schedule").read_text())
         assert schedule.get("algorithms") == (None if algorithm == "direct" else {SIGNATURE: algorithm})
         assert ("winograd_rows_relu" in task_names(step)) == (algorithm != "direct")
@@ -102,5 +102,5 @@ def test_nothing_is_measured_where_only_one_way_is_allowed(step: Step[TuneStep])
     tune.run(only)
     assert json.loads(step.output("info").read_text())["searched_now"] == ["conv2d_relu"]
     assert not (Layout(step.root).records("pc") / "choices").exists()
-    assert find_staleness(only) is None
-    assert find_staleness(step) == Staleness("how its convolutions are best computed was not measured")
+    assert find_outdated(only) is None
+    assert find_outdated(step) == Outdated("how its convolutions are best computed was not measured")

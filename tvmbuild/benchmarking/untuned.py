@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tvmbuild.base.progress import report_progress
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageInfo
@@ -19,5 +20,7 @@ def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
 
     path, options = folder / "untuned.tar", BuildOptions(tuned.model, tools=tuned.tools)
     with device_lock("local", exclusive=False):
-        write_package(path, build_package(model, tuned.target, Schedule(layout=tuned.layout), options))
+        package = build_package(model, tuned.target, Schedule(layout=tuned.layout), options)
+        write_package(path, package)
+        report_progress(f"{package.info.coverage.covered} of {package.info.coverage.tasks} tasks have records")
     return path

@@ -26,7 +26,7 @@ from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_
 from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
 from tvmbuild.engine.executor import OneAtATime
-from tvmbuild.engine.outdated_schedule import find_staleness
+from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.needs import STEPS, explain_lack
 
@@ -118,7 +118,7 @@ class Cluster:
     def is_outdone(self) -> bool:
         """Say whether a tune step's Schedule lost to records that another one of the same target brought home later."""
         never = (replace(step, settings=replace(step.settings, tune="never")) for step in self._tuned)
-        return any(find_staleness(step) is not None for step in never)
+        return any(find_outdated(step) is not None for step in never)
 
     def close(self) -> None:
         """Leave the cluster: what still runs there ends, and what comes home is no longer written."""

@@ -11,7 +11,8 @@ from doit.task import Task
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import RECORD
-from tvmbuild.engine import step_run as run
+from tvmbuild.engine import step_run
+from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError
@@ -22,12 +23,13 @@ CACHE = "cache"
 
 def run_step(step: AnyStep, executor: Executor, task: Task) -> TaskFailed | None:
     """Run the step; leave in doit's ``task`` what its up-to-date check compares next time."""
-    done = run.run_step(step, executor)
-    task.meta = {CACHE: done.cache}  # not among the values, which are the state: it is as if the step had run
-    if isinstance(done.end, TvmbuildError):
-        return TaskFailed(str(done.end))
+    use = CacheUse()
+    task.meta = {CACHE: use}  # not among the values, which are the state: it is as if the step had run
+    end = step_run.run_step(step, executor, use)
+    if isinstance(end, TvmbuildError):
+        return TaskFailed(str(end))
     # Not returned: doit would keep it twice, as the task's values and as its result.
-    task.values[RECORD] = done.end.to_json()
+    task.values[RECORD] = end.to_json()
     return None
 
 
@@ -41,7 +43,7 @@ def refuse_step(step: AnyStep) -> TaskFailed:
 def clean_step(step: AnyStep, dryrun: bool) -> None:
     """Remove what the step has written. doit passes ``dryrun``."""
     try:
-        run.clean_step(step, dry_run=dryrun)
+        step_run.clean_step(step, dry_run=dryrun)
     except TvmbuildError as error:
         raise end_run(error) from error
 

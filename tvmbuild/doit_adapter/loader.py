@@ -12,35 +12,17 @@ from tvmbuild.doit_adapter.doit_tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.reporter import MatrixReporter
 from tvmbuild.doit_adapter.variables import read_settings
-from tvmbuild.engine.executor import HERE, Executor
+from tvmbuild.engine.executor import Executor
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import load_plan
 from tvmbuild.stages.table import STAGES
 
 
 class DoitFile(NamedTuple):
-    """What doit looks for in a dodo.py: `DOIT_CONFIG` and a function, or a method, called `task_…`."""
+    """What doit looks for in a dodo.py: `DOIT_CONFIG` and a function called `task_…`."""
 
     config: dict[str, object]
     task_creator: Callable[[], Iterator[TaskDict]]
-
-
-class ProjectTasks:
-    """The tasks of one project; they are run by ``executor``, which may be set until they are made."""
-
-    def __init__(self, root: Path, reporter: MatrixReporter) -> None:
-        self.executor: Executor = HERE
-        self._root = root
-        self._reporter = reporter
-
-    def create(self) -> Iterator[TaskDict]:
-        """Plan the project and yield its tasks."""
-        try:
-            settings = read_settings()
-            self._reporter.plan = plan = load_plan(self._root, settings, self.executor.list_machines)
-        except TvmbuildError as error:
-            raise end_run(error) from error
-        yield from list_tasks(plan, settings, self.executor)
 
 
 def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
@@ -49,6 +31,15 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     os.chdir(root)  # doit's own start folder, unless it was given -d; the tasks' paths are relative to it
     layout = Layout(root)
     reporter = MatrixReporter(layout)
+
+    def create_tasks() -> Iterator[TaskDict]:
+        try:
+            settings = read_settings()
+            reporter.plan = plan = load_plan(root, settings, reporter.executor.list_machines)
+        except TvmbuildError as error:
+            raise end_run(error) from error
+        yield from list_tasks(plan, settings, reporter.executor)
+
     config = {
         "backend": "tvmbuild",
         "dep_file": str(layout.state),
@@ -57,12 +48,20 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
         "continue": True,
         "minversion": "0.36.0",
     }
-    return DoitFile(config, ProjectTasks(root, reporter).create)
+    return DoitFile(config, create_tasks)
 
 
 def hand_in(executor: Executor, namespace: Mapping[str, object]) -> None:
-    """Let the executor run the tasks of every project that a loaded dodo.py has in its ``namespace``."""
-    for value in namespace.values():
-        tasks = getattr(value, "__self__", None)
-        if isinstance(tasks, ProjectTasks):
-            tasks.executor = executor
+    """Let the executor run the tasks of the project whose settings a loaded dodo.py has in its ``namespace``.
+
+    TvmbuildError where there are none and the steps were to run elsewhere.
+    """
+    config = namespace.get("DOIT_CONFIG")
+    reporter = config.get("reporter") if isinstance(config, dict) else None
+    if isinstance(reporter, MatrixReporter):
+        reporter.executor = executor
+    elif not executor.is_here:
+        raise TvmbuildError(
+            "dodo.py has no DOIT_CONFIG of tvmbuild's, so that its steps would all run here",
+            "write `DOIT_CONFIG, task_steps = load_doit_file(__file__)`",
+        )

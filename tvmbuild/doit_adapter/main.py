@@ -16,7 +16,6 @@ from doit.task import Task
 
 from tvmbuild.base.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.doit_adapter.ending import end_run
-from tvmbuild.doit_adapter.loader import hand_in
 from tvmbuild.doit_adapter.variables import check_variable
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.errors import TvmbuildError
@@ -68,8 +67,13 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
     def setup(self, opt_values: Mapping[str, object]) -> None:
         """Load dodo.py, and hand the executor to the project in it."""
+        from tvmbuild.doit_adapter.loader import hand_in  # noqa: PLC0415 - `help` need not wait for the planner
+
         super().setup(opt_values)
-        hand_in(self._executor, self.namespace)
+        try:
+            hand_in(self._executor, self.namespace)
+        except TvmbuildError as error:
+            raise end_run(error) from error
 
     def load_tasks(self, cmd: object, pos_args: list[str]) -> list[Task]:
         """Load all tasks; doit takes ``pos_args``, which is changed in place, as the selection."""

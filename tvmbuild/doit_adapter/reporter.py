@@ -19,6 +19,7 @@ from tvmbuild.doit_adapter.actions import CACHE, write_reports
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.engine.cache.use import CacheUse
+from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.engine.failure import clear_failure, write_failure
 from tvmbuild.engine.leftovers import remove_old_leftovers
 from tvmbuild.engine.project_lock import hold_project_lock
@@ -38,13 +39,17 @@ class _Counts:
 
 
 class MatrixReporter:
-    """A reporter of doit's for one project; ``plan`` is set when the tasks are loaded."""
+    """A reporter of doit's for one project.
+
+    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run.
+    """
 
     desc = "steps as they start and end, then the matrix"
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.plan: Plan | None = None
+        self.executor: Executor = HERE
         self._started: dict[str, float] = {}
         self._counts = _Counts()
         self._warned: set[str] = set()

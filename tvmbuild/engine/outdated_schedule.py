@@ -27,7 +27,7 @@ from tvmbuild.records.task_file import TaskFile
 
 
 @dataclass(frozen=True)
-class Staleness:
+class Outdated:
     """Why a tune step has to run: sentences, whose paths are relative to the project's root."""
 
     reason: str
@@ -45,25 +45,25 @@ class _Outputs:
     """The text of `schedule.json`."""
 
 
-def find_staleness(step: Step[TuneStep]) -> Staleness | None:
+def find_outdated(step: Step[TuneStep]) -> Outdated | None:
     """Return None when the tune step's Schedule is what the record files elect, else why it is to run."""
     options, target = step.options, resolved_target(step.options)
     if step.settings.tune == "full" and options.device.is_timed:
-        return Staleness("tune=full was asked for")
+        return Outdated("tune=full was asked for")
     outputs = _read_outputs(step)
     if outputs is None:
-        return Staleness("its outputs are missing or damaged")
+        return Outdated("its outputs are missing or damaged")
     folder = Layout(step.root).records(options.target)
     try:
         files = read_applicable_files(folder, (task.key for task in outputs.tasks), target)
         choices = read_choices(folder, outputs.graph, target)
     except TvmbuildError as error:
-        return Staleness(_shorten(error.message, step))
+        return Outdated(_shorten(error.message, step))
     reason = _compare(step, outputs, files, choices)
     if reason is None:
         return None
     problem = () if choices.problem is None else (_shorten(choices.problem, step),)
-    return Staleness(reason, (*problem, *_list_damage(folder, step, outputs.tasks)))
+    return Outdated(reason, (*problem, *_list_damage(folder, step, outputs.tasks)))
 
 
 def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
 from tvmbuild.engine.failure import explain_failure
 from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
-from tvmbuild.engine.outdated_schedule import find_staleness
+from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.engine.step_inputs import locate_known
 from tvmbuild.engine.success import Success
 from tvmbuild.engine.winner_changes import list_winner_changes
@@ -49,7 +49,7 @@ def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
 
 
 def _check_records(step: Step[TuneStep]) -> Iterator[str]:
-    stale = find_staleness(step)
+    stale = find_outdated(step)
     if stale is not None:
         changes = list_winner_changes(step)
         yield f"{stale.reason}: {'; '.join(changes)}" if changes else stale.reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tvmbuild.base.layout import Layout
@@ -20,23 +19,16 @@ from tvmbuild.engine.success import Success
 from tvmbuild.errors import TvmbuildError
 
 
-@dataclass(frozen=True)
-class StepRun:
-    """How a step's run ended: with what is to be kept of its success, or with why it failed."""
+def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | TvmbuildError:
+    """Run the step; return what is to be kept of its success, or why it failed, which is noted.
 
-    end: Success | TvmbuildError
-    cache: CacheUse
-    """What the step cache did, and what it has to say even of a step that failed."""
-
-
-def run_step(step: AnyStep, executor: Executor) -> StepRun:
-    """Run the step; a failure that the user can act on is noted, and is the run's end."""
-    use = CacheUse()
+    ``use`` is told what the step cache did and has to say, however the run ends.
+    """
     try:
         paths = locate_inputs(step)
         inputs = {role: digest_file(path) for role, path in paths.items()}
         if _is_shared(step, executor):
-            use = restore_outputs(step, inputs)
+            restore_outputs(step, inputs, use)
         if not use.restored:
             executor.run(step, paths.values())
         outputs = {role: digest_file(path) for role, path in step.outputs.items()}
@@ -45,14 +37,14 @@ def run_step(step: AnyStep, executor: Executor) -> StepRun:
             raise
         said = TvmbuildError(f"{error.filename} cannot be read: {error.strerror}", "Make it readable.")
         write_failure(step, said, ran=True)
-        return StepRun(said, use)
+        return said
     except TvmbuildError as error:
         write_failure(step, error, ran=True)
-        return StepRun(error, use)
+        return error
     if not use.restored and _is_shared(step, executor) and _are_unchanged(step, inputs):
         store_outputs(step, inputs, outputs, use)
     clear_failure(step)
-    return StepRun(Success(fingerprint(step), inputs, outputs), use)
+    return Success(fingerprint(step), inputs, outputs)
 
 
 def clean_step(step: AnyStep, *, dry_run: bool) -> None:

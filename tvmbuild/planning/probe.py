@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from dataclasses import asdict
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.files import canonical_json
 from tvmbuild.targets.table import TARGETS
 
 
 def main() -> int:
     """Print the capabilities as JSON on the last line of stdout."""
-    sys.stdout.write(canonical_json(asdict(probe())))
+    sys.stdout.write(json.dumps(asdict(probe()), default=dict))
     print()
     return 0
 

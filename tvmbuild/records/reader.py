@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.records.store import DamagedRecordsError, identify, read_task_file, write_task_file
+from tvmbuild.records.store import DamagedRecordsError, identify, is_racy, read_task_file, write_task_file
 from tvmbuild.records.task_file import TaskFile
 
 
@@ -33,16 +33,21 @@ class RecordReader:
             return read_task_file(path)
         kept = self._kept.get(path)
         if kept is None or kept.identity != identity:
-            kept = self._kept[path] = _read(path, identity)
+            kept = _read(path, identity)
+            if not is_racy(identity):
+                self._kept[path] = kept
         if kept.damage is not None:
             raise kept.damage
         return kept.file
 
     def write(self, path: Path, file: TaskFile) -> None:
-        """Publish the file; it is not read again for that."""
-        write_task_file(path, file)
+        """Publish the file; it is not read again for that, unless another process has written after us."""
+        published = write_task_file(path, file)
         with suppress(OSError):  # another process has removed it
-            self._kept[path] = _Kept(identify(path), file)
+            self._kept.pop(path, None)
+            identity = identify(path)
+            if identity[:3] == published:
+                self._kept[path] = _Kept(identity, file)
 
 
 def _read(path: Path, identity: tuple[int, ...]) -> _Kept:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.files import canonical_json, write_text
+from tvmbuild.base.files import canonical_json, publish
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.conflicts import check_conflict
@@ -51,7 +51,7 @@ def read_task_file(path: Path) -> TaskFile | None:
     """
     try:
         identity = identify(path)
-        if time.time_ns() - max(identity[2:]) < _RACY_NS:  # two changes within a tick of the clock would look like one
+        if is_racy(identity):
             return _read(path)
         return _read_once(path, identity)
     except FileNotFoundError:
@@ -69,6 +69,11 @@ def identify(path: Path) -> tuple[int, ...]:
     """Return what changes with the file: its inode and size, and when it was modified and changed, in ns."""
     status = path.stat()
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_racy(identity: tuple[int, ...]) -> bool:
+    """Say whether the file changed just now: two changes within a tick of the clock would look like one."""
+    return time.time_ns() - max(identity[2:]) < _RACY_NS
 
 
 _RACY_NS = 2_000_000_000
@@ -143,6 +148,12 @@ def _record(data: dict[str, Any]) -> Record:
     return record
 
 
-def write_task_file(path: Path, task: TaskFile) -> None:
-    """Publish the file: keys sorted, one line a trace instruction, so that a git diff can be read."""
-    write_text(path, format_task_file(task, FORMAT))
+def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
+    """Publish the file: keys sorted, one line a trace instruction, so that a git diff can be read.
+
+    Return the first three of its identity, by which it can be told from what another process writes after it.
+    """
+    with publish(path) as temporary:
+        temporary.write_bytes(format_task_file(task, FORMAT).encode())
+        status = temporary.stat()
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.base.files import canonical_json, write_json
+from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import layout_of_records
 from tvmbuild.base.processes import neutral_folder
@@ -104,7 +104,7 @@ def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
     """
     if not checks:
         return []
-    text = canonical_json({"target": json.loads(target), "timeout_s": TIMEOUT_S, "checks": list(checks)})
+    text = json.dumps({"target": json.loads(target), "timeout_s": TIMEOUT_S, "checks": list(map(dict, checks))})
     with neutral_folder() as empty:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD], cwd=empty, input=text, capture_output=True, text=True, check=False

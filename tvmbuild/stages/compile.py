@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tvmbuild.base.files import sha256_file
@@ -12,7 +13,7 @@ from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
-from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.records.schedule import read_schedule
 
 
@@ -25,22 +26,20 @@ def run(step: Step[CompileStep]) -> None:
     # Shared: compiling beside a compile is fine, beside a timing it is not.
     with device_lock("local", exclusive=False):
         schedule = read_schedule(step.input("schedule"))
-        package = build_package(step.input("model"), target, schedule, _options(step))
-        write_package(step.output("package"), package)
+        tools = FrozenMap(sorted(step.tools.items()))
+        built = BuildOptions(options.model, options.link, options.preprocess, tools=tools)
+        package = build_package(step.input("model"), target, schedule, built)
+        write_package(step.output("package"), replace(package, info=_describe(step, package.info)))
         coverage = package.info.coverage
         report_progress(f"{coverage.covered} of {coverage.tasks} tasks have records")
 
 
-def _options(step: Step[CompileStep]) -> BuildOptions:
-    inputs, options = step.inputs, step.options
-    return BuildOptions(
-        name=options.model,
-        link=options.link,
-        preprocess=options.preprocess,
-        labels=_read_labels(inputs["labels"]) if "labels" in inputs else None,
-        digests=FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())}),
-        tools=FrozenMap(sorted(step.tools.items())),
-    )
+def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:
+    """Return what the package says of itself, with the labels and the digests of the files that it is made from."""
+    inputs = step.inputs
+    labels = _read_labels(inputs["labels"]) if "labels" in inputs else None
+    digests = FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())})
+    return replace(info, labels=labels, digests=digests)
 
 
 def _read_labels(path: Path) -> tuple[str, ...]:

@@ -154,6 +154,8 @@ def _time_best(pool: CandidatePool, book: RecordBook, search: TaskSearch) -> flo
 
 def _find_cores(job: Job) -> Cores:
     """Return which of this process's cores time and which build; TvmbuildError when there are too few."""
+    if os.environ.get("TVM_NUM_THREADS") != str(job.threads):
+        raise RuntimeError(f"TVM_NUM_THREADS must be {job.threads}: that many threads are what records will claim")
     if device_kind(job.device).frees_cores(job.kind):
         return all_cores()
     cores = share_cores(job.threads)

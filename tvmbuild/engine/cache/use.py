@@ -24,7 +24,7 @@ from tvmbuild.engine.cache.entries import (
 )
 from tvmbuild.engine.cache.key import make_key
 from tvmbuild.engine.fingerprint import Digest
-from tvmbuild.engine.outdated_schedule import find_staleness
+from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import record_path
@@ -49,27 +49,26 @@ class CacheUse:
     warnings: list[str] = field(default_factory=list)
 
 
-def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest]) -> CacheUse:
+def restore_outputs(step: AnyStep, inputs: Mapping[str, Digest], use: CacheUse) -> None:
     """Put the step's outputs in place from the cache, if it has them: each checked, all or none, as a run publishes.
 
-    ``inputs`` are the digests of all files that the step reads, by role.
+    ``inputs`` are the digests of all files that the step reads, by role; ``use`` is told what came of it.
     """
-    use, cache = CacheUse(), step.settings.cache
+    cache = step.settings.cache
     if cache is None or cache.path in _unreadable or (key := make_key(step, inputs)) is None:
-        return use
+        return
     try:
         entries = find_entries(cache.path, key)
     except OSError as error:
         _unreadable.add(cache.path)
         use.warnings.append(f"the cache {cache.path} cannot be read: {error.strerror}; steps run without it")
-        return use
+        return
     for entry in entries[:MAX_VARIANTS]:
         if _restore(step, entry, use):
             use.restored = True
             touch_entry(entry)
             _write_log(step, entry)
             break
-    return use
 
 
 def store_outputs(step: AnyStep, inputs: Mapping[str, Digest], outputs: Mapping[str, Digest], use: CacheUse) -> None:
@@ -123,7 +122,7 @@ def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
     if not has_options(step, TuneStep):
         return True
     options, candidate = step.options, replace(step, outputs=FrozenMap(staged))
-    if find_staleness(candidate) is not None or _tells_of_quarantine(staged["info"]):
+    if find_outdated(candidate) is not None or _tells_of_quarantine(staged["info"]):
         return False
     if step.refuses_uncovered and _read_info(staged["info"])["uncovered"]:
         return False
