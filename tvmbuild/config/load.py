@@ -28,7 +28,7 @@ def load_project(root: Path) -> Project:
 
 
 def load_questions(root: Path) -> dict[str, Questions]:
-    """Return what each target leaves to its lock, () for most; raise as load_project does."""
+    """Return what each target leaves to its lock, nothing for most; raise as load_project does."""
     _, document = _load(root)
     return {name: find_questions(data) for name, data in document.data["targets"].items()}
 

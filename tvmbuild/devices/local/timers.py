@@ -19,6 +19,6 @@ FUNCTIONS: dict[str, Callable[[str, tuple[Argument, ...], Timing], list[float]]]
 
 def make_timer(kind: str, cores: Cores) -> GpuTimer | None:
     """Return a timer on its own process; None for a kind whose candidates the cores compute."""
-    if kind not in FUNCTIONS:
+    if not target_kind(kind).on_gpu:
         return None
     return GpuTimer(kind, FUNCTIONS[kind], cores.building if target_kind(kind).frees_cores else cores.timing)

@@ -24,7 +24,7 @@ from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 PROGRAM = "serve_model"
 _CPP = Path(package.__file__).parent / "cpp"
-_JSON = _CPP.parents[1] / "third_party" / "nlohmann" / "json.hpp"
+_JSON = _CPP / "third_party" / "nlohmann" / "json.hpp"
 _SOURCES = ("serve_model.cpp", "tvmbuild.cpp")
 _LIBRARIES = {"libtvm_runtime.so": "tvm/lib", "libtvm_ffi.so": "tvm_ffi/lib"}
 """Where a wheel has them."""

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "../../third_party/nlohmann/json.hpp"
+#include "third_party/nlohmann/json.hpp"
 #include "tvmbuild.h"
 
 namespace {

@@ -17,7 +17,7 @@
 #include <sstream>
 #include <utility>
 
-#include "../../third_party/nlohmann/json.hpp"
+#include "third_party/nlohmann/json.hpp"
 
 namespace tvmbuild {
 namespace {
@@ -408,7 +408,7 @@ void check_cpu(const Info& info, const Attributes& cpu) {
   }
 }
 
-/* The loader maps what the header says, and a file too short is a crash: package/runtime/elf.py. */
+/* The loader maps what the header says, and a file too short is a crash: package/runtime/elf_header.py. */
 void check_library(const std::string& data) {
   auto number = [&](size_t at, int bytes) {
     uint64_t value = 0;
