@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from doit_project import write_project
 
 from tvmbuild.base.layout import downloads_dir
 from tvmbuild.engine.leftovers import OLD_S, remove_old_leftovers, temporary_folder
+
+TraceFunction = Callable[[FrameType, str, object], "TraceFunction"]
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +63,38 @@ def test_a_folder_in_use_stays_however_old(temporary: Path) -> None:
         remove_old_leftovers()
         assert folder.is_dir()
     assert not folder.exists()
+
+
+def _interrupt_at(number: int) -> bool:
+    """Make and leave a temporary folder, with Ctrl-C at the numbered line of its making; False if it has fewer."""
+    left = number
+
+    def trace(frame: FrameType, event: str, argument: object) -> TraceFunction:  # noqa: ARG001 - sys.settrace's
+        nonlocal left
+        if event == "line" and Path(frame.f_code.co_filename).name != "contextlib.py":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with temporary_folder():
+            sys.settrace(before)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_ctrl_c_while_the_folder_is_made_leaves_none(temporary: Path) -> None:
+    number = 1
+    while _interrupt_at(number):
+        assert list(temporary.iterdir()) == [], number
+        number += 1
+    assert number > 10
 
 
 def test_a_link_and_what_it_names_stay(temporary: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -24,19 +25,29 @@ def temporary_folder() -> Iterator[str]:
     """Yield a stage's TMPDIR: a stage that is killed cannot remove its temporary files itself.
 
     A lock says that it is in use, however old: the kernel drops it with this process.
+    Its name is chosen first, so that a Ctrl-C right after its making removes it too.
     """
     try:
-        folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        folder = Path(tempfile.gettempdir()) / f"{PREFIX}{secrets.token_hex(8)}"
     except OSError as error:
-        raise TvmbuildError(
-            f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
-        ) from error
-    with folder as name, contextlib.ExitStack() as stack:
+        raise _explain(error) from error
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise _explain(error) from error
         with contextlib.suppress(OSError):  # a file system without locks: the folder is safe for a day
-            handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             stack.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_SH)
-        yield name
+        yield str(folder)
+
+
+def _explain(error: OSError) -> TvmbuildError:
+    return TvmbuildError(
+        f"no temporary folder: {error.strerror or error}", "Make room in it, or set TMPDIR to another."
+    )
 
 
 def remove_old_leftovers() -> None:
