@@ -80,7 +80,13 @@ CANNOT = "cannot be compiled here"
         (replace(BOTH, codegens=()), "device", "missing", f"the code generator {CANNOT}; no Vulkan device", "`V"),
         (BOTH, "loader", "ok", "code generator and runtime built in; no Vulkan loader", "V"),
         (BOTH, None, "ok", "code generator and runtime built in; the driver has Iris", "T"),
-        (replace(BOTH, devices=("vulkan",)), None, "ok", "code generator and runtime built in; the driver has Iris", ""),
+        (
+            replace(BOTH, devices=("vulkan",)),
+            None,
+            "ok",
+            "code generator and runtime built in; the driver has Iris",
+            "",
+        ),
     ],
 )
 def test_vulkan_says_which_half(
@@ -135,7 +141,12 @@ V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64
             "is built here and runs on this machine's cuda device",
             "",
         ),
-        (replace(V3, kind="vulkan"), "missing", "is not built here", "the runtime that Vulkan code is packed with is not compiled"),
+        (
+            replace(V3, kind="vulkan"),
+            "missing",
+            "is not built here",
+            "the runtime that Vulkan code is packed with is not compiled",
+        ),
     ],
 )
 def test_targets_of_the_project(target: TargetSpec, state: str, detail: str, remedy: str) -> None:
