@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import random
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +39,23 @@ def test_a_tensor_without_elements() -> None:
 
 
 def test_memory_is_given_back() -> None:
-    for _ in range(40):
-        upload(np.ones(30_000_000, "float32"))  # 5 GB in all
+    for _ in range(12):
+        upload(np.ones(30_000_000, "float32"))  # 1.4 GB in all
         gc.collect()
+
+
+def test_many_small_ones_come_and_go() -> None:
+    drawn = random.Random(1)  # noqa: S311
+    kept: dict[int, Any] = {}
+    for turn in range(1500):
+        kept[drawn.randrange(400)] = (
+            turn,
+            upload(np.full(drawn.choice([1, 63, 64, 65, 5000, 65_536]), turn, "float32")),
+        )
+    spans = sorted((tensor.data_ptr(), tensor.data_ptr() + 4 * tensor.shape[0]) for _, tensor in kept.values())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    for turn, tensor in kept.values():
+        assert np.array_equal(download(tensor), np.full(tensor.shape[0], turn, "float32"))
 
 
 @pytest.mark.parametrize("count", [1 << 40, 1 << 60])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -32,6 +34,7 @@ def run_python(code: str, *before: str, **environment: str) -> str:
     done = subprocess.run(
         [*before, sys.executable, "-c", LOAD + code],
         env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
+        cwd="/",  # Python looks there first
         capture_output=True,
         text=True,
         check=False,
@@ -148,11 +151,23 @@ def test_a_device_is_chosen_by_a_part_of_its_name_or_its_number() -> None:
 
 @pytest.mark.vulkan
 @pytest.mark.root
-def test_a_plain_user_can_use_it(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    library = plugin.find_library(machine_of(platform.machine()))
-    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    readable = subprocess.run([*user, "test", "-r", str(library)], check=False).returncode == 0
-    if not readable or subprocess.run([*user, "test", "-r", __file__], check=False).returncode != 0:
-        pytest.skip("another user cannot read the project or its cache")
-    assert run_python(TRY, *user, XDG_CACHE_HOME="/nonexistent") == "1"
+def test_a_plain_user_can_use_it() -> None:
+    machine = machine_of(platform.machine())
+    with TemporaryDirectory() as folder:  # pytest's own are for their owner only
+        package = Path(folder, "tvmbuild")
+        shutil.copytree(PROJECT / "tvmbuild", package, ignore=shutil.ignore_patterns("__pycache__"))
+        place = package / "package/runtime/vulkan/lib" / machine
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(plugin.find_library(machine), place)
+        subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
+        user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        if subprocess.run([*user, sys.executable, "-c", "import tvm_ffi"], check=False).returncode != 0:
+            pytest.skip("another user cannot read this Python")
+        assert run_python(TRY, *user, PYTHONPATH=folder, XDG_CACHE_HOME="/nonexistent") == "1"
+
+
+@pytest.mark.vulkan
+def test_it_is_checked_once_with_a_device() -> None:
+    assert run_python("plugin.load_plugin(); plugin.check_device(0); print('right')") == "right"
+    code = "plugin.load_plugin()\ntry: plugin.check_device(5)\nexcept TvmbuildError as error: print(error.message)"
+    assert "there is no device 5" in run_python(code)

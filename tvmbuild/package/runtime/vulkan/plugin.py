@@ -12,10 +12,12 @@ import tempfile
 from pathlib import Path
 from threading import Lock
 
+import tvm_ffi
+
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.library import has_function, load_runtime
+from tvmbuild.package.runtime.library import call, has_function, load_runtime
 from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources
 
 CHOICE = "TVMBUILD_VULKAN"
@@ -42,6 +44,31 @@ def load_plugin() -> None:
             _load(find_library(machine_of(platform.machine())))
         elif choice == "own":
             raise TvmbuildError(f"{CHOICE}=own, but this TVM has a Vulkan runtime already", f"unset {CHOICE}")
+
+
+def check_device(index: int) -> None:
+    """Make sure that TVM and our runtime understand each other: memory, copies and errors; TvmbuildError otherwise.
+
+    It starts the device, so it is left to who is about to use it.
+    """
+    device = tvm_ffi.device("vulkan", index)
+    sent = bytes(range(1, 65))
+    got = ctypes.create_string_buffer(len(sent))
+    try:
+        tensor = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((len(sent),)), "uint8", device, None)
+        call("runtime.TVMTensorCopyFromBytes", tensor, ctypes.cast(sent, ctypes.c_void_p), len(sent))
+        call("runtime.TVMTensorCopyToBytes", tensor, ctypes.cast(got, ctypes.c_void_p), len(sent))
+    except RuntimeError as error:
+        raise TvmbuildError(f"the Vulkan device {index} cannot be used: {error}") from error
+    try:
+        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1 << 60,)), "uint8", device, None)
+        reason = ""
+    except RuntimeError as error:
+        reason = str(error)
+    if got.raw != sent or "Vulkan: out of memory" not in reason:
+        raise TvmbuildError(
+            "the Vulkan runtime and this TVM do not understand each other", f"{CHOICE}=tvm leaves it out"
+        )
 
 
 def find_library(machine: str) -> Path:
