@@ -52,7 +52,7 @@ def check_device(index: int) -> None:
     It starts the device, so it is left to who is about to use it.
     """
     device = tvm_ffi.device("vulkan", index)
-    sent = bytes(range(1, 65))
+    sent = ctypes.create_string_buffer(bytes(range(1, 65)))
     got = ctypes.create_string_buffer(len(sent))
     try:
         tensor = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((len(sent),)), "uint8", device, None)
@@ -65,7 +65,7 @@ def check_device(index: int) -> None:
         reason = ""
     except RuntimeError as error:
         reason = str(error)
-    if got.raw != sent or "Vulkan: out of memory" not in reason:
+    if got.raw != sent.raw or "Vulkan: out of memory" not in reason:
         raise TvmbuildError(
             "the Vulkan runtime and this TVM do not understand each other", f"{CHOICE}=tvm leaves it out"
         )
