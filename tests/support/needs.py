@@ -12,8 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import tvm_ffi
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.library import call
+from tvmbuild.package.runtime.vulkan.plugin import load_plugin
 from tvmbuild.planning.detection import detect_capabilities
-from tvmbuild.targets.vulkan import explain_vulkan
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Data that is not the project's to copy."""
@@ -34,7 +38,12 @@ def _explain_cuda() -> str | None:
 
 
 def _explain_vulkan() -> str | None:
-    return "no device runs code" if explain_vulkan(detect_capabilities()) else None
+    try:
+        load_plugin()
+    except TvmbuildError as error:
+        return error.message
+    found = call("runtime.GetDeviceAttr", tvm_ffi.device("vulkan", 0).dlpack_device_type(), 0, 0)
+    return None if found else "no device answers"
 
 
 def _explain_ssh() -> str | None:
@@ -72,7 +81,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "toolchain": ("the system's gcc and a C++ compiler", _explain_toolchain),
     "emulator": ("the emulated arm64 board", _explain_emulator),
     "cuda": ("an NVIDIA card", _explain_cuda),
-    "vulkan": ("a Vulkan device, and a TVM that has Vulkan", _explain_vulkan),
+    "vulkan": ("a device that the Vulkan runtime can use", _explain_vulkan),
     "ssh": ("OpenSSH's client and server", _explain_ssh),
     "root": ("root's rights", _explain_root),
     "mount": ("the right to mount", _explain_mount),
