@@ -16,7 +16,7 @@ GOOD = write_blob(Kernel())
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _plugin() -> None:
+def _loaded() -> None:
     load_plugin()
 
 
