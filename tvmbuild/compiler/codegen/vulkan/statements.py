@@ -191,7 +191,7 @@ class Statements:
         assembly.emit(Op.BRANCH, header)
         assembly.emit(Op.LABEL, header)
         counter = assembly.result(Op.PHI, kind, first.id, before, following, follow)
-        less = Op.U_LESS_THAN if first.low >= 0 else Op.S_LESS_THAN
+        less = Op.U_LESS_THAN if min(first.low, last.low) >= 0 else Op.S_LESS_THAN
         condition = assembly.result(less, assembly.scalar("bool"), counter, last.id)
         control = opcodes.UNROLL if int(node.kind) == _UNROLLED else opcodes.NO_CONTROL
         assembly.emit(Op.LOOP_MERGE, merge, follow, control)
