@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/utsname.h>
-#include <tvm/ffi/c_api.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +16,17 @@
 #include <sstream>
 #include <utility>
 
+#include "device.h"
+#include "find_device.h"
 #include "third_party/nlohmann/json.hpp"
 
 namespace tvmbuild {
+
+using namespace detail;
+
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr int64_t kPooledAllocator = 2; /* TVM's number */
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 constexpr size_t kMostMetadataBytes = size_t{64} << 20;
 constexpr int kMostDepth = 64; /* of mod.json */
@@ -200,9 +204,9 @@ class Part {
   std::string where_;
 };
 
-/* What the code needs of a CPU. */
+/* What the code needs of a CPU, and of a card: its architecture, where the kernels are for one alone. */
 struct Attributes {
-  std::string mcpu, mtriple;
+  std::string mcpu, mtriple, arch;
   std::vector<std::string> features; /* `+name` or `-name` */
 };
 
@@ -277,7 +281,7 @@ std::vector<std::string> read_features(const Part& part) {
   return features;
 }
 
-Info read_metadata(const Part& part, Attributes& cpu) {
+Info read_metadata(const Part& part, Attributes& needs) {
   if (part["format"].number() != 1)
     damaged("mod.json has another format than 1: build the package again, or this program");
   Info info;
@@ -289,9 +293,10 @@ Info read_metadata(const Part& part, Attributes& cpu) {
   Part attributes = target[info.kind == "llvm" ? "attributes" : "host"];
   if (attributes.has("num-cores") && attributes["num-cores"].is_number())
     info.cores = static_cast<int>(std::clamp<uint64_t>(attributes["num-cores"].natural(), 1, 1024));
-  if (attributes.has("mcpu")) cpu.mcpu = attributes["mcpu"].text();
-  if (attributes.has("mtriple")) cpu.mtriple = attributes["mtriple"].text();
-  if (attributes.has("mattr")) cpu.features = read_features(attributes["mattr"]);
+  if (attributes.has("mcpu")) needs.mcpu = attributes["mcpu"].text();
+  if (attributes.has("mtriple")) needs.mtriple = attributes["mtriple"].text();
+  if (attributes.has("mattr")) needs.features = read_features(attributes["mattr"]);
+  if (info.kind == "cuda" && target["attributes"].has("arch")) needs.arch = target["attributes"]["arch"].text();
   info.inputs = read_tensors(part["inputs"]);
   info.outputs = read_tensors(part["outputs"]);
   info.lifted = one_of(part["params"], {"lifted", "embedded"}) == "lifted";
@@ -306,7 +311,7 @@ Info read_metadata(const Part& part, Attributes& cpu) {
 
 struct Package {
   Info info;
-  Attributes cpu;
+  Attributes needs;
   std::string library, params;
 };
 
@@ -315,7 +320,7 @@ Package read_archive(const std::string& data) {
   nlohmann::json json = read_json(members["mod.json"]);
   Part metadata(json);
   Package package;
-  package.info = read_metadata(metadata, package.cpu);
+  package.info = read_metadata(metadata, package.needs);
   Part files = metadata["files"];
   if (files.keys() != std::set<std::string>{"mod.params", "mod.so"})
     damaged("mod.json lists other files than the archive holds");
@@ -393,7 +398,6 @@ std::set<std::string> required_features(const Attributes& cpu) {
 
 /* Like package/runtime/host.py. */
 void check_cpu(const Info& info, const Attributes& cpu) {
-  if (info.kind != "llvm") throw Error("the package is for " + info.kind + "; this program runs packages for CPUs");
   struct utsname system;
   std::string here = uname(&system) == 0 ? system.machine : "", wanted = cpu.mtriple.substr(0, cpu.mtriple.find('-'));
   if (wanted == "arm64") wanted = "aarch64";
@@ -442,94 +446,7 @@ int choose_threads(const Info& info, int threads) {
   return threads;
 }
 
-/* ---------------- TVM's C interface */
-
-/* A value that TVM returned; lets go of it at its end. */
-class Value {
- public:
-  Value() {
-    std::memset(&any_, 0, sizeof(any_));
-    any_.type_index = kTVMFFINone;
-  }
-  explicit Value(TVMFFIObjectHandle object, int32_t type) : Value() {
-    any_.type_index = type;
-    any_.v_obj = static_cast<TVMFFIObject*>(object);
-  }
-  Value(Value&& other) noexcept : Value() { std::swap(any_, other.any_); }
-  Value& operator=(Value&& other) noexcept {
-    std::swap(any_, other.any_);
-    return *this;
-  }
-  ~Value() {
-    if (any_.type_index >= kTVMFFIStaticObjectBegin) TVMFFIObjectDecRef(any_.v_obj);
-  }
-  TVMFFIAny* any() { return &any_; }
-  const TVMFFIAny& view() const { return any_; }
-  int32_t type() const { return any_.type_index; }
-  TVMFFIObjectHandle object() const { return any_.v_obj; }
-
-  std::string text() const {
-    if (any_.type_index == kTVMFFISmallStr) return std::string(any_.v_bytes, any_.small_str_len);
-    if (any_.type_index != kTVMFFIStr) return "";
-    const TVMFFIByteArray* bytes = TVMFFIBytesGetByteArrayPtr(any_.v_obj);
-    return std::string(bytes->data, bytes->size);
-  }
-
- private:
-  TVMFFIAny any_;
-};
-
-TVMFFIAny argument(int32_t type) {
-  Value none;
-  TVMFFIAny any = none.view();
-  any.type_index = type;
-  return any;
-}
-TVMFFIAny argument_of(int64_t value, int32_t type = kTVMFFIInt) {
-  TVMFFIAny any = argument(type);
-  any.v_int64 = value;
-  return any;
-}
-TVMFFIAny argument_of(const char* text) {
-  TVMFFIAny any = argument(kTVMFFIRawStr);
-  any.v_c_str = text;
-  return any;
-}
-
-[[noreturn]] void throw_raised(const std::string& what) {
-  TVMFFIObjectHandle error = nullptr;
-  TVMFFIErrorMoveFromRaised(&error);
-  std::string reason = "unknown error";
-  if (error != nullptr) {
-    const TVMFFIByteArray& message = TVMFFIErrorGetCellPtr(error)->message;
-    reason.assign(message.data, message.size);
-    TVMFFIObjectDecRef(error);
-  }
-  throw Error(what + ": " + reason.substr(0, reason.find('\n')));
-}
-
-Value invoke(const Value& function, std::vector<TVMFFIAny> arguments, const std::string& what) {
-  Value result;
-  if (TVMFFIFunctionCall(function.object(), arguments.data(), static_cast<int32_t>(arguments.size()), result.any()) !=
-      0)
-    throw_raised(what);
-  return result;
-}
-
-Value find_global(const std::string& name) {
-  TVMFFIByteArray bytes{name.data(), name.size()};
-  TVMFFIObjectHandle found = nullptr;
-  if (TVMFFIFunctionGetGlobal(&bytes, &found) != 0) throw_raised("looking for " + name);
-  if (found == nullptr) throw Error("this TVM runtime has no function " + name);
-  return Value(found, kTVMFFIFunction);
-}
-
-Value find_function(const Value& module, const std::string& name) {
-  Value found = invoke(find_global("ffi.ModuleGetFunction"),
-                       {module.view(), argument_of(name.c_str()), argument_of(int64_t{0}, kTVMFFIBool)}, name);
-  if (found.type() != kTVMFFIFunction) throw Error("mod.so has no function " + name);
-  return found;
-}
+/* ---------------- mod.so and its threads */
 
 /* A file of its own for the library while it is loaded: the loader knows libraries by their files. */
 class LibraryFile {
@@ -576,34 +493,6 @@ bool use_own_pool(const std::string& path, int threads) {
   if (slot == nullptr || start == nullptr || launch == nullptr || start(threads) != 0) return false;
   *slot = launch;
   return true;
-}
-
-/* A tensor's memory as TVM sees it; both hold it. */
-struct Shared {
-  std::shared_ptr<void> memory;
-  std::vector<int64_t> shape;
-  DLManagedTensor managed = {};
-
-  static void release(DLManagedTensor* managed) { delete static_cast<Shared*>(managed->manager_ctx); }
-};
-
-Value share(const TensorInfo& info, const std::shared_ptr<void>& memory) {
-  auto shared = std::make_unique<Shared>();
-  shared->memory = memory;
-  shared->shape = info.shape;
-  TVMFFIByteArray name{info.dtype.data(), info.dtype.size()};
-  DLTensor& tensor = shared->managed.dl_tensor;
-  if (TVMFFIDataTypeFromString(&name, &tensor.dtype) != 0) throw_raised(info.dtype);
-  tensor.data = memory.get();
-  tensor.device = DLDevice{kDLCPU, 0};
-  tensor.ndim = static_cast<int32_t>(shared->shape.size());
-  tensor.shape = shared->shape.data();
-  shared->managed.manager_ctx = shared.get();
-  shared->managed.deleter = Shared::release;
-  TVMFFIObjectHandle made = nullptr;
-  if (TVMFFITensorFromDLPack(&shared->managed, kAlignment, 1, &made) != 0) throw_raised("the input " + info.name);
-  shared.release(); /* TVM calls its deleter */
-  return Value(made, kTVMFFITensor);
 }
 
 std::vector<Value> load_params(const std::string& data) {
@@ -739,20 +628,95 @@ Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
   std::memset(memory, 0, bytes);
 }
 
+Tensor::Tensor(std::string name, DLManagedTensor* given) {
+  const DLTensor& tensor = given->dl_tensor;
+  TVMFFIObjectHandle made = nullptr;
+  if (tensor.byte_offset != 0 || TVMFFITensorFromDLPack(given, kAlignment, 1, &made) != 0) {
+    std::string where = name_of(tensor.device);
+    if (given->deleter != nullptr) given->deleter(given);
+    throw Error(name + " on " + where + " is not contiguous and aligned: pass a copy of it");
+  }
+  hold(std::move(name), made);
+}
+
+void Tensor::hold(std::string name, void* object) {
+  const DLTensor* tensor = TVMFFITensorGetDLTensorPtr(object);
+  object_ = std::shared_ptr<void>(object, [device = tensor->device](void* held) {
+    DeviceUse use(device);
+    TVMFFIObjectDecRef(held);
+  });
+  memory_ = std::shared_ptr<void>(object_, tensor->data);
+  on_host_ = is_host(tensor->device);
+  info_ = describe(object, name);
+}
+
+DLManagedTensor* Tensor::to_dlpack() const {
+  Value value = object_ ? Value::retain(object_.get(), kTVMFFITensor) : share(info_, memory_);
+  DLManagedTensor* made = nullptr;
+  if (TVMFFITensorToDLPack(value.object(), &made) != 0) throw_raised(info_.name);
+  return made;
+}
+
+Tensor Tensor::to_host() const {
+  if (on_host_) return *this;
+  Tensor copy(info_);
+  Value from = Value::retain(object_.get(), kTVMFFITensor);
+  DeviceUse use(TVMFFITensorGetDLTensorPtr(from.object())->device);
+  copy_to_host(from, copy.data(), info_.bytes(), info_.name);
+  return copy;
+}
+
 struct Session::Impl {
   Info info;
   int threads = 1;
-  /* In this order: what comes from the library goes before it. */
+  DLDevice device{kDLCPU, 0};
+  bool called = false;
   Value library, machine, entry;
-  std::vector<Value> params, inputs;
+  std::vector<Value> params;
+  std::vector<Value> inputs;  /* as they were bound */
+  std::vector<Value> copies;  /* the session's memory on the device, for inputs that are bound in the host's */
+  std::vector<bool> copied;   /* which of the bound inputs they stand for */
   Value result;
+
+  ~Impl() {
+    DeviceUse use(device);
+    result = Value(); /* what comes from the library goes before it */
+    for (std::vector<Value>* each : {&copies, &inputs, &params}) each->clear();
+    for (Value* each : {&entry, &machine, &library}) *each = Value();
+  }
+
+  bool on_gpu() const { return !is_host(device); }
+
+  Value copy_here(const Value& from, const TensorInfo& to) {
+    Value copy = allocate(to, device);
+    copy_to_device(from, copy, to.name);
+    return copy;
+  }
+
+  Value output(size_t index) const {
+    const TensorInfo& wanted = info.outputs[index];
+    bool single = result.type() == kTVMFFITensor;
+    if (!single && result.type() != kTVMFFIArray) throw Error("there is no output " + wanted.name);
+    Value value = single ? Value::retain(result.object(), kTVMFFITensor)
+                         : invoke(find_global("ffi.ArrayGetItem"),
+                                  {result.view(), argument_of(static_cast<int64_t>(index))}, wanted.name);
+    if (value.type() != kTVMFFITensor) throw Error("there is no output " + wanted.name);
+    TensorInfo got = describe(value.object(), wanted.name);
+    if (got.shape != wanted.shape || got.dtype != wanted.dtype)
+      throw Error("the output " + wanted.name + " is not what mod.json says: " + got.dtype + " " + show(got.shape));
+    return value;
+  }
 
   /* Make the virtual machine of the loaded code. */
   void start() {
     machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
-    invoke(find_function(machine, "vm_initialization"),
-           {argument_of(int64_t{kDLCPU}), argument_of(int64_t{0}), argument_of(int64_t{2})},
-           "the code cannot be started");
+    std::vector<TVMFFIAny> devices;
+    for (DLDevice each : {device, DLDevice{kDLCPU, 0}}) {
+      if (!devices.empty() && !on_gpu()) break; /* the host's own code runs on the CPU */
+      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, kPooledAllocator})
+        devices.push_back(argument_of(number));
+    }
+    invoke(find_function(machine, "vm_initialization"), std::move(devices), "the code cannot be started");
     entry = find_function(machine, info.entry);
     Value arity = invoke(find_function(machine, "get_function_arity"), {argument_of(info.entry.c_str())},
                          "there is no function " + info.entry);
@@ -763,8 +727,10 @@ struct Session::Impl {
 
 Session::Session(const std::string& path, int threads) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
-  check_cpu(package.info, package.cpu);
+  check_cpu(package.info, package.needs);
   check_library(package.library);
+  impl_->device = find_device(package.info.kind);
+  if (package.info.kind == "cuda") check_card(package.needs.arch, package.info.target, impl_->device);
   impl_->threads = choose_threads(package.info, threads);
   LibraryFile file(package.library);
   std::string name = file.path();
@@ -776,14 +742,19 @@ Session::Session(const std::string& path, int threads) : impl_(std::make_unique<
   }
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_params(package.params);
+  DeviceUse use(impl_->device);
+  if (impl_->on_gpu()) {
+    for (Value& each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
+  }
   impl_->start();
 }
 
 Session::Session(const LinkedModel& model) try : impl_(std::make_unique<Impl>()) {
   nlohmann::json json = read_json(model.mod_json);
-  Attributes cpu;
-  impl_->info = read_metadata(Part(json), cpu);
-  check_cpu(impl_->info, cpu);
+  Attributes needs;
+  impl_->info = read_metadata(Part(json), needs);
+  check_cpu(impl_->info, needs);
+  if (impl_->info.kind != "llvm") throw Error("a linked model is for CPUs; this one is for " + impl_->info.kind);
   if (impl_->info.lifted)
     throw Error("the weights of a linked model must be in its code: `params` of mod.json is lifted");
   impl_->library =
@@ -806,46 +777,90 @@ void Session::bind(const std::vector<Tensor>& inputs) {
   if (inputs.size() != wanted.size())
     throw Error(impl_->info.model + " takes " + std::to_string(wanted.size()) + " inputs, got " +
                 std::to_string(inputs.size()));
-  std::vector<Value> shared;
+  std::vector<Value> given;
+  std::vector<bool> copied;
   for (size_t i = 0; i < wanted.size(); i++) {
     const TensorInfo& got = inputs[i].info();
     if (got.shape != wanted[i].shape || got.dtype != wanted[i].dtype)
       throw Error("the input " + wanted[i].name + " of " + impl_->info.model + " is " + wanted[i].dtype + " " +
                   show(wanted[i].shape) + ", got " + got.dtype + " " + show(got.shape));
-    shared.push_back(share(got, inputs[i].memory_));
+    given.push_back(inputs[i].object_ ? Value::retain(inputs[i].object_.get(), kTVMFFITensor)
+                                      : share(got, inputs[i].memory_));
+    DLDevice there = TVMFFITensorGetDLTensorPtr(given[i].object())->device;
+    copied.push_back(is_host(there) && impl_->on_gpu());
+    if (!copied[i] && !is_same(there, impl_->device) && !(is_host(there) && is_host(impl_->device)))
+      throw Error("the input " + wanted[i].name + " is on " + name_of(there) + "; the package runs on " +
+                  name_of(impl_->device));
   }
-  impl_->inputs = std::move(shared);
+  DeviceUse use(impl_->device);
+  impl_->copies.resize(wanted.size());
+  for (size_t i = 0; i < wanted.size(); i++) {
+    if (copied[i] && impl_->copies[i].type() != kTVMFFITensor) impl_->copies[i] = allocate(wanted[i], impl_->device);
+  }
+  impl_->inputs = std::move(given);
+  impl_->copied = std::move(copied);
 }
 
 void Session::call() {
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
+  DeviceUse use(impl_->device, !impl_->called);
   std::vector<TVMFFIAny> arguments;
-  for (const Value& each : impl_->inputs) arguments.push_back(each.view());
+  for (size_t i = 0; i < impl_->inputs.size(); i++) {
+    if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
+    arguments.push_back((impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i]).view());
+  }
   for (const Value& each : impl_->params) arguments.push_back(each.view());
   impl_->result = Value(); /* its memory serves again */
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
+  wait_for(impl_->device, impl_->info.model);
+  impl_->called = true;
 }
 
 std::vector<Tensor> Session::outputs() const {
-  const std::vector<TensorInfo>& wanted = impl_->info.outputs;
   std::vector<Tensor> outputs;
-  Value get = find_global("ffi.ArrayGetItem");
+  for (const TensorInfo& info : impl_->info.outputs) outputs.emplace_back(info);
+  copy_outputs(outputs);
+  return outputs;
+}
+
+void Session::copy_outputs(const std::vector<Tensor>& to) const {
+  const std::vector<TensorInfo>& wanted = impl_->info.outputs;
+  if (to.size() != wanted.size())
+    throw Error(impl_->info.model + " has " + std::to_string(wanted.size()) + " outputs, got room for " +
+                std::to_string(to.size()));
+  DeviceUse use(impl_->device);
   for (size_t i = 0; i < wanted.size(); i++) {
-    Value item;
-    if (impl_->result.type() == kTVMFFIArray)
-      item = invoke(get, {impl_->result.view(), argument_of(static_cast<int64_t>(i))}, wanted[i].name);
-    const Value& value = impl_->result.type() == kTVMFFIArray ? item : impl_->result;
-    if (value.type() != kTVMFFITensor) throw Error("there is no output " + wanted[i].name);
-    const DLTensor* tensor = TVMFFITensorGetDLTensorPtr(value.object());
-    std::vector<int64_t> shape(tensor->shape, tensor->shape + tensor->ndim);
-    Tensor copy(wanted[i]);
-    size_t bytes = (size_t{tensor->dtype.bits} * tensor->dtype.lanes + 7) / 8 * copy.info().count();
-    if (shape != wanted[i].shape || bytes != wanted[i].bytes())
-      throw Error("the output " + wanted[i].name + " is not what mod.json says: " + show(shape));
-    std::memcpy(copy.data(), static_cast<const char*>(tensor->data) + tensor->byte_offset, bytes);
-    outputs.push_back(std::move(copy));
+    if (!to[i].on_host() || to[i].info().shape != wanted[i].shape || to[i].info().dtype != wanted[i].dtype)
+      throw Error("there is no room for the output " + wanted[i].name + ", " + wanted[i].dtype + " " +
+                  show(wanted[i].shape) + ", in the host's memory");
+    copy_to_host(impl_->output(i), to[i].data(), wanted[i].bytes(), wanted[i].name);
+  }
+}
+
+std::vector<Tensor> Session::outputs_in_place() const {
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
+    Value value = impl_->output(i);
+    TVMFFIObjectIncRef(value.object()); /* the tensor's */
+    outputs.push_back(Tensor());
+    outputs.back().hold(impl_->info.outputs[i].name, value.object());
   }
   return outputs;
+}
+
+Tensor Session::to_device(const Tensor& tensor) const {
+  if (!impl_->on_gpu() || !tensor.on_host()) return tensor;
+  TVMFFIObjectHandle copy = nullptr;
+  {
+    DeviceUse use(impl_->device);
+    Value from = tensor.object_ ? Value::retain(tensor.object_.get(), kTVMFFITensor)
+                                : share(tensor.info(), tensor.memory_);
+    copy = impl_->copy_here(from, tensor.info()).release();
+    wait_for(impl_->device, tensor.info().name);
+  }
+  Tensor there;
+  there.hold(tensor.info().name, copy);
+  return there;
 }
 
 std::vector<Tensor> Session::run(const std::vector<Tensor>& inputs) {
