@@ -71,7 +71,8 @@ inline std::string register_vulkan(const std::string& path) {
   if (library == nullptr) return dlerror();
   auto start = reinterpret_cast<int (*)()>(dlsym(library, "tvmbuild_vulkan_register"));
   if (start == nullptr) return path + " has no tvmbuild_vulkan_register";
-  if (start() != 0) return take_raised();
+  auto explain = reinterpret_cast<const char* (*)()>(dlsym(library, "tvmbuild_vulkan_failure"));
+  if (start() != 0) return explain != nullptr ? explain() : take_raised();
   return has_backend("vulkan") ? "" : path + " registered no Vulkan runtime";
 }
 
