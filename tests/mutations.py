@@ -94,7 +94,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a package's library is linked against this machine's glibc",
-        "tvmbuild/compiler/codegen/zig.py",
+        "tvmbuild/base/zig.py",
         'return f"{SYSTEMS[machine]}.{glibc}"',
         "return SYSTEMS[machine]",
         "tests/compiler/codegen/test_link.py",

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-PLUGIN_REMEDY = (
-    "install a TVM built with USE_VULKAN=ON or a `tvm.backends` plugin that brings it (the repository's docs/vulkan.md)"
-)
+PLUGIN_REMEDY = "`pip install ziglang` compiles it once; tvmbuild's wheels for x86-64 and aarch64 Linux bring it"
 
 Half = Literal["loader", "driver", "device"]
 
@@ -45,7 +43,7 @@ def explain_runtime(missing: str | None, *, has_runtime: bool) -> str | None:
     driver = explain_driver(missing)
     if has_runtime:
         return driver
-    runtime = f"the installed TVM has no Vulkan runtime; {PLUGIN_REMEDY}"
+    runtime = f"the Vulkan runtime is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
     return runtime if driver is None else f"{runtime}; {driver}"
 
 

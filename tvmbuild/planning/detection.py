@@ -29,7 +29,7 @@ from tvmbuild.base.vulkan_driver import list_vulkan_files
 from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
 
-FORMAT = 1
+FORMAT = 2
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:
@@ -104,6 +104,8 @@ def _probe_key() -> str:
         *(f"{name}={os.environ.get(name)}" for name in ("TVM_LIBRARY_PATH", "LD_LIBRARY_PATH", "CUDA_HOME")),
         *(str(Path(device).exists()) for device in ("/dev/nvidia0", "/dev/dri")),
         *list_vulkan_files(),
+        *(f"{name}={os.environ.get(name)}" for name in ("TVMBUILD_VULKAN", "TVMBUILD_VULKAN_DEVICE")),
+        _distribution_identity("ziglang"),
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

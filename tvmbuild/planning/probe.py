@@ -27,7 +27,7 @@ def probe() -> Capabilities:
 
     running = [kind for kind in TARGETS.values() if kind.has_runtime(has)]
     found = Capabilities(
-        codegens=tuple(kind for kind in TARGETS if has(f"target.build.{kind}")),
+        codegens=tuple(name for name, kind in TARGETS.items() if kind.has_codegen(has)),
         runtimes=tuple(kind.name for kind in running),
         devices=tuple(kind.name for kind in running if kind.answers()),
         machine=platform.machine(),

@@ -39,6 +39,10 @@ class Gpu:
         """Return the device."""
         return f"this machine's {self.name} device"
 
+    def has_codegen(self, has: HasFunction) -> bool:
+        """Say whether this TVM has the kind's code generator."""
+        return has(f"target.build.{self.name}")
+
     def has_runtime(self, has: HasFunction) -> bool:
         """Say whether this TVM has the kind's runtime."""
         return has(f"device_api.{self.name}")

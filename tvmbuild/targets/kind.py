@@ -95,6 +95,9 @@ class TargetKind(Protocol):
 
     # ------------------------------------------------------------------- asking TVM and the machine
 
+    def has_codegen(self, has: HasFunction, /) -> bool:
+        """Say whether code for it can be generated here. Called where TVM is imported."""
+
     def has_runtime(self, has: HasFunction, /) -> bool:
         """Say whether this TVM can run its code, device or none. Called where TVM is imported."""
 

@@ -93,6 +93,10 @@ class Llvm:
         """Return the threads."""
         return f"{target.num_cores} threads"
 
+    def has_codegen(self, has: HasFunction) -> bool:
+        """Say whether this TVM was built with LLVM."""
+        return has("target.build.llvm")
+
     def has_runtime(self, _has: HasFunction) -> bool:
         """Return True: this machine's code needs no other."""
         return True

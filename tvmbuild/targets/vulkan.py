@@ -1,4 +1,4 @@
-"""GPUs under Vulkan: TVM's code generator vulkan, and a driver."""
+"""GPUs under Vulkan: our code generator and runtime, or those of a TVM that has them, and a driver."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class Vulkan(Gpu):
             "these attributes where the device has them, or fp32",
         )
 
-    def list_tools(self, _capabilities: Capabilities) -> dict[str, str]:
-        """Return none: TVM makes SPIR-V."""
-        return {}
+    def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
+        """Return whose generator makes the SPIR-V: no other compiler is in it."""
+        return {"vulkan backend": capabilities.vulkan_backend}
 
     def explain_codegen(self, capabilities: Capabilities) -> str | None:
         """Return what brings a generator of Vulkan code."""
         if self.name in capabilities.codegens:
             return None
-        return f"the installed TVM generates no Vulkan code; {PLUGIN_REMEDY}"
+        return f"the runtime that Vulkan code is packed with is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
 
     def explain_compiler(self, _capabilities: Capabilities) -> str | None:
         """Return None: drivers compile SPIR-V where it runs."""
@@ -68,17 +68,28 @@ class Vulkan(Gpu):
         """Return None: devices and their drivers cannot be told from others without asking the loader."""
         return None
 
+    def has_codegen(self, has: HasFunction) -> bool:
+        """Say whether TVM has a generator, or ours can be used."""
+        return super().has_codegen(has) or _has_plugin()
+
     def has_runtime(self, has: HasFunction) -> bool:
-        """Say whether this TVM has the runtime, also where its library cannot be loaded for lack of a loader."""
-        return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime())
+        """Say whether TVM has a runtime, also where its library cannot be loaded for lack of a loader, or we have."""
+        return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime()) or _has_plugin()
 
     def answers(self) -> bool:
-        """Say whether TVM's runtime takes a device; it raises where there is no driver."""
-        return _ask().missing is None and super().answers()
+        """Say whether the runtime takes a device; TVM's raises where there is no driver."""
+        if _ask().missing is not None:
+            return False
+        if _has_plugin():
+            from tvmbuild.package.runtime.vulkan.plugin import load_plugin  # noqa: PLC0415 - as above
+
+            load_plugin()
+        return super().answers()
 
     def probe(self, found: Capabilities) -> Capabilities:
         """Add what the loader says, whatever TVM can do."""
-        return replace(found, vulkan_devices=_ask().devices, vulkan_missing=_ask().missing)
+        driver, backend = _ask(), "tvmbuild" if _has_plugin() else "tvm"
+        return replace(found, vulkan_devices=driver.devices, vulkan_missing=driver.missing, vulkan_backend=backend)
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
         """Return which half is missing."""
@@ -88,7 +99,9 @@ class Vulkan(Gpu):
         """Say of each half whether it is here; a machine that only generates code is no fault."""
         halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
         lacking = " and ".join(name for name, kinds in halves if self.name not in kinds)
-        tvm = f"this TVM lacks {lacking}" if lacking else "code generator and runtime"
+        own = "code generator and runtime built in"
+        whole = own if capabilities.vulkan_backend == "tvmbuild" else "code generator and runtime are TVM's"
+        tvm = f"{lacking} cannot be compiled here" if lacking else whole
         missing, names = capabilities.vulkan_missing, ", ".join(capabilities.vulkan_devices)
         driver = f"no Vulkan {missing}" if missing else f"the driver has {names}"
         remedies = [PLUGIN_REMEDY] if lacking else []
@@ -103,8 +116,15 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
     """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
     missing = explain_runtime(capabilities.vulkan_missing, has_runtime=Vulkan.name in capabilities.runtimes)
     if missing is None and Vulkan.name not in capabilities.devices:
-        return f"TVM's Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
+        return f"the Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
     return missing
+
+
+def _has_plugin() -> bool:
+    """Say whether our generator and runtime are what is used. Called where TVM is imported."""
+    from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
+
+    return is_available()
 
 
 @cache

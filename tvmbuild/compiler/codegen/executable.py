@@ -9,8 +9,7 @@ from tvm import relax, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.codegen.cubin import compile_with_tvm
-from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.codegen.generators import use_generators
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.errors import TvmbuildError
@@ -37,10 +36,9 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
     An operator that TVM can import but not lower is a TvmbuildError that names it.
     """
     check_lowered(mod)
-    use_fast_math()
     alone = partial(tvm.compile, target=target)
     context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
-    with target, compile_with_tvm(target), context, name_culprit(mod, alone):
+    with target, use_generators(target), context, name_culprit(mod, alone):
         passes = tvm.transform.Sequential(_vm_passes(target))
         if not is_gpu(target):
             return _build_twice(passes(mod), target)

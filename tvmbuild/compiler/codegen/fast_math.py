@@ -15,10 +15,10 @@ _LEVEL = 99
 """Over TVM's own rules, which have 10."""
 
 # Cephes' expf: 2^n times a polynomial on [-ln(2)/2, ln(2)/2]; ln(2) in two parts.
-_EXP_RANGE = (-87.33654, 88.72283)
-_LOG2E = 1.44269504088896341
-_LN2 = (0.693359375, -2.12194440e-4)
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+EXP_RANGE = (-87.33654, 88.72283)
+LOG2E = 1.44269504088896341
+LN2 = (0.693359375, -2.12194440e-4)
+EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 _SIGMOID_RANGE = 87.0
 """Where 1 + exp(-x) and its reciprocal are ordinary numbers; beyond, sigmoid(x) is within 1e-37 of 0 or 1."""
@@ -27,14 +27,14 @@ _ROUNDER = 12582912.0
 _RECIPROCAL = 0x7EF311C7
 """This less the bits of a positive float are the bits of its reciprocal, within an eighth."""
 
-# exp(-r) is 1 - r + r² times this, within 1.1e-7, on the range of _EXP: fitted for the least relative error.
+# exp(-r) is 1 - r + r² times this, within 1.1e-7, on the range of EXP: fitted for the least relative error.
 _DECAY = (-8.312520571053028e-3, 4.1890159249305725e-2, -1.6667114198207855e-1, 4.99992311000824e-1)
 
 # Eigen's rational functions of x: x times a polynomial of x², over another; highest power first.
-_TANH_RANGE = 7.90531110763549805
-_TANH_TINY = 4e-4
+TANH_RANGE = 7.90531110763549805
+TANH_TINY = 4e-4
 """Below it tanh(x) is x."""
-_TANH_NUMERATOR = (
+TANH_NUMERATOR = (
     -2.76076847742355e-16,
     2.00018790482477e-13,
     -8.60467152213735e-11,
@@ -43,9 +43,9 @@ _TANH_NUMERATOR = (
     6.37261928875436e-04,
     4.89352455891786e-03,
 )
-_TANH_DENOMINATOR = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
-_ERF_RANGE = 4.0
-_ERF_NUMERATOR = (
+TANH_DENOMINATOR = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+ERF_RANGE = 4.0
+ERF_NUMERATOR = (
     -2.72614225801306e-10,
     2.77068142495902e-08,
     -2.10102402082508e-06,
@@ -54,7 +54,7 @@ _ERF_NUMERATOR = (
     -2.95459980854025e-03,
     -1.60960333262415e-02,
 )
-_ERF_DENOMINATOR = (
+ERF_DENOMINATOR = (
     -1.45660718464996e-05,
     -2.13374055278905e-04,
     -1.68282697438203e-03,
@@ -81,17 +81,17 @@ def _lower_exp(call: Any) -> Any:
 
 
 def _exp(x: Any) -> Any:
-    low, high = (_constant(value, x) for value in _EXP_RANGE)
+    low, high = (_constant(value, x) for value in EXP_RANGE)
     value = _bind(_clamp(x, low, high), _exp_inside)
     return tirx.Select(x > high, _constant(float("inf"), x), tirx.Select(x < low, _constant(0.0, x), value))
 
 
 def _exp_inside(x: Any) -> Any:
     def scale(power: Any) -> Any:
-        rest = x - power * _constant(_LN2[0], x) - power * _constant(_LN2[1], x)
-        return _bind(rest, lambda r: _scale(_polynomial(_EXP, r) * r * r + r + _constant(1.0, r), power))
+        rest = x - power * _constant(LN2[0], x) - power * _constant(LN2[1], x)
+        return _bind(rest, lambda r: _scale(_polynomial(EXP, r) * r * r + r + _constant(1.0, r), power))
 
-    return _bind(tirx.floor(x * _constant(_LOG2E, x) + _constant(0.5, x)), scale)
+    return _bind(tirx.floor(x * _constant(LOG2E, x) + _constant(0.5, x)), scale)
 
 
 def _scale(value: Any, power: Any) -> Any:
@@ -115,14 +115,14 @@ def _sigmoid(x: Any) -> Any:
 
     def scale(shifted: Any) -> Any:
         power = shifted - _constant(_ROUNDER, x)
-        rest = x + power * _constant(_LN2[0], x) + power * _constant(_LN2[1], x)
+        rest = x + power * _constant(LN2[0], x) + power * _constant(LN2[1], x)
         growth = _bind(rest, lambda r: _constant(1.0, r) + (r * _polynomial(_DECAY, r) - _constant(1.0, r)) * r)
         bits = tirx.reinterpret(integers, growth) + tirx.shift_left(
             tirx.reinterpret(integers, shifted), tirx.const(23, integers)
         )
         return _bind(tirx.reinterpret(_dtype(x), bits) + _constant(1.0, x), _reciprocal)
 
-    return _bind(x * _constant(-_LOG2E, x) + _constant(_ROUNDER, x), scale)
+    return _bind(x * _constant(-LOG2E, x) + _constant(_ROUNDER, x), scale)
 
 
 def _reciprocal(x: Any) -> Any:
@@ -148,17 +148,17 @@ def _lower_tanh(call: Any) -> Any:
 
 
 def _tanh(x: Any) -> Any:
-    inside = _clamp(x, _constant(-_TANH_RANGE, x), _constant(_TANH_RANGE, x))
-    value = _bind(inside, lambda each: _ratio(_TANH_NUMERATOR, _TANH_DENOMINATOR, each))
-    return tirx.Select(tirx.abs(x) < _constant(_TANH_TINY, x), x, value)
+    inside = _clamp(x, _constant(-TANH_RANGE, x), _constant(TANH_RANGE, x))
+    value = _bind(inside, lambda each: _ratio(TANH_NUMERATOR, TANH_DENOMINATOR, each))
+    return tirx.Select(tirx.abs(x) < _constant(TANH_TINY, x), x, value)
 
 
 def _lower_erf(call: Any) -> Any:
     (x,) = call.args
     if not _is_float32(x):
         return call
-    inside = _clamp(x, _constant(-_ERF_RANGE, x), _constant(_ERF_RANGE, x))
-    return _bind(inside, lambda each: _ratio(_ERF_NUMERATOR, _ERF_DENOMINATOR, each))
+    inside = _clamp(x, _constant(-ERF_RANGE, x), _constant(ERF_RANGE, x))
+    return _bind(inside, lambda each: _ratio(ERF_NUMERATOR, ERF_DENOMINATOR, each))
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:

@@ -12,9 +12,9 @@ from pathlib import Path
 import tvm
 from tvm import relax
 
+from tvmbuild.base.zig import DEFAULT_GLIBC, SYSTEMS, ZIG, run_linker, run_zig_cc, zig_target
 from tvmbuild.compiler.codegen.cubin import carries_source, compile_source, embed_cubin, find_source
 from tvmbuild.compiler.codegen.elf import ElfFile, read_elf, version_tuple
-from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, SYSTEMS, ZIG, run_linker, run_zig_cc, zig_target
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.thread_pool import SOURCE
 

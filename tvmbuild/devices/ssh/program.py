@@ -14,7 +14,7 @@ from tvmbuild.base.files import write_bytes
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.progress import report_progress
-from tvmbuild.compiler.codegen.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
+from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
 from tvmbuild.devices.ssh.trouble import explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels

@@ -17,6 +17,7 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
+from tvmbuild.package.runtime.vulkan.plugin import is_available, load_plugin
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
@@ -118,6 +119,9 @@ def _try_backend(kind: str) -> str:
     """Load what brings the backend, if anything does; return why TVM's own library does not."""
     load_runtime()
     if has_function(f"device_api.{kind}"):
+        return ""
+    if kind == "vulkan" and is_available():
+        load_plugin()
         return ""
     try:
         load_library(f"tvm_runtime_{kind}")

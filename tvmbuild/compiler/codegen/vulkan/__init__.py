@@ -1,0 +1,1 @@
+"""Kernels for Vulkan: TensorIR → SPIR-V, from the public specifications alone."""

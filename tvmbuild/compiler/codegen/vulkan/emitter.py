@@ -1,0 +1,93 @@
+"""Instructions without side effects, each once where its value is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from tvmbuild.compiler.codegen.vulkan.assembly import Assembly
+from tvmbuild.compiler.codegen.vulkan.opcodes import Decoration, Glsl, Op
+from tvmbuild.compiler.codegen.vulkan.values import INT32, DType, Kind, Value
+
+
+class Emitter:
+    """Numbers values: an equal instruction in this block or one around it gives the same value."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self.assembly = assembly
+        self._known: dict[Hashable, int] = {}
+        self._scopes: list[list[Hashable]] = []
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Forget at the end what only the code inside has computed."""
+        self._scopes.append([])
+        try:
+            yield
+        finally:
+            for key in self._scopes.pop():
+                del self._known[key]
+
+    def pure(self, op: Op, kind: Kind, *operands: int) -> int:
+        """Return the result of an instruction that depends on its operands alone."""
+        return self._number((op, kind, operands), op, kind, operands)
+
+    def exact(self, op: Op, kind: Kind, *operands: int) -> int:
+        """Return the result of arithmetic that no driver may combine with its neighbours."""
+        key = (op, kind, operands, "exact")
+        known = key in self._known
+        result = self._number(key, op, kind, operands)
+        if not known:
+            self.assembly.decorate(result, Decoration.NO_CONTRACTION)
+        return result
+
+    def glsl(self, instruction: Glsl, kind: Kind, *operands: int) -> int:
+        """Return the result of an instruction of GLSL.std.450."""
+        return self.pure(Op.EXT_INST, kind, self.assembly.glsl, instruction, *operands)
+
+    def read(self, pointer: int, kind: Kind, lanes: int = 1, *, constant: bool = False) -> int:
+        """Return what a pointer points to; ``constant``: nothing ever writes it."""
+        type_id = self.assembly.vector(kind, lanes)
+        if not constant:
+            return self.assembly.result(Op.LOAD, type_id, pointer)
+        key = ("read", pointer)
+        if key not in self._known:
+            self._keep(key, self.assembly.result(Op.LOAD, type_id, pointer))
+        return self._known[key]
+
+    def point(self, type_id: int, variable: int, *indices: int) -> int:
+        """Return a pointer into a variable."""
+        key = ("point", type_id, variable, indices)
+        if key not in self._known:
+            self._keep(key, self.assembly.result(Op.ACCESS_CHAIN, type_id, variable, *indices))
+        return self._known[key]
+
+    def integer(self, value: int, dtype: DType = INT32) -> Value:
+        """Return a constant."""
+        kind = "u32" if INT32.bounds[0] <= value <= INT32.bounds[1] else dtype.register
+        return Value(self.assembly.constant(kind, value), kind, value, value, abs(value))
+
+    def number(self, value: float, kind: Kind) -> Value:
+        """Return a constant of a floating-point type."""
+        return Value(self.assembly.constant(kind, value), kind)
+
+    def truth(self, value: bool) -> Value:
+        """Return a constant condition."""
+        return Value(self.assembly.constant("bool", value), "bool", int(value), int(value))
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        """Return one of two values of a kind."""
+        if yes == no:
+            return yes
+        low, high = min(yes.low, no.low), max(yes.high, no.high)
+        return Value(self.pure(Op.SELECT, yes.kind, condition.id, yes.id, no.id), yes.kind, low, high)
+
+    def _number(self, key: Hashable, op: Op, kind: Kind, operands: tuple[int, ...]) -> int:
+        if key not in self._known:
+            self._keep(key, self.assembly.result(op, self.assembly.scalar(kind), *operands))
+        return self._known[key]
+
+    def _keep(self, key: Hashable, result: int) -> None:
+        self._known[key] = result
+        if self._scopes:
+            self._scopes[-1].append(key)

@@ -1,0 +1,102 @@
+"""Single-precision arithmetic that drivers leave as it is written, with operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
+from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
+
+
+class Exact:
+    """A number in single precision."""
+
+    def __init__(self, emitter: Emitter, value: int) -> None:
+        self.emitter = emitter
+        self.id = value
+
+    def _make(self, value: int) -> Exact:
+        return Exact(self.emitter, value)
+
+    def constant(self, value: float) -> Exact:
+        """Return a constant."""
+        return self._make(self.emitter.assembly.constant("f32", value))
+
+    def _with(self, op: Op, other: Exact | float) -> Exact:
+        right = other if isinstance(other, Exact) else self.constant(other)
+        return self._make(self.emitter.exact(op, "f32", self.id, right.id))
+
+    def __add__(self, other: Exact | float) -> Exact:
+        return self._with(Op.F_ADD, other)
+
+    def __sub__(self, other: Exact | float) -> Exact:
+        return self._with(Op.F_SUB, other)
+
+    def __mul__(self, other: Exact | float) -> Exact:
+        return self._with(Op.F_MUL, other)
+
+    def __truediv__(self, other: Exact | float) -> Exact:
+        return self._with(Op.F_DIV, other)
+
+    def __neg__(self) -> Exact:
+        return self._make(self.emitter.pure(Op.F_NEGATE, "f32", self.id))
+
+    def __lt__(self, other: float) -> int:
+        return self.emitter.pure(Op.F_ORD_LESS_THAN, "bool", self.id, self.constant(other).id)
+
+    def __gt__(self, other: float) -> int:
+        return self.emitter.pure(Op.F_ORD_GREATER_THAN, "bool", self.id, self.constant(other).id)
+
+    def is_nan(self) -> int:
+        """Return the condition, from the bits: drivers may think that there are no such numbers."""
+        return self.emitter.pure(Op.U_GREATER_THAN, "bool", (self.magnitude()), self.word(0x7F800000))
+
+    def is_infinite(self) -> int:
+        """Return the condition, from the bits."""
+        return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0x7F800000))
+
+    def magnitude(self) -> int:
+        """Return its bits without the sign."""
+        return self.emitter.pure(Op.BITWISE_AND, "u32", self.bits(), self.word(0x7FFFFFFF))
+
+    def bits(self) -> int:
+        """Return its bits."""
+        return self.emitter.pure(Op.BITCAST, "u32", self.id)
+
+    def word(self, value: int) -> int:
+        """Return a constant integer."""
+        return self.emitter.assembly.constant("u32", value)
+
+    def from_bits(self, bits: int) -> Exact:
+        """Return the number that has these bits."""
+        return self._make(self.emitter.pure(Op.BITCAST, "f32", bits))
+
+    def select(self, condition: int, yes: Exact | float) -> Exact:
+        """Return ``yes`` where the condition holds, else itself."""
+        other = yes if isinstance(yes, Exact) else self.constant(yes)
+        return self._make(self.emitter.pure(Op.SELECT, "f32", condition, other.id, self.id))
+
+    def apply(self, instruction: Glsl, *others: Exact | float) -> Exact:
+        """Return the result of an instruction of GLSL.std.450 on it and others."""
+        ids = [each.id if isinstance(each, Exact) else self.constant(each).id for each in others]
+        return self._make(self.emitter.glsl(instruction, "f32", self.id, *ids))
+
+    def clamp(self, low: float, high: float) -> Exact:
+        """Return the nearest number between two."""
+        return self.apply(Glsl.F_MAX, low).apply(Glsl.F_MIN, high)
+
+    def polynomial(self, coefficients: Sequence[float]) -> Exact:
+        """Return Horner's scheme of it, the highest power's coefficient first."""
+        value = self.constant(coefficients[0])
+        for coefficient in coefficients[1:]:
+            value = value * self + coefficient
+        return value
+
+    def with_sign(self, like: Exact) -> Exact:
+        """Return the positive number with another's sign; that one itself where it is no number."""
+        sign = self.integer(Op.BITWISE_AND, like.bits(), self.word(0x80000000))
+        return self.from_bits(self.integer(Op.BITWISE_OR, self.bits(), sign)).select(like.is_nan(), like)
+
+    def integer(self, op: Op, a: int, b: int) -> int:
+        """Return the result of an instruction on integers."""
+        return self.emitter.pure(op, "u32", a, b)

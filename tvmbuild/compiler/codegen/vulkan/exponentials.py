@@ -1,0 +1,204 @@
+"""Exponentials, logarithms and what is made of them, in single precision.
+
+Polynomials of Cephes (https://www.netlib.org/cephes/, single precision) and of `fast_math`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvmbuild.compiler.codegen.fast_math import (
+    ERF_DENOMINATOR,
+    ERF_NUMERATOR,
+    ERF_RANGE,
+    EXP,
+    EXP_RANGE,
+    LN2,
+    LOG2E,
+    TANH_DENOMINATOR,
+    TANH_NUMERATOR,
+    TANH_RANGE,
+    TANH_TINY,
+)
+from tvmbuild.compiler.codegen.vulkan.exact import Exact
+from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
+
+_LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_LOG_LN2 = (-2.12194440e-4, 0.693359375)
+_SQRT_HALF = 0.707106781186547524
+_SMALLEST_NORMAL = 1.17549435e-38
+_LARGE = 1e9
+"""Its square plus one is its square."""
+
+
+def exp(x: Exact) -> Exact:
+    """Return e^x: 2^n times a polynomial."""
+    inside = x.clamp(*EXP_RANGE)
+    power = (inside * LOG2E + 0.5).apply(Glsl.FLOOR)
+    rest = inside - power * LN2[0] - power * LN2[1]
+    value = _scale(rest.polynomial(EXP) * rest * rest + rest + 1.0, power)
+    return value.select(x < EXP_RANGE[0], 0.0).select(x > EXP_RANGE[1], math.inf).select(x.is_nan(), x)
+
+
+def exp2(x: Exact) -> Exact:
+    """Return 2^x."""
+    inside = x.clamp(-127.0, 128.0)
+    power = (inside + 0.5).apply(Glsl.FLOOR)
+    rest = (inside - power) * math.log(2)
+    value = _scale(rest.polynomial(EXP) * rest * rest + rest + 1.0, power)
+    return value.select(x < -127.0, 0.0).select(x > 128.0, math.inf).select(x.is_nan(), x)
+
+
+def exp10(x: Exact) -> Exact:
+    """Return 10^x."""
+    return power(x.constant(10.0), x)
+
+
+def _scale(value: Exact, exponent: Exact) -> Exact:
+    """Return the value times 2^exponent, by two factors: 2^128 is no float, and the largest results need it."""
+    number = value.emitter.pure(Op.CONVERT_F_TO_S, "u32", exponent.id)
+    half = value.integer(Op.SHIFT_RIGHT_ARITHMETIC, number, value.word(1))
+    return value * _power_of_two(value, half) * _power_of_two(value, value.integer(Op.I_SUB, number, half))
+
+
+def _power_of_two(like: Exact, exponent: int) -> Exact:
+    biased = like.integer(Op.I_ADD, exponent, like.word(127))
+    return like.from_bits(like.integer(Op.SHIFT_LEFT_LOGICAL, biased, like.word(23)))
+
+
+def _split(x: Exact) -> tuple[Exact, Exact]:
+    """Return (m, e) of a positive normal number m · 2^e with m from √½ to √2."""
+    bits = x.bits()
+    raw = x.integer(Op.SHIFT_RIGHT_LOGICAL, bits, x.word(23))
+    fraction = x.integer(Op.BITWISE_OR, x.integer(Op.BITWISE_AND, bits, x.word(0x007FFFFF)), x.word(0x3F000000))
+    mantissa = x.from_bits(fraction)
+    small = mantissa < _SQRT_HALF
+    exponent = x.integer(Op.I_SUB, raw, x.word(126))
+    lowered = x.integer(Op.I_SUB, exponent, x.word(1))
+    chosen = x.emitter.pure(Op.SELECT, "u32", small, lowered, exponent)
+    number = Exact(x.emitter, x.emitter.pure(Op.CONVERT_S_TO_F, "f32", chosen))
+    return mantissa.select(small, mantissa + mantissa), number
+
+
+def _log_parts(x: Exact) -> tuple[Exact, Exact, Exact]:
+    """Return (m - 1, what ln m is more than that, e) of a positive number m · 2^e."""
+    tiny = x < _SMALLEST_NORMAL
+    mantissa, exponent = _split(x.select(tiny, x * 8388608.0))
+    rest = mantissa - 1.0
+    square = rest * rest
+    more = rest.polynomial(_LOG) * rest * square - square * 0.5
+    return rest, more, exponent.select(tiny, exponent - 23.0)
+
+
+def _outside(x: Exact, value: Exact) -> Exact:
+    """Return a logarithm's value also where there is none."""
+    value = value.select(x < _SMALLEST_NORMAL / 2**23, -math.inf).select(x < 0.0, math.nan)
+    infinite = x.emitter.pure(Op.I_EQUAL, "bool", x.bits(), x.word(0x7F800000))
+    return value.select(infinite, x).select(x.is_nan(), x)
+
+
+def log(x: Exact) -> Exact:
+    """Return the natural logarithm."""
+    rest, more, exponent = _log_parts(x)
+    return _outside(x, (exponent * _LOG_LN2[0] + more + rest) + exponent * _LOG_LN2[1])
+
+
+def log2(x: Exact) -> Exact:
+    """Return the logarithm to base two."""
+    rest, more, exponent = _log_parts(x)
+    fraction = LOG2E - 1.0
+    return _outside(x, ((more * fraction + rest * fraction) + more + rest) + exponent)
+
+
+def log10(x: Exact) -> Exact:
+    """Return the logarithm to base ten."""
+    return log(x) * math.log10(math.e)
+
+
+def log1p(x: Exact) -> Exact:
+    """Return ln(1 + x), accurate near 0."""
+    total = x + 1.0
+    lost = x - (total - 1.0)
+    value = log(total) + lost / total
+    return value.select(x.is_infinite(), x)
+
+
+def expm1(x: Exact) -> Exact:
+    """Return e^x - 1, accurate near 0."""
+    small = x.polynomial((1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5)) * x * x + x
+    return (exp(x) - 1.0).select(x.apply(Glsl.F_ABS) < 0.25, small)
+
+
+def power(x: Exact, y: Exact) -> Exact:
+    """Return x^y, of a negative x for whole y."""
+    size = x.apply(Glsl.F_ABS)
+    value = exp2(y * log2(size))
+    emitter = x.emitter
+    whole = y.apply(Glsl.FLOOR)
+    is_whole = emitter.pure(Op.F_ORD_EQUAL, "bool", y.id, whole.id)
+    half = y * 0.5
+    is_even = emitter.pure(Op.F_ORD_EQUAL, "bool", half.id, half.apply(Glsl.FLOOR).id)
+    negative = x < 0.0
+    odd = emitter.pure(Op.LOGICAL_AND, "bool", negative, emitter.pure(Op.LOGICAL_NOT, "bool", is_even))
+    undefined = emitter.pure(Op.LOGICAL_AND, "bool", negative, emitter.pure(Op.LOGICAL_NOT, "bool", is_whole))
+    value = value.select(odd, -value).select(undefined, math.nan)
+    nothing = emitter.pure(Op.F_ORD_EQUAL, "bool", y.id, x.constant(0.0).id)
+    one = emitter.pure(Op.F_ORD_EQUAL, "bool", x.id, x.constant(1.0).id)
+    return value.select(emitter.pure(Op.LOGICAL_OR, "bool", nothing, one), 1.0)
+
+
+def tanh(x: Exact) -> Exact:
+    """Return the hyperbolic tangent."""
+    value = _ratio(TANH_NUMERATOR, TANH_DENOMINATOR, x.clamp(-TANH_RANGE, TANH_RANGE))
+    return value.select(x.apply(Glsl.F_ABS) < TANH_TINY, x).select(x.is_nan(), x)
+
+
+def erf(x: Exact) -> Exact:
+    """Return the error function."""
+    return _ratio(ERF_NUMERATOR, ERF_DENOMINATOR, x.clamp(-ERF_RANGE, ERF_RANGE)).select(x.is_nan(), x)
+
+
+def _ratio(numerator: tuple[float, ...], denominator: tuple[float, ...], x: Exact) -> Exact:
+    square = x * x
+    return x * square.polynomial(numerator) / square.polynomial(denominator)
+
+
+def hyperbolic_sine(x: Exact) -> Exact:
+    """Return the hyperbolic sine."""
+    growth = expm1(x)
+    return ((growth + growth / (growth + 1.0)) * 0.5).select(x.apply(Glsl.F_ABS) > EXP_RANGE[1], x * math.inf)
+
+
+def hyperbolic_cosine(x: Exact) -> Exact:
+    """Return the hyperbolic cosine."""
+    growth = exp(x.apply(Glsl.F_ABS))
+    return (growth + x.constant(1.0) / growth) * 0.5
+
+
+def sigmoid(x: Exact) -> Exact:
+    """Return 1 / (1 + e^-x)."""
+    return x.constant(1.0) / (exp(-x) + 1.0)
+
+
+def inverse_hyperbolic_sine(x: Exact) -> Exact:
+    """Return the inverse hyperbolic sine."""
+    size = x.apply(Glsl.F_ABS)
+    square = size * size
+    value = log1p(size + square / ((square + 1.0).apply(Glsl.SQRT) + 1.0))
+    return value.select(size > _LARGE, log(size) + math.log(2)).with_sign(x)
+
+
+def inverse_hyperbolic_cosine(x: Exact) -> Exact:
+    """Return the inverse hyperbolic cosine."""
+    above = x - 1.0
+    value = log1p(above + (above * (x + 1.0)).apply(Glsl.SQRT))
+    return value.select(x > _LARGE, log(x) + math.log(2))
+
+
+def inverse_hyperbolic_tangent(x: Exact) -> Exact:
+    """Return the inverse hyperbolic tangent."""
+    size = x.apply(Glsl.F_ABS)
+    return (log1p(size * 2.0 / (x.constant(1.0) - size)) * 0.5).with_sign(x)

@@ -1,0 +1,33 @@
+"""TVM's code generator `vulkan`, where TVM has none of its own."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from tvmbuild.compiler.codegen.vulkan.kernel import generate_kernel, pack_module
+from tvmbuild.package.runtime.vulkan.plugin import load_plugin
+
+NAME = "target.build.vulkan"
+
+
+@cache
+def register_generator() -> None:
+    """Let TVM build for Vulkan by our generator, from now on in this process; TVMBUILD_VULKAN=tvm keeps TVM's own.
+
+    Its modules are the plugin's, which is loaded here; TvmbuildError where that cannot be.
+    """
+    if os.environ.get("TVMBUILD_VULKAN") == "tvm" or tvm_ffi.get_global_func(NAME, allow_missing=True) is not None:
+        return
+    load_plugin()
+    tvm_ffi.register_global_func(NAME, _build)
+
+
+def _build(module: tvm.ir.IRModule, target: tvm.target.Target) -> Any:
+    functions = sorted(module.functions.items(), key=lambda item: str(item[0].name_hint))
+    content = pack_module([generate_kernel(function, target) for _, function in functions])
+    return tvm_ffi.get_global_func("ffi.Module.load_from_bytes.vulkan")(content)

@@ -1,0 +1,303 @@
+"""Integer arithmetic: in 32 bits where bounds allow it, and without signs where no operand has one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
+from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
+from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Kind, Value
+
+_MASKS = {8: 0xFF, 16: 0xFFFF}
+
+
+class Bounds(NamedTuple):
+    """What is known of a result."""
+
+    low: int
+    high: int
+    multiple: int = 1
+
+
+class Integers:
+    """Arithmetic on values of one dtype: TensorIR's, whose division rounds to zero. Sums that overflow wrap."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emit = emitter
+
+    def binary(self, name: str, a: Value, b: Value, dtype: DType) -> Value:
+        """Return the result of TensorIR's node of that name."""
+        if name not in self._OPERATIONS:
+            raise NotImplementedError(f"{name} of {dtype.kind}{dtype.bits}")
+        return self._OPERATIONS[name](self, a, b, dtype)
+
+    # ------------------------------------------------------------------- sums and products
+
+    def add(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a + b; sums with constants are sums of one variable and one constant."""
+        if a.constant is not None:
+            a, b = b, a
+        if b.constant is not None:
+            return self._add_constant(a, b, dtype)
+        for one, other in ((a, b), (b, a)):
+            if one.base is not None and one.base.kind == a.kind == b.kind:
+                return self.add(self.add(one.base, other, dtype), self._emit.integer(one.offset), dtype)
+        return self._sum(a, b, dtype)
+
+    def _add_constant(self, a: Value, b: Value, dtype: DType) -> Value:
+        base, offset = (a if a.base is None else a.base), a.offset + b.low
+        if a.constant is not None and self._fits(a.constant + b.low, dtype):
+            return self._emit.integer(a.constant + b.low, dtype)
+        if not self._fits(offset, dtype) or base.kind != a.kind:
+            return self._sum(a, b, dtype)
+        if offset == 0:
+            return base
+        result = self._sum(base, self._emit.integer(offset, dtype), dtype)
+        return result if result.kind != base.kind else replace(result, base=base, offset=offset)
+
+    def subtract(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a - b."""
+        if b.constant is not None and self._fits(-b.constant, dtype):
+            return self.add(a, self._emit.integer(-b.constant, dtype), dtype)
+        if a.id == b.id:
+            return self._emit.integer(0)
+        return self._binary(
+            Op.I_SUB, a, b, dtype, Bounds(a.low - b.high, a.high - b.low, math.gcd(a.multiple, b.multiple))
+        )
+
+    def multiply(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a · b."""
+        if a.constant is not None:
+            a, b = b, a
+        if b.constant == 1:
+            return a
+        if b.constant == 0:
+            return self._emit.integer(0)
+        if a.constant is not None and b.constant is not None and self._fits(a.constant * b.constant, dtype):
+            return self._emit.integer(a.constant * b.constant, dtype)
+        if a.base is not None and b.constant is not None and self._fits(a.offset * b.constant, dtype):
+            product = self.multiply(a.base, b, dtype)
+            return self.add(product, self._emit.integer(a.offset * b.constant, dtype), dtype)
+        ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return self._binary(Op.I_MUL, a, b, dtype, Bounds(min(ends), max(ends), a.multiple * b.multiple))
+
+    def _sum(self, a: Value, b: Value, dtype: DType) -> Value:
+        if b.constant is None and b.id < a.id:
+            a, b = b, a
+        return self._binary(
+            Op.I_ADD, a, b, dtype, Bounds(a.low + b.low, a.high + b.high, math.gcd(a.multiple, b.multiple))
+        )
+
+    # ------------------------------------------------------------------- division
+
+    def divide(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a / b, rounded to zero."""
+        if b.constant == 1:
+            return a
+        if a.constant is not None and b.constant:
+            return self._emit.integer(_divide(a.constant, b.constant), dtype)
+        if a.low >= 0 and b.low > 0:
+            if a.high < b.low:
+                return self._emit.integer(0)
+            multiple = a.multiple // b.constant if b.constant and a.multiple % b.constant == 0 else 1
+            return self._binary(Op.U_DIV, a, b, dtype, Bounds(a.low // b.high, a.high // b.low, multiple))
+        largest = max(abs(a.low), abs(a.high))
+        bounds = Bounds(-largest, largest)
+        if b.low > 0 and b.constant:
+            bounds = Bounds(_divide(a.low, b.constant), _divide(a.high, b.constant))
+        return self._binary(Op.S_DIV, a, b, dtype, bounds)
+
+    def remainder(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return what ``divide`` leaves, which has the sign of a."""
+        if a.constant is not None and b.constant:
+            return self._emit.integer(a.constant - b.constant * _divide(a.constant, b.constant), dtype)
+        if a.low >= 0 and b.low > 0:
+            if a.high < b.low:
+                return a
+            multiple = math.gcd(a.multiple, b.constant) if b.constant else 1
+            return self._binary(Op.U_MOD, a, b, dtype, Bounds(0, min(a.high, b.high - 1), multiple))
+        largest = max(abs(b.low), abs(b.high)) - 1
+        bounds = Bounds(max(-largest, min(a.low, 0)), min(largest, max(a.high, 0)))
+        return self._binary(Op.S_REM, a, b, dtype, bounds)
+
+    def divide_down(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a / b, rounded down."""
+        if a.low >= 0 and b.low > 0:
+            return self.divide(a, b, dtype)
+        quotient = self.divide(a, b, dtype)
+        lowered = self.subtract(quotient, self._emit.integer(1), dtype)
+        return self._emit.select(self._rounds_up(a, b, dtype), *self.alike(lowered, quotient))
+
+    def remainder_down(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return what ``divide_down`` leaves, which has the sign of b."""
+        if a.low >= 0 and b.low > 0:
+            return self.remainder(a, b, dtype)
+        rest = self.remainder(a, b, dtype)
+        raised = self.add(rest, b, dtype)
+        return self._emit.select(self._rounds_up(a, b, dtype), *self.alike(raised, rest))
+
+    def _rounds_up(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Say whether rounding to zero was upwards: there is a rest, and its sign is not b's."""
+        rest, divisor = self.alike(self.remainder(a, b, dtype), b)
+        zero = self._emit.assembly.constant(rest.kind, 0)
+        signs = self._emit.pure(Op.BITWISE_XOR, rest.kind, rest.id, divisor.id)
+        differ = self._emit.pure(Op.S_LESS_THAN, "bool", signs, zero)
+        left = self._emit.pure(Op.I_NOT_EQUAL, "bool", rest.id, zero)
+        return Value(self._emit.pure(Op.LOGICAL_AND, "bool", differ, left), "bool", 0, 1)
+
+    # ------------------------------------------------------------------- bits
+
+    def shift_right(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a divided by 2^b, rounded down."""
+        if b.constant is not None and 0 <= b.constant < dtype.bits:
+            divisor = 1 << b.constant
+            if a.constant is not None:
+                return self._emit.integer(a.constant >> b.constant, dtype)
+            multiple = a.multiple // divisor if a.multiple % divisor == 0 else 1
+            op = Op.SHIFT_RIGHT_LOGICAL if a.low >= 0 else Op.SHIFT_RIGHT_ARITHMETIC
+            return self._binary(op, a, b, dtype, Bounds(a.low >> b.constant, a.high >> b.constant, multiple))
+        signed = dtype.kind == "int" and a.low < 0
+        return self._binary(
+            Op.SHIFT_RIGHT_ARITHMETIC if signed else Op.SHIFT_RIGHT_LOGICAL,
+            a,
+            b,
+            dtype,
+            Bounds(min(a.low, 0), max(a.high, 0)),
+        )
+
+    def shift_left(self, a: Value, b: Value, dtype: DType) -> Value:
+        """Return a · 2^b."""
+        if b.constant is not None and 0 <= b.constant < dtype.bits - 1:
+            return self.multiply(a, self._emit.integer(1 << b.constant, dtype), dtype)
+        return self._binary(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, Bounds(*dtype.bounds))
+
+    def bitwise(self, op: Op, a: Value, b: Value, dtype: DType) -> Value:
+        """Return and, or, exclusive or, of bits."""
+        if a.constant is not None:
+            a, b = b, a
+        bounds = Bounds(*dtype.bounds)
+        if a.low >= 0 and b.low >= 0:
+            bits = max(a.high, b.high).bit_length()
+            bounds = Bounds(0, min(a.high, b.high) if op == Op.BITWISE_AND else (1 << bits) - 1)
+            full = b.constant is not None and b.constant & (b.constant + 1) == 0
+            if op == Op.BITWISE_AND and full and a.high <= b.high:
+                return a
+            if op == Op.BITWISE_AND and full:
+                return self._binary(op, a, b, dtype, bounds._replace(multiple=math.gcd(a.multiple, b.high + 1)))
+        return self._binary(op, a, b, dtype, bounds)
+
+    def extreme(self, a: Value, b: Value, dtype: DType, *, largest: bool) -> Value:
+        """Return the smaller or the larger."""
+        pick = max if largest else min
+        bounds = Bounds(pick(a.low, b.low), pick(a.high, b.high))
+        for one, other in ((a, b), (b, a)):
+            if (one.low >= other.high) if largest else (one.high <= other.low):
+                return one
+        a, b = self.alike(a, b)
+        signed = min(a.low, b.low) < 0
+        names = (Glsl.S_MAX, Glsl.U_MAX) if largest else (Glsl.S_MIN, Glsl.U_MIN)
+        kind = a.kind
+        if kind == "u64":  # no capability that we ask for has them in 64 bits
+            op = (
+                (Op.S_LESS_THAN if signed else Op.U_LESS_THAN)
+                if not largest
+                else (Op.S_GREATER_THAN if signed else Op.U_GREATER_THAN)
+            )
+            chosen = self._emit.pure(Op.SELECT, kind, self._emit.pure(op, "bool", a.id, b.id), a.id, b.id)
+        else:
+            chosen = self._emit.glsl(names[0] if signed else names[1], kind, a.id, b.id)
+        return self._bounded(chosen, kind, bounds, dtype)
+
+    def invert(self, a: Value, dtype: DType) -> Value:
+        """Return all bits turned."""
+        return self.wrap(self.subtract(self._emit.integer(-1), a, INT64), dtype)
+
+    def absolute(self, a: Value, dtype: DType) -> Value:
+        """Return the value without its sign."""
+        return self.extreme(a, self.subtract(self._emit.integer(0), a, dtype), dtype, largest=True)
+
+    # ------------------------------------------------------------------- widths
+
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Return both in the same number of bits."""
+        if a.kind == b.kind:
+            return a, b
+        return self.widen(a), self.widen(b)
+
+    def widen(self, value: Value) -> Value:
+        """Return it in 64 bits."""
+        if value.kind == "u64":
+            return value
+        if value.constant is not None:
+            return replace(value, id=self._emit.assembly.constant("u64", value.constant), kind="u64")
+        op = Op.U_CONVERT if value.low >= 0 else Op.S_CONVERT
+        return replace(value, id=self._emit.pure(op, "u64", value.id), kind="u64", base=None, offset=0)
+
+    def narrow(self, value: Value) -> Value:
+        """Return its last 32 bits."""
+        if value.kind == "u32":
+            return value
+        if value.constant is not None:
+            return replace(value, id=self._emit.assembly.constant("u32", value.constant), kind="u32")
+        return replace(value, id=self._emit.pure(Op.U_CONVERT, "u32", value.id), kind="u32", base=None, offset=0)
+
+    def wrap(self, value: Value, dtype: DType) -> Value:
+        """Return it as a value of ``dtype``: the last bits of what is too large."""
+        low, high = dtype.bounds
+        if low <= value.low and value.high <= high:
+            return value
+        if dtype.bits >= 32:
+            fitting = self.narrow(value) if dtype.bits == 32 else value
+            return Value(fitting.id, fitting.kind, low, high)
+        value = self.narrow(value)
+        if dtype.kind == "uint":
+            return Value(
+                self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(_MASKS[dtype.bits])), "u32", low, high
+            )
+        shift = self._constant(32 - dtype.bits)
+        left = self._emit.pure(Op.SHIFT_LEFT_LOGICAL, "u32", value.id, shift)
+        return Value(self._emit.pure(Op.SHIFT_RIGHT_ARITHMETIC, "u32", left, shift), "u32", low, high)
+
+    def _constant(self, value: int) -> int:
+        return self._emit.assembly.constant("u32", value)
+
+    def _binary(self, op: Op, a: Value, b: Value, dtype: DType, bounds: Bounds) -> Value:
+        narrow = dtype.bits <= INT32.bits or (self._fits(bounds.low, INT32) and self._fits(bounds.high, INT32))
+        if not (narrow and a.kind == b.kind == "u32"):
+            a, b = self.widen(a), self.widen(b)
+        return self._bounded(self._emit.pure(op, a.kind, a.id, b.id), a.kind, bounds, dtype)
+
+    def _bounded(self, result: int, kind: Kind, bounds: Bounds, dtype: DType) -> Value:
+        if self._fits(bounds.low, dtype) and self._fits(bounds.high, dtype):
+            return Value(result, kind, *bounds)
+        if dtype.bits < INT32.bits:
+            return self.wrap(Value(result, kind, bounds.low, bounds.high), dtype)
+        return Value(result, kind, *dtype.bounds)
+
+    def _fits(self, value: int, dtype: DType) -> bool:
+        return dtype.bounds[0] <= value <= dtype.bounds[1]
+
+    _OPERATIONS: ClassVar[Mapping[str, Callable[[Integers, Value, Value, DType], Value]]] = {
+        "Add": add,
+        "Sub": subtract,
+        "Mul": multiply,
+        "Div": divide,
+        "Mod": remainder,
+        "FloorDiv": divide_down,
+        "FloorMod": remainder_down,
+        "RShift": shift_right,
+        "LShift": shift_left,
+        "Min": partial(extreme, largest=False),
+        "Max": partial(extreme, largest=True),
+        "BitwiseAnd": lambda self, a, b, dtype: self.bitwise(Op.BITWISE_AND, a, b, dtype),
+        "BitwiseOr": lambda self, a, b, dtype: self.bitwise(Op.BITWISE_OR, a, b, dtype),
+        "BitwiseXor": lambda self, a, b, dtype: self.bitwise(Op.BITWISE_XOR, a, b, dtype),
+    }
+
+
+def _divide(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)

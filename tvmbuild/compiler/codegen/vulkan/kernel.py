@@ -1,0 +1,208 @@
+"""One PrimFunc after the split of host and device → one kernel."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import ir, tirx
+
+from tvmbuild.compiler.codegen.vulkan.assembly import Assembly
+from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
+from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
+from tvmbuild.compiler.codegen.vulkan.memory import Memory
+from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Storage
+from tvmbuild.compiler.codegen.vulkan.statements import Statements
+from tvmbuild.compiler.codegen.vulkan.tree import read_dtype, walk
+from tvmbuild.compiler.codegen.vulkan.values import DType, Value
+from tvmbuild.errors import TvmbuildError
+
+_SCALARS = {"int32": 0, "int64": 1, "float32": 2, "uint32": 3, "bool": 4}
+"""The module's numbers of scalar arguments' types."""
+_AXES = "xyz"
+MOST_GROUPS = 65535
+"""In each direction: what every device has."""
+
+_FEATURES = {
+    Capability.FLOAT16: (0, "supports_float16"),
+    Capability.INT64: (3, "supports_int64"),
+    Capability.FLOAT64: (4, "supports_float64"),
+    Capability.STORAGE_BUFFER_8BIT_ACCESS: (5, "supports_8bit_buffer"),
+    Capability.STORAGE_BUFFER_16BIT_ACCESS: (6, "supports_16bit_buffer"),
+}
+"""Bits of the module's format, and the target's attributes."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """SPIR-V, and how it is called."""
+
+    name: str
+    read_only: tuple[bool, ...]
+    """One a buffer."""
+    scalars: tuple[int, ...]
+    extents: int
+    """How many numbers end the call."""
+    groups: tuple[int, int, int]
+    """Which of them says how many groups there are in x, y, z; -1: one."""
+    local_size: tuple[int, int, int]
+    shared_bytes: int
+    features: int
+    words: tuple[int, ...]
+
+
+def generate_kernel(function: tvm.tirx.PrimFunc, target: tvm.target.Target) -> Kernel:
+    """Return the kernel; TvmbuildError where the target lacks what it needs, or there is no code for it."""
+    name = str(function.attrs["global_symbol"])
+    try:
+        return _Generator(function, name, dict(target.attrs)).run()
+    except NotImplementedError as error:
+        raise TvmbuildError(f"the kernel {name} has {error}, for which there is no Vulkan code") from error
+
+
+class _Generator:
+    def __init__(self, function: tvm.tirx.PrimFunc, name: str, attributes: dict[str, Any]) -> None:
+        self._function = function
+        self._name = name
+        self._attributes = attributes
+        self._assembly = Assembly()
+        self._emit = Emitter(self._assembly)
+        self._make = Expressions(self._emit)
+        self._statements = Statements(self._make)
+
+    def run(self) -> Kernel:
+        buffers, scalars = self._bind_parameters()
+        self._statements.run(self._function.body)
+        for memory in buffers:
+            self._make.access.finish(memory)
+        tags = [str(tag) for tag in self._function.attrs.get("tirx.kernel_launch_params", ())]
+        groups = tuple(self._find(tags, f"blockIdx.{axis}") for axis in _AXES)
+        size = tuple(self._statements.extents.get(f"threadIdx.{axis}", 1) for axis in _AXES)
+        self._check_limits(tags, size)
+        words = self._assembly.finish((size[0], size[1], size[2]))
+        capabilities = self._check_capabilities()
+        return Kernel(
+            name=self._name,
+            read_only=tuple(not memory.writable for memory in buffers),
+            scalars=scalars,
+            extents=len(tags),
+            groups=(groups[0], groups[1], groups[2]),
+            local_size=(size[0], size[1], size[2]),
+            shared_bytes=self._statements.shared_bytes,
+            features=sum(1 << _FEATURES[each][0] for each in capabilities),
+            words=tuple(words),
+        )
+
+    def _bind_parameters(self) -> tuple[list[Memory], tuple[int, ...]]:
+        written = self._list_written()
+        restrict = bool(self._function.attrs.get("tirx.noalias", False))
+        lengths = self._list_lengths()
+        buffers: list[Memory] = []
+        scalars: list[Any] = []
+        for parameter in self._function.params:
+            if isinstance(parameter.ty, ir.PointerType):
+                dtype, _ = read_dtype(str(parameter.ty.element_type.dtype))
+                writable = hash(parameter) in written
+                memory = Memory(dtype, dtype.memory, Storage.STORAGE_BUFFER, lengths.get(hash(parameter)))
+                memory.binding, memory.writable, memory.restrict = len(buffers), writable, restrict
+                buffers.append(memory)
+                self._make.memories[hash(parameter)] = memory, 1
+            else:
+                scalars.append(parameter)
+        types = tuple(str(each.ty.dtype) for each in scalars)
+        for each in types:
+            if each not in _SCALARS:
+                raise NotImplementedError(f"an argument of type {each}")
+        if scalars:
+            self._bind_scalars(scalars, [read_dtype(each)[0] for each in types])
+        return buffers, tuple(_SCALARS[each] for each in types)
+
+    def _bind_scalars(self, parameters: list[Any], dtypes: list[DType]) -> None:
+        stored = ["u32" if dtype.register == "bool" else dtype.register for dtype in dtypes]
+        variable = self._assembly.push_constants(stored)
+        for index, (parameter, dtype, kind) in enumerate(zip(parameters, dtypes, stored, strict=True)):
+            type_id = self._assembly.pointer(Storage.PUSH_CONSTANT, self._assembly.scalar(kind))
+            pointer = self._emit.point(type_id, variable, self._assembly.constant("u32", index))
+            loaded = self._emit.read(pointer, kind, constant=True)
+            value: Value = self._make.convert.from_memory(loaded, dtype, kind)
+            self._make.variables[hash(parameter)] = (value,)
+
+    def _list_written(self) -> set[int]:
+        """Return the parameters that are written, by their addresses."""
+        names: dict[int, int] = {}
+        stored: set[int] = set()
+        for node in walk(self._function.body):
+            if isinstance(node, tirx.DeclBuffer):
+                names[hash(node.buffer)] = names.get(hash(node.data), hash(node.data))
+            elif isinstance(node, tirx.BufferStore):
+                stored.add(hash(node.buffer))
+        return {names.get(each, each) for each in stored}
+
+    def _list_lengths(self) -> dict[int, int]:
+        """Return how many scalars the parameters have, by their addresses."""
+        found: dict[int, int] = {}
+        for node in walk(self._function.body):
+            if isinstance(node, tirx.DeclBuffer) and all(
+                isinstance(each, tirx.IntImm) for each in node.buffer.ty.shape
+            ):
+                length = read_dtype(str(node.buffer.ty.dtype))[1]
+                for each in node.buffer.ty.shape:
+                    length *= int(each)
+                found[hash(node.data)] = max(found.get(hash(node.data), 0), length)
+        return found
+
+    def _find(self, tags: list[str], tag: str) -> int:
+        return tags.index(tag) if tag in tags else -1
+
+    def _check_limits(self, tags: list[str], size: tuple[int, ...]) -> None:
+        extents = self._statements.extents
+        for tag in tags:
+            if tag.startswith("threadIdx") and tag not in extents:
+                raise NotImplementedError(f"a number of threads in {tag} that is not constant")
+            if tag.startswith("blockIdx") and extents.get(tag, 1) > MOST_GROUPS:
+                raise NotImplementedError(f"{extents[tag]} blocks in {tag}, more than {MOST_GROUPS}")
+        threads = size[0] * size[1] * size[2]
+        allowed = int(self._attributes.get("max_threads_per_block", threads))
+        if threads > allowed:
+            raise TvmbuildError(
+                f"the kernel {self._name} has {threads} threads in a block; the target allows {allowed}"
+            )
+        shared = int(self._attributes.get("max_shared_memory_per_block", self._statements.shared_bytes))
+        if self._statements.shared_bytes > shared:
+            raise TvmbuildError(
+                f"the kernel {self._name} takes {self._statements.shared_bytes} bytes of shared memory; "
+                f"the target allows {shared}"
+            )
+
+    def _check_capabilities(self) -> list[Capability]:
+        """Return what of a device the kernel needs; TvmbuildError where the target says that it is not there."""
+        needed = sorted(self._assembly.capabilities - {Capability.SHADER})
+        for capability in needed:
+            attribute = _FEATURES[capability][1]
+            if not self._attributes.get(attribute, False):
+                raise TvmbuildError(
+                    f"the kernel {self._name} needs what the target's devices lack: {attribute}",
+                    f"say `{attribute}: true` where they have it, or change the model's types",
+                )
+        return needed
+
+
+def pack_module(kernels: list[Kernel]) -> bytes:
+    """Return the module's bytes, which the runtime loads."""
+    body = bytearray(len(kernels).to_bytes(4, "little"))
+    for kernel in kernels:
+        name = kernel.name.encode()
+        for content in (name, bytes(kernel.read_only), bytes(kernel.scalars)):
+            body += len(content).to_bytes(4, "little") + content
+        body += kernel.extents.to_bytes(4, "little")
+        body += b"".join(index.to_bytes(1, "little", signed=True) for index in kernel.groups)
+        numbers = (*kernel.local_size, kernel.shared_bytes, kernel.features, len(kernel.words), *kernel.words)
+        body += b"".join(number.to_bytes(4, "little") for number in numbers)
+    return MAGIC + (len(body) + HEADER).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little") + bytes(body)
+
+
+MAGIC = b"tvmbSPV\x01"
+HEADER = 16
+"""Bytes before those that the sum is of."""

@@ -1,0 +1,160 @@
+"""Buffers: arguments, memory of the group, memory of the thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tvmbuild.compiler.codegen.vulkan.conversions import Conversions
+from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
+from tvmbuild.compiler.codegen.vulkan.integers import Integers
+from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Decoration, Op, Storage
+from tvmbuild.compiler.codegen.vulkan.values import INT64, DType, Kind, Value
+
+WIDEST = 4
+"""Lanes of a vector."""
+_CAPABILITIES = {
+    "u8": Capability.STORAGE_BUFFER_8BIT_ACCESS,
+    "u16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
+    "f16": Capability.STORAGE_BUFFER_16BIT_ACCESS,
+}
+"""What buffers of small elements take."""
+_BYTES = {"u8": 1, "u16": 2, "f16": 2, "u32": 4, "f32": 4, "u64": 8, "f64": 8}
+
+
+@dataclass
+class Memory:
+    """One buffer."""
+
+    dtype: DType
+    stored: Kind
+    """What its elements are in memory."""
+    storage: Storage
+    length: int | None
+    """Elements, counted as scalars; None where that is not known."""
+    binding: int = 0
+    """Of an argument."""
+    writable: bool = True
+    restrict: bool = False
+    """No other argument names the same memory."""
+    width: int = 1
+    """Lanes of an element of the variable; arguments have one variable for each width."""
+    variables: dict[int, int] = field(default_factory=dict)
+    """By width."""
+    registers: dict[int, int] = field(default_factory=dict)
+    """Elements that a loop keeps in variables of the thread, by the number of their index."""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a scalar."""
+        return _BYTES[self.stored]
+
+
+class Access:
+    """Loads and stores."""
+
+    def __init__(self, emitter: Emitter, integers: Integers, conversions: Conversions) -> None:
+        self._emit = emitter
+        self._integers = integers
+        self._convert = conversions
+
+    def load(self, memory: Memory, start: Value, count: int) -> tuple[Value, ...]:
+        """Return so many scalars from ``start`` on."""
+        found: list[int] = []
+        while len(found) < count:
+            at = self._at(start, len(found))
+            width = self._fit(memory, at, count - len(found))
+            pointer = self._pointer(memory, at, width)
+            constant = not memory.writable and not memory.registers
+            loaded = self._emit.read(pointer, memory.stored, width, constant=constant)
+            if width == 1:
+                found.append(loaded)
+            else:
+                extract = [self._emit.pure(Op.COMPOSITE_EXTRACT, memory.stored, loaded, lane) for lane in range(width)]
+                found.extend(extract)
+        return tuple(self._convert.from_memory(each, memory.dtype, memory.stored) for each in found)
+
+    def store(self, memory: Memory, start: Value, values: tuple[Value, ...]) -> None:
+        """Write the scalars from ``start`` on."""
+        done = 0
+        while done < len(values):
+            at = self._at(start, done)
+            width = self._fit(memory, at, len(values) - done)
+            pointer = self._pointer(memory, at, width)
+            parts = [self._convert.to_memory(each, memory.dtype, memory.stored) for each in values[done : done + width]]
+            whole = parts[0] if width == 1 else self._compose(memory.stored, parts)
+            self._emit.assembly.emit(Op.STORE, pointer, whole)
+            done += width
+
+    def keep(self, memory: Memory, index: Value) -> None:
+        """Keep an element in a variable of the thread from here on."""
+        variable = self._emit.assembly.local(self._emit.assembly.scalar(memory.stored))
+        loaded = self._emit.read(self._pointer(memory, index, 1), memory.stored)
+        self._emit.assembly.emit(Op.STORE, variable, loaded)
+        memory.registers[index.id] = variable
+
+    def release(self, memory: Memory, index: Value) -> None:
+        """Write a kept element back."""
+        variable = memory.registers.pop(index.id)
+        loaded = self._emit.read(variable, memory.stored)
+        self._emit.assembly.emit(Op.STORE, self._pointer(memory, index, 1), loaded)
+
+    def _at(self, start: Value, distance: int) -> Value:
+        return self._integers.add(start, self._emit.integer(distance), INT64) if distance else start
+
+    def _fit(self, memory: Memory, start: Value, count: int) -> int:
+        """Return the widest vector that can be accessed there."""
+        if memory.registers:
+            return 1
+        widest = WIDEST if memory.storage == Storage.STORAGE_BUFFER else memory.width
+        width = 1
+        while width * 2 <= min(widest, count) and start.multiple % (width * 2) == 0:
+            width *= 2
+        return width if memory.storage == Storage.STORAGE_BUFFER or width == memory.width else 1
+
+    def _compose(self, kind: Kind, parts: list[int]) -> int:
+        return self._emit.assembly.result(Op.COMPOSITE_CONSTRUCT, self._emit.assembly.vector(kind, len(parts)), *parts)
+
+    def _pointer(self, memory: Memory, index: Value, width: int) -> int:
+        if index.id in memory.registers:
+            return memory.registers[index.id]
+        assembly = self._emit.assembly
+        type_id = assembly.pointer(memory.storage, assembly.vector(memory.stored, width))
+        if memory.storage == Storage.STORAGE_BUFFER:
+            element = self._divide(index, width)
+            return self._emit.point(type_id, self._variable(memory, width), assembly.constant("u32", 0), element)
+        variable = self._variable(memory, memory.width)
+        if memory.length == memory.width:  # a single element
+            return self._emit.point(type_id, variable, index.id) if width < memory.width else variable
+        if memory.width == width:
+            return self._emit.point(type_id, variable, self._divide(index, width))
+        part = self._integers.remainder(index, self._emit.integer(memory.width), INT64)
+        return self._emit.point(type_id, variable, self._divide(index, memory.width), part.id)
+
+    def _divide(self, index: Value, width: int) -> int:
+        return self._integers.divide(index, self._emit.integer(width), INT64).id
+
+    def _variable(self, memory: Memory, width: int) -> int:
+        if width in memory.variables:
+            return memory.variables[width]
+        assembly = self._emit.assembly
+        element = assembly.vector(memory.stored, width)
+        if memory.storage == Storage.STORAGE_BUFFER:
+            if memory.stored in _CAPABILITIES:
+                assembly.capabilities.add(_CAPABILITIES[memory.stored])
+            variable = assembly.buffer(memory.binding, element, memory.element_bytes * width)
+        else:
+            count = -(-(memory.length or 1) // width)
+            type_id = element if memory.length == width else assembly.array(element, count)
+            variable = assembly.shared(type_id) if memory.storage == Storage.WORKGROUP else assembly.local(type_id)
+        memory.variables[width] = variable
+        return variable
+
+    def finish(self, memory: Memory) -> None:
+        """Say of an argument's variables what holds of them."""
+        for variable in memory.variables.values():
+            if not memory.writable:
+                self._emit.assembly.decorate(variable, Decoration.NON_WRITABLE)
+            if len(memory.variables) > 1 and memory.writable:
+                self._emit.assembly.decorate(variable, Decoration.ALIASED)
+            elif memory.restrict:
+                self._emit.assembly.decorate(variable, Decoration.RESTRICT)

@@ -1,0 +1,264 @@
+"""Statements of TensorIR as blocks of SPIR-V."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+from tvm import ir, tirx
+from tvm_ffi import structural_equal
+
+from tvmbuild.compiler.codegen.vulkan import opcodes
+from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
+from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory
+from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
+from tvmbuild.compiler.codegen.vulkan.tree import defined_in, dtype_of, read_dtype, walk
+from tvmbuild.compiler.codegen.vulkan.values import Value
+
+_SYNCHRONISE = "tirx.tvm_storage_sync"
+_STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
+_UNROLLED = 3
+"""TensorIR's number of loops to unroll."""
+_THREADS = {
+    f"{builtin}.{axis}": (number, index)
+    for builtin, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))
+    for index, axis in enumerate("xyz")
+}
+
+
+class Statements:
+    """Emits statements one after another."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self._make = expressions
+        self._emit = expressions.emit
+        self._assembly = expressions.emit.assembly
+        self.extents: dict[str, int] = {}
+        """Of threads and blocks, as far as they are constant."""
+        self.shared_bytes = 0
+
+    def run(self, statement: Any) -> None:
+        """Emit a statement."""
+        handler = self._HANDLERS.get(type(statement))
+        if handler is None:
+            raise NotImplementedError(f"the statement {type(statement).__name__}")
+        handler(self, statement)
+
+    # ------------------------------------------------------------------- order and names
+
+    def _sequence(self, node: Any) -> None:
+        for each in node.seq:
+            self.run(each)
+
+    def _attribute(self, node: Any) -> None:
+        if node.attr_key in ("thread_extent", "virtual_thread"):
+            self._thread(node)
+        self.run(node.body)
+
+    def _thread(self, node: Any) -> None:
+        tag, address = str(node.node.thread_tag), hash(node.node.var)
+        if address in self._make.variables:
+            return
+        if tag not in _THREADS:
+            raise NotImplementedError(f"threads of {tag}")
+        extent = int(node.value) if isinstance(node.value, tirx.IntImm) else None
+        if extent is not None:
+            self.extents[tag] = extent
+        if extent == 1:
+            self._make.variables[address] = (self._emit.integer(0),)
+            return
+        number, index = _THREADS[tag]
+        assembly = self._assembly
+        pointer = self._emit.point(
+            assembly.pointer(Storage.INPUT, assembly.scalar("u32")),
+            assembly.builtin(number),
+            assembly.constant("u32", index),
+        )
+        loaded = self._emit.read(pointer, "u32", constant=True)
+        self._make.variables[address] = (Value(loaded, "u32", 0, (extent or 1 << 31) - 1),)
+
+    def _bind(self, node: Any) -> None:
+        address = hash(node.var)
+        if any(isinstance(each, ir.TensorLoad | ir.Call) for each in walk(node.value)):
+            self._make.variables[address] = self._make.vector(node.value)
+        else:
+            self._make.pending[address] = node.value
+
+    def _evaluate(self, node: Any) -> None:
+        call = node.value
+        if _is_barrier(call):
+            scope = str(call.args[0].value)
+            if scope not in ("shared", "shared.dyn"):
+                raise NotImplementedError(f"a barrier of {scope}")
+            group = self._assembly.constant("u32", opcodes.WORKGROUP_SCOPE)
+            order = self._assembly.constant("u32", opcodes.SHARED_MEMORY_ORDER)
+            self._assembly.emit(Op.CONTROL_BARRIER, group, group, order)
+        elif not isinstance(call, tirx.IntImm):
+            raise NotImplementedError(f"the call {str(call)[:100]}")
+
+    # ------------------------------------------------------------------- memory
+
+    def _allocate(self, node: Any) -> None:
+        kind = node.buffer.ty
+        dtype, lanes = read_dtype(str(kind.dtype))
+        scope = str(kind.storage_scope) or "local"
+        if scope not in _STORAGES:
+            raise NotImplementedError(f"memory of {scope}")
+        length = lanes
+        for extent in kind.shape:
+            length *= int(extent)
+        stored = dtype.register if dtype.kind in ("float", "int", "uint") else "u32"
+        width = lanes if lanes in (2, WIDEST) else WIDEST if lanes % WIDEST == 0 else 1
+        memory = Memory(dtype, stored, _STORAGES[scope], max(length, 1), width=width)
+        if memory.storage == Storage.WORKGROUP:
+            self.shared_bytes += max(length, 1) * memory.element_bytes
+        self._make.memories[hash(node.buffer)] = memory, lanes
+
+    def _declare(self, node: Any) -> None:
+        """Let a buffer name memory that is there, perhaps with more lanes."""
+        memory, _ = self._make.memories[hash(node.data)]
+        dtype, lanes = read_dtype(str(node.buffer.ty.dtype))
+        if dtype != memory.dtype:
+            raise NotImplementedError(f"memory of {memory.dtype} read as {dtype}")
+        self._make.memories[hash(node.buffer)] = memory, lanes
+
+    def _store(self, node: Any) -> None:
+        memory, lanes = self._make.memories[hash(node.buffer)]
+        values = self._make.vector(node.value)
+        done = 0
+        for start, count in self._make.runs(node.indices[0], lanes):
+            part = values[done : done + count] if len(values) > 1 else values * count
+            self._make.access.store(memory, start, part)
+            done += count
+
+    # ------------------------------------------------------------------- control
+
+    def _branch(self, node: Any) -> None:
+        condition = self._make.scalar(node.condition)
+        if condition.low == condition.high:
+            if condition.low:
+                self.run(node.then_case)
+            elif node.else_case is not None:
+                self.run(node.else_case)
+            return
+        yes, merge = self._assembly.new_id(), self._assembly.new_id()
+        no = merge if node.else_case is None else self._assembly.new_id()
+        self._assembly.emit(Op.SELECTION_MERGE, merge, opcodes.NO_CONTROL)
+        self._assembly.emit(Op.BRANCH_CONDITIONAL, condition.id, yes, no)
+        for label, case in ((yes, node.then_case), (no, node.else_case)):
+            if case is not None:
+                with self._emit.block():
+                    self._assembly.emit(Op.LABEL, label)
+                    self.run(case)
+                    self._assembly.emit(Op.BRANCH, merge)
+        self._assembly.emit(Op.LABEL, merge)
+
+    def _loop(self, node: Any) -> None:
+        first, extent = self._make.scalar(node.min), self._make.scalar(node.extent)
+        if extent.constant == 1:
+            self._make.variables[hash(node.loop_var)] = (first,)
+            self.run(node.body)
+            return
+        if extent.high <= 0:
+            return
+        dtype, _ = dtype_of(node.loop_var)
+        last = self._make.integers.add(first, extent, dtype)
+        first, last = self._make.integers.alike(first, last)
+        step = 1 if node.step is None else int(node.step)
+        with ExitStack() as stack:
+            for memory, index in self._list_accumulators(node):
+                self._make.access.keep(memory, index)
+                stack.callback(self._make.access.release, memory, index)
+            self._emit_loop(node, (first, last), step)
+
+    def _emit_loop(self, node: Any, bounds: tuple[Value, Value], step: int) -> None:
+        first, last = bounds
+        assembly = self._assembly
+        before, header, body, follow, merge = (assembly.new_id() for _ in range(5))
+        following = assembly.new_id()
+        kind = assembly.scalar(first.kind)
+        assembly.emit(Op.BRANCH, before)
+        assembly.emit(Op.LABEL, before)
+        assembly.emit(Op.BRANCH, header)
+        assembly.emit(Op.LABEL, header)
+        counter = assembly.result(Op.PHI, kind, first.id, before, following, follow)
+        less = Op.U_LESS_THAN if first.low >= 0 else Op.S_LESS_THAN
+        condition = assembly.result(less, assembly.scalar("bool"), counter, last.id)
+        control = opcodes.UNROLL if int(node.kind) == _UNROLLED else opcodes.NO_CONTROL
+        assembly.emit(Op.LOOP_MERGE, merge, follow, control)
+        assembly.emit(Op.BRANCH_CONDITIONAL, condition, body, merge)
+        value = Value(counter, first.kind, first.low, max(last.high - 1, first.low))
+        self._make.variables[hash(node.loop_var)] = (value,)
+        with self._emit.block():
+            assembly.emit(Op.LABEL, body)
+            self.run(node.body)
+            assembly.emit(Op.BRANCH, follow)
+        assembly.emit(Op.LABEL, follow)
+        self._assembly.emit_as(following, Op.I_ADD, kind, counter, assembly.constant(first.kind, step))
+        assembly.emit(Op.BRANCH, header)
+        assembly.emit(Op.LABEL, merge)
+
+    def _list_accumulators(self, loop: Any) -> list[tuple[Memory, Value]]:
+        """Return elements of arguments that the loop reads and writes at places that do not change within it.
+
+        They are kept in a register: NVIDIA's driver computed wrong maxima in memory, beside arguments that are only
+        read; and it is faster.
+        """
+        indices, read = self._list_indices(loop)
+        inside = defined_in(loop)
+        found: list[tuple[Memory, Value]] = []
+        for buffer, each in indices.items():
+            memory, lanes = self._make.memories[buffer]
+            if buffer not in read or not memory.writable or memory.registers or lanes > 1:
+                continue
+            variables = {hash(node) for index in each for node in walk(index) if isinstance(node, tirx.Var)}
+            if variables & inside or any(dtype_of(index)[1] > 1 for index in each):
+                continue
+            places = [self._make.scalar(index) for index in each]
+            if _are_distinct(places):
+                found += [(memory, place) for place in places]
+        return found
+
+    def _list_indices(self, loop: Any) -> tuple[dict[int, list[Any]], set[int]]:
+        """Return where a loop accesses arguments, each place once, and which it reads, by the buffers' addresses."""
+        indices: dict[int, list[Any]] = {}
+        read: set[int] = set()
+        for node in walk(loop.body):
+            if _is_barrier(node):
+                return {}, set()
+            if isinstance(node, ir.TensorLoad):
+                buffer = hash(node.source)
+                read.add(buffer)
+            elif isinstance(node, tirx.BufferStore):
+                buffer = hash(node.buffer)
+            else:
+                continue
+            memory, _ = self._make.memories.get(buffer, (None, 0))
+            if memory is not None and memory.storage == Storage.STORAGE_BUFFER:
+                known = indices.setdefault(buffer, [])
+                if not any(structural_equal(each, node.indices[0]) for each in known):
+                    known.append(node.indices[0])
+        return indices, read
+
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Statements, Any], None]]] = {
+        tirx.SeqStmt: _sequence,
+        tirx.AttrStmt: _attribute,
+        tirx.Bind: _bind,
+        tirx.Evaluate: _evaluate,
+        tirx.AllocBuffer: _allocate,
+        tirx.DeclBuffer: _declare,
+        tirx.BufferStore: _store,
+        tirx.IfThenElse: _branch,
+        tirx.For: _loop,
+    }
+
+
+def _is_barrier(node: Any) -> bool:
+    return isinstance(node, ir.Call) and isinstance(node.op, ir.Op) and str(node.op.name) == _SYNCHRONISE
+
+
+def _are_distinct(places: list[Value]) -> bool:
+    """Say whether no two can be the same number."""
+    bases = {(place.base or place).id for place in places}
+    return len(places) == 1 or (len(bases) == 1 and len({place.offset for place in places}) == len(places))

@@ -1,0 +1,65 @@
+"""Walking TensorIR: TVM has no functor for it in Python that is quick."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from tvm import ir, tirx
+
+from tvmbuild.compiler.codegen.vulkan.values import BOOL, DType
+
+_DTYPE = re.compile(r"(float|int|uint)(\d+)(?:x(\d+))?$")
+_SKIPPED = frozenset({"span", "ty", "op", "attr_key", "annotations", "thread_binding", "ty_args", "attrs", "node"})
+
+
+def read_dtype(text: str) -> tuple[DType, int]:
+    """Return `float32x4` as its scalar type and the number of lanes; NotImplementedError of others."""
+    if text.startswith("bool"):
+        return BOOL, int(text[5:] or 1)
+    found = _DTYPE.match(text)
+    if found is None or (found[1] == "float" and found[2] not in ("16", "32", "64")):
+        raise NotImplementedError(f"values of type {text}")
+    return DType(found[1], int(found[2])), int(found[3] or 1)
+
+
+def dtype_of(expression: Any) -> tuple[DType, int]:
+    """Return an expression's scalar type and number of lanes."""
+    return _dtype_of(str(expression.ty.dtype))
+
+
+_dtype_of = cache(read_dtype)
+
+
+@cache
+def _fields(kind: type[object]) -> tuple[str, ...]:
+    info = getattr(kind, "__tvm_ffi_type_info__", None)
+    names: list[str] = []
+    while info is not None:
+        names[:0] = [field.name for field in info.fields if field.name not in _SKIPPED]
+        info = getattr(info, "parent_type_info", None)
+    return tuple(names)
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """Yield the node and all statements and expressions below it."""
+    if isinstance(node, ir.Array):
+        for each in node:
+            yield from walk(each)
+    elif isinstance(node, ir.Node) and not isinstance(node, ir.Op | ir.Range):
+        yield node
+        for name in _fields(node.__class__):
+            yield from walk(getattr(node, name))
+
+
+def defined_in(statement: Any) -> set[int]:
+    """Return the variables that are defined within a statement, by their addresses."""
+    found = set()
+    for node in walk(statement):
+        if isinstance(node, tirx.For):
+            found.add(hash(node.loop_var))
+        elif isinstance(node, tirx.Bind | tirx.Let):
+            found.add(hash(node.var))
+    return found

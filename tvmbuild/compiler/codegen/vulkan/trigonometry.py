@@ -1,0 +1,87 @@
+"""Sines, cosines, tangents and their inverses, in single precision: Vulkan allows an error of 2^-11 of a cosine.
+
+Polynomials of Cephes (https://www.netlib.org/cephes/, single precision).
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvmbuild.compiler.codegen.vulkan.exact import Exact
+from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
+
+_HALF_PI = (1.5703125, 4.837512969970703125e-4, 7.549789948768648e-8)
+"""In three parts, of which few bits are set: products with integers below 2^13 are exact."""
+_SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+_ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
+
+
+def sine(x: Exact) -> Exact:
+    """Return the sine; of |x| below about 8000 within single precision."""
+    return _wave(x, 0)
+
+
+def cosine(x: Exact) -> Exact:
+    """Return the cosine; of |x| below about 8000 within single precision."""
+    return _wave(x, 1)
+
+
+def _wave(x: Exact, quarters: int) -> Exact:
+    """Return the sine of x plus so many quarters of a turn."""
+    count = (x * (2 / math.pi) + 0.5).apply(Glsl.FLOOR)
+    rest = x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]
+    square = rest * rest
+    sin = square.polynomial(_SINE) * square * rest + rest
+    cos = square.polynomial(_COSINE) * square * square - square * 0.5 + 1.0
+    number = x.emitter.pure(Op.CONVERT_F_TO_S, "u32", count.id)
+    turned = x.integer(Op.I_ADD, number, x.word(quarters))
+    value = sin.select(_has_bit(x, turned, 1), cos)
+    return value.select(_has_bit(x, turned, 2), -value)
+
+
+def _has_bit(like: Exact, number: int, bit: int) -> int:
+    found = like.integer(Op.BITWISE_AND, number, like.word(bit))
+    return like.emitter.pure(Op.I_NOT_EQUAL, "bool", found, like.word(0))
+
+
+def tangent(x: Exact) -> Exact:
+    """Return the tangent."""
+    return sine(x) / cosine(x)
+
+
+def arctangent(x: Exact) -> Exact:
+    """Return the arctangent."""
+    size = x.apply(Glsl.F_ABS)
+    large, middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
+    inside = size.select(middle, (size - 1.0) / (size + 1.0)).select(large, x.constant(-1.0) / size)
+    start = x.constant(0.0).select(middle, math.pi / 4).select(large, math.pi / 2)
+    square = inside * inside
+    return (start + (square.polynomial(_ATAN) * square * inside + inside)).with_sign(x)
+
+
+def arcsine(x: Exact) -> Exact:
+    """Return the arcsine."""
+    size = x.apply(Glsl.F_ABS)
+    large = size > 0.5
+    square = (size * size).select(large, (size * -0.5) + 0.5)
+    inside = size.select(large, square.apply(Glsl.SQRT))
+    value = square.polynomial(_ASIN) * square * inside + inside
+    return value.select(large, value * -2.0 + math.pi / 2).with_sign(x).select(size > 1.0, math.nan)
+
+
+def arccosine(x: Exact) -> Exact:
+    """Return the arccosine."""
+    return arcsine(x) * -1.0 + math.pi / 2
+
+
+def arctangent_of(y: Exact, x: Exact) -> Exact:
+    """Return the angle of the point (x, y), from -π to π."""
+    value = arctangent(y.apply(Glsl.F_ABS) / x.apply(Glsl.F_ABS))
+    left = x.emitter.pure(Op.I_NOT_EQUAL, "bool", x.integer(Op.SHIFT_RIGHT_LOGICAL, x.bits(), x.word(31)), x.word(0))
+    value = value.select(left, x.constant(math.pi) - value)
+    both_zero = x.integer(Op.BITWISE_OR, x.magnitude(), y.magnitude())
+    nothing = x.emitter.pure(Op.I_EQUAL, "bool", both_zero, x.word(0))
+    flat = x.constant(0.0).select(left, math.pi)
+    return value.select(nothing, flat).with_sign(y)

@@ -1,0 +1,76 @@
+"""Values of a kernel: what SPIR-V calls them, and what is known of integers without running it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+Kind = str
+"""A scalar type of `Assembly`: `bool`, `u32`, `u64`, `f16`, `f32`, `f64`."""
+
+
+@dataclass(frozen=True)
+class DType:
+    """A scalar type of TensorIR: `int8` is {kind: int, bits: 8}."""
+
+    kind: str
+    """`int`, `uint`, `float` or `bool`."""
+    bits: int
+
+    @property
+    def register(self) -> Kind:
+        """What its values are computed in: integers of fewer bits than 32 in 32."""
+        if self.kind == "bool":
+            return "bool"
+        if self.kind == "float":
+            return f"f{self.bits}"
+        return "u64" if self.bits > 32 else "u32"
+
+    @property
+    def memory(self) -> Kind:
+        """What it is stored as: a bool is a byte."""
+        if self.kind == "bool":
+            return "u8"
+        return f"{'f' if self.kind == 'float' else 'u'}{self.bits}"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        if self.kind == "int":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+
+INT32, INT64, BOOL, FLOAT32 = DType("int", 32), DType("int", 64), DType("bool", 8), DType("float", 32)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One scalar in a register.
+
+    Of an integer it is the mathematical value that has bounds; a 64-bit integer is kept in 32 bits where they allow it.
+    """
+
+    id: int
+    kind: Kind
+    low: int = 0
+    high: int = 0
+    multiple: int = 1
+    """A number that divides it; 0 of zero, which all divide."""
+    base: Value | None = None
+    """What it is the sum of, with a constant, where it is one."""
+    offset: int = 0
+
+    @property
+    def constant(self) -> int | None:
+        """The integer that it is; None where that is not known."""
+        return self.low if self.low == self.high and self.kind in ("u32", "u64") else None
+
+    def within(self, low: int, high: int) -> Value:
+        """Return it with bounds that are known from elsewhere, too."""
+        return replace(self, low=max(self.low, low), high=min(self.high, high))
+
+
+def common_multiple(a: int, b: int) -> int:
+    """Return what divides sums of multiples of both."""
+    return math.gcd(a, b)

@@ -1,0 +1,35 @@
+"""Compile the Vulkan runtime with the bundled zig, for this machine or another; the wheel's build does so too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
+from tvmbuild.package.tvm_files import find_headers
+
+NAME = "libtvmbuild_vulkan.so"
+MACHINES = ("x86_64", "aarch64")
+_NATIVE = Path(__file__).with_name("native")
+_FLAGS = (
+    *("-shared", "-fPIC", "-O2", "-std=c++17", "-fvisibility=hidden", "-fno-sanitize=undefined"),
+    *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion", "-Werror"),
+    # No C++ library: the process has one already, TVM's.
+    *("-nostdlib++", "-fno-exceptions", "-fno-rtti", "-funwind-tables", "-fno-threadsafe-statics"),
+    "-s",
+    "-Wl,--allow-shlib-undefined",  # TVM's libraries are in the process that loads it
+)
+
+
+def list_sources() -> list[Path]:
+    """Return the C++ files, headers too."""
+    return sorted(path for path in _NATIVE.iterdir() if path.suffix in {".h", ".cpp"})
+
+
+def compile_library(machine: str, folder: Path) -> Path:
+    """Compile the library for a machine into ``folder``, which is there; TvmbuildError when it fails."""
+    library = folder / NAME
+    sources = [str(path) for path in list_sources() if path.suffix == ".cpp"]
+    target = ("-target", zig_target(machine, DEFAULT_GLIBC))
+    command = [*ZIG, "c++", *target, *_FLAGS, "-I", str(find_headers()), *sources, "-o", str(library)]
+    run_linker(command, folder)
+    return library

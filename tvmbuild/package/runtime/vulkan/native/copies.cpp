@@ -1,0 +1,161 @@
+#include "copies.h"
+
+#include "failure.h"
+#include "lock.h"
+#include "pipeline_cache.h"
+
+namespace tvmbuild {
+namespace {
+
+constexpr size_t LEAST_STAGING = 1 << 20, MOST_STAGING = 16 << 20, STAGING_ALIGNMENT = 256;
+
+size_t round_up(size_t size) { return (size + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT; }
+
+bool find_range(Device &device, uint64_t address, size_t size, bool is_written, Binding &binding) {
+  Memory *memory = find_memory(device, address);
+  if (memory == nullptr || size > memory->size - (address - memory->address))
+    return fail("Vulkan: a copy of %zu bytes reaches beyond the memory of %s", size, device.info.name());
+  binding = {memory, address - memory->address, is_written};
+  return true;
+}
+
+// A place for `size` bytes, at most MOST_STAGING, in the lane's staging memory. The same sequence of copies finds the
+// same places, or its recording would not be found again.
+bool reserve_staging(Device &device, int lane, size_t size, Binding &place) {
+  Lane &mine = device.lanes[lane];
+  size = round_up(size);
+  if (mine.staging == nullptr || mine.staging_used + size > mine.staging->size) {
+    if (!wait_for_lane(device, lane)) return false;  // then all of it is free
+    if (mine.staging == nullptr || mine.staging->size < size * 2) {
+      size_t wanted = LEAST_STAGING;
+      while (wanted < size * 2 && wanted < MOST_STAGING) wanted *= 2;
+      if (mine.staging == nullptr || wanted > mine.staging->size) {
+        Memory *larger = allocate_memory(device, wanted, MemoryUse::STAGING);
+        if (larger == nullptr) return false;
+        if (mine.staging != nullptr) {
+          forget_memory(device, mine.staging);
+          release_memory(device, mine.staging);
+        }
+        mine.staging = larger;
+      }
+    }
+  }
+  place = {mine.staging, mine.staging_used, false};
+  mine.staging_used += size;
+  return true;
+}
+
+char *host_address(const Binding &place) { return static_cast<char *>(place.memory->mapped) + place.offset; }
+
+bool upload(Device &device, const char *from, Binding to, size_t size) {
+  int lane = current_lane(device);
+  for (size_t done = 0; done < size;) {
+    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+    Binding place;
+    if (!reserve_staging(device, lane, part, place)) return false;
+    memcpy(host_address(place), from + done, part);
+    if (!add_copy(device, lane, place, {to.memory, to.offset + done, true}, part)) return false;
+    done += part;
+  }
+  return true;
+}
+
+bool download(Device &device, Binding from, char *to, size_t size) {
+  int lane = current_lane(device);
+  for (size_t done = 0; done < size;) {
+    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+    Binding place;
+    if (!reserve_staging(device, lane, part, place)) return false;
+    place.is_written = true;
+    if (!add_copy(device, lane, {from.memory, from.offset + done, false}, place, part)) return false;
+    if (!wait_for_lane(device, lane)) return false;
+    memcpy(to + done, host_address(place), part);
+    done += part;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool allocate(Device &device, size_t size, void **address) {
+  Lock lock(device.lock);
+  Memory *memory = allocate_memory(device, size, MemoryUse::KERNELS);
+  if (memory == nullptr) return false;
+  add_memory(device, memory);
+  *address = reinterpret_cast<void *>(memory->address);
+  return true;
+}
+
+void release(Device &device, void *address) {
+  Lock lock(device.lock);
+  Memory *memory = find_memory(device, reinterpret_cast<uint64_t>(address));
+  if (memory == nullptr || memory->address != reinterpret_cast<uint64_t>(address)) return;
+  if (!device.is_lost) wait_for_memory(device, memory, true);
+  remove_memory(device, memory);
+  forget_memory(device, memory);
+  release_memory(device, memory);
+}
+
+bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size) {
+  if (size == 0) return true;
+  char *place = nullptr;
+  {
+    Lock lock(device.lock);
+    Binding target;
+    if (!check_alive(device) || !find_range(device, to, size, true, target)) return false;
+    if (target.memory->mapped == nullptr) return upload(device, static_cast<const char *>(from), target, size);
+    place = host_address(target);
+    if (!wait_for_memory(device, target.memory, true)) return false;
+  }
+  memcpy(place, from, size);
+  return true;
+}
+
+bool copy_to_host(Device &device, uint64_t from, void *to, size_t size) {
+  if (size == 0) return true;
+  const char *place = nullptr;
+  {
+    Lock lock(device.lock);
+    Binding source;
+    if (!check_alive(device) || !find_range(device, from, size, false, source)) return false;
+    if (source.memory->mapped == nullptr) {
+      bool is_done = download(device, source, static_cast<char *>(to), size);
+      save_pipelines_now_and_then(device);
+      return is_done;
+    }
+    place = host_address(source);
+    if (!wait_for_lane(device, current_lane(device)) || !wait_for_memory(device, source.memory, false)) return false;
+    save_pipelines_now_and_then(device);
+  }
+  memcpy(to, place, size);
+  return true;
+}
+
+bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size) {
+  if (size == 0 || from == to) return true;
+  Lock lock(device.lock);
+  Binding source, target;
+  if (!check_alive(device) || !find_range(device, from, size, false, source) ||
+      !find_range(device, to, size, true, target))
+    return false;
+  if (source.memory == target.memory && source.offset < target.offset + size && target.offset < source.offset + size)
+    return fail("Vulkan: a copy within one memory overlaps itself");
+  return add_copy(device, current_lane(device), source, target, size);
+}
+
+bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size) {
+  List<char> bytes;
+  bytes.grow(size);
+  return copy_to_host(source, from, bytes.data(), size) && copy_to_device(target, bytes.data(), to, size);
+}
+
+bool synchronize(Device &device, Lane *stream) {
+  Lock lock(device.lock);
+  if (!check_alive(device)) return false;
+  int lane = stream != nullptr ? static_cast<int>(stream - device.lanes) : current_lane(device);
+  if (!wait_for_lane(device, lane)) return false;
+  save_pipelines_now_and_then(device);
+  return true;
+}
+
+}  // namespace tvmbuild

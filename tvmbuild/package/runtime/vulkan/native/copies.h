@@ -1,0 +1,19 @@
+// Allocation and copies, as TVM asks for them. They take the device's lock themselves.
+#pragma once
+#include "device.h"
+
+namespace tvmbuild {
+
+bool allocate(Device &device, size_t size, void **address);
+void release(Device &device, void *address);
+
+// Both are done with the host's bytes when they return.
+bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size);
+bool copy_to_host(Device &device, uint64_t from, void *to, size_t size);
+bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size);
+bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size);
+
+// Wait for what this thread, or its stream, launched.
+bool synchronize(Device &device, Lane *stream);
+
+}  // namespace tvmbuild

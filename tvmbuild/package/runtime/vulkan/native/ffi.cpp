@@ -1,0 +1,111 @@
+#include "ffi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "failure.h"
+
+// ffi::Module::VisitContextSymbols(TypedFunction const&), which calls the function and throws where that fails.
+extern "C" void tvm_visit_context_symbols(const TVMFFIObjectHandle *function) __asm__(
+    "_ZN3tvm3ffi6Module19VisitContextSymbolsERKNS0_13TypedFunctionIFvNS0_6StringEPvEEE");
+
+namespace tvmbuild {
+
+int raise_failure() {
+  TVMFFIErrorSetRaisedFromCStr("RuntimeError", failure());
+  return -1;
+}
+
+static int fail_again(void *, const TVMFFIAny *, int32_t, TVMFFIAny *) { return raise_failure(); }
+
+void throw_failure() {
+  static TVMFFIObjectHandle thrower;  // kept for good
+  TVMFFIObjectHandle function = __atomic_load_n(&thrower, __ATOMIC_ACQUIRE);
+  if (function == nullptr && TVMFFIFunctionCreate(nullptr, fail_again, nullptr, &function) == 0)
+    __atomic_store_n(&thrower, function, __ATOMIC_RELEASE);
+  if (function != nullptr) tvm_visit_context_symbols(&function);
+  abort();  // it did not throw: this is another TVM than register.cpp takes it for
+}
+
+TVMFFIAny none() { return TVMFFIAny(); }
+
+TVMFFIAny make_int(int64_t value) {
+  TVMFFIAny any = {};
+  any.type_index = kTVMFFIInt;
+  any.v_int64 = value;
+  return any;
+}
+
+TVMFFIAny make_bool(bool value) {
+  TVMFFIAny any = make_int(value);
+  any.type_index = kTVMFFIBool;
+  return any;
+}
+
+TVMFFIAny make_pointer(void *value) {
+  TVMFFIAny any = {};
+  any.type_index = kTVMFFIOpaquePtr;
+  any.v_ptr = value;
+  return any;
+}
+
+bool make_string(const char *text, size_t size, TVMFFIAny &value) {
+  TVMFFIByteArray bytes = {text, size};
+  return TVMFFIStringFromByteArray(&bytes, &value) == 0 || fail("Vulkan: TVM makes no string");
+}
+
+bool make_bytes(const void *data, size_t size, TVMFFIAny &value) {
+  TVMFFIByteArray bytes = {static_cast<const char *>(data), size};
+  return TVMFFIBytesFromByteArray(&bytes, &value) == 0 || fail("Vulkan: TVM makes no bytes");
+}
+
+const char *read_text(const TVMFFIAny &value, size_t &size) {
+  TVMFFIByteArray bytes = {nullptr, 0};
+  switch (value.type_index) {
+    case kTVMFFISmallStr:
+    case kTVMFFISmallBytes:
+      bytes = TVMFFISmallBytesGetContentByteArray(&value);
+      break;
+    case kTVMFFIStr:
+    case kTVMFFIBytes:
+      bytes = *TVMFFIBytesGetByteArrayPtr(value.v_obj);
+      break;
+    case kTVMFFIByteArrayPtr:
+      bytes = *static_cast<const TVMFFIByteArray *>(value.v_ptr);
+      break;
+    case kTVMFFIRawStr:
+      bytes = {value.v_c_str, strlen(value.v_c_str)};
+      break;
+    default:
+      break;
+  }
+  size = bytes.size;
+  return bytes.data;
+}
+
+bool read_int(const TVMFFIAny &value, int64_t &number) {
+  number = value.v_int64;
+  return value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
+}
+
+TVMFFIObjectHandle find_function(const char *name) {
+  TVMFFIByteArray text = {name, strlen(name)};
+  TVMFFIObjectHandle found = nullptr;
+  return TVMFFIFunctionGetGlobal(&text, &found) == 0 ? found : nullptr;
+}
+
+bool call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t count, TVMFFIAny &result) {
+  result = none();
+  return TVMFFIFunctionCall(function, arguments, count, &result) == 0 || fail("Vulkan: a function of TVM's failed");
+}
+
+bool register_function(const char *name, TVMFFISafeCallType function) {
+  TVMFFIByteArray text = {name, strlen(name)};
+  TVMFFIObjectHandle handle = nullptr;
+  bool is_done = TVMFFIFunctionCreate(nullptr, function, nullptr, &handle) == 0 &&
+                 TVMFFIFunctionSetGlobal(&text, handle, 0) == 0;
+  if (handle != nullptr) TVMFFIObjectDecRef(handle);
+  return is_done || fail("Vulkan: the function %s is registered already", name);
+}
+
+}  // namespace tvmbuild

@@ -1,0 +1,47 @@
+// A kernel of a module, and what a device makes of it.
+#pragma once
+#include "device_choice.h"
+#include "list.h"
+#include "memory.h"
+
+namespace tvmbuild {
+
+constexpr uint32_t MOST_BUFFERS = 64, MOST_SCALARS = 16, MOST_EXTENTS = 12;
+
+enum ScalarKind : uint8_t { SCALAR_INT32 = 0, SCALAR_INT64 = 1, SCALAR_FLOAT32 = 2, SCALAR_UINT32 = 3, SCALAR_BOOL = 4 };
+
+struct KernelOnDevice : OnHeap {
+  VkShaderModule shader;
+  VkDescriptorSetLayout set_layout;
+  VkPipelineLayout layout;
+  VkPipeline pipeline;
+  bool pushes;  // descriptors
+};
+
+// The texts and arrays lie in the module's bytes.
+struct Kernel {
+  uint64_t id;  // never used again
+  char name[256];
+  uint32_t buffers, scalars, extents;
+  const uint8_t *flags, *kinds;
+  int8_t axes[3];  // which of the extents is the number of groups in x, y, z; -1: it is 1
+  uint32_t local[3], shared_bytes, features, words;
+  const uint8_t *spirv;
+  KernelOnDevice *on[MOST_DEVICES];
+
+  bool is_written(uint32_t buffer) const { return !(flags[buffer] & 1); }
+};
+
+// Make the kernel's pipeline unless it is there. The device's lock is NOT held: a driver may take seconds.
+KernelOnDevice *prepare_kernel(Device &device, Kernel &kernel);
+// The device has done all that uses it, and its lock is held.
+void release_kernel(Device &device, Kernel &kernel);
+
+// How many bytes from there a descriptor may show: the rest, as far as the device can.
+uint64_t descriptor_range(const Device &device, const Memory &memory, uint64_t offset);
+
+// Give the launch to the thread's lane.
+bool launch_kernel(Device &device, Kernel &kernel, const uint64_t *addresses, const uint64_t *scalars,
+                   const int64_t *extents);
+
+}  // namespace tvmbuild

@@ -1,0 +1,83 @@
+// What this library gives: functions for plugin.py and, through them, TVM's.
+#include "attributes.h"
+#include "copies.h"
+#include "device_api.h"
+#include "failure.h"
+#include "ffi.h"
+#include "module.h"
+#include "pipeline_cache.h"
+#include "profile.h"
+#include "tvm_classes.h"
+
+#define TVMBUILD_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace tvmbuild {
+namespace {
+
+int give_api(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
+  *result = make_pointer(device_api());
+  return 0;
+}
+
+int load_module(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  size_t size = 0;
+  const char *bytes = count == 1 ? read_text(arguments[0], size) : nullptr;
+  if (bytes == nullptr) fail("Vulkan: a module is made of bytes");
+  return bytes != nullptr && make_module(bytes, size, *result) ? 0 : raise_failure();
+}
+
+int give_devices(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
+  Text json;
+  return describe_devices(json) && make_string(json.data(), json.size(), *result) ? 0 : raise_failure();
+}
+
+Device *profiled_device(const TVMFFIAny *arguments, int32_t count) {
+  int64_t index = 0;
+  if (count > 0 && !read_int(arguments[0], index)) index = -1;
+  return use_device(static_cast<int>(index));
+}
+
+int begin_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  *result = none();
+  Device *device = profiled_device(arguments, count);
+  return device != nullptr && start_profile(*device) ? 0 : raise_failure();
+}
+
+int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  Device *device = profiled_device(arguments, count);
+  Text json;
+  return device != nullptr && stop_profile(*device, json) && make_string(json.data(), json.size(), *result)
+             ? 0
+             : raise_failure();
+}
+
+bool check_version() {
+  TVMFFIVersion version;
+  TVMFFIGetVersion(&version);
+  if (version.major == TVM_FFI_VERSION_MAJOR && version.minor == TVM_FFI_VERSION_MINOR &&
+      version.patch == TVM_FFI_VERSION_PATCH)
+    return true;
+  return fail("tvm_ffi is of version %u.%u.%u; this library is made for %d.%d.%d", version.major, version.minor,
+              version.patch, TVM_FFI_VERSION_MAJOR, TVM_FFI_VERSION_MINOR, TVM_FFI_VERSION_PATCH);
+}
+
+}  // namespace
+}  // namespace tvmbuild
+
+// Make the kind "vulkan" known to TVM; -1 when this TVM is another than the library is made for, or has the kind.
+TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
+  using namespace tvmbuild;
+  bool is_done = check_version() && check_vtables() && prepare_modules() &&
+                 register_function("device_api.vulkan", give_api) &&
+                 register_function("ffi.Module.load_from_bytes.vulkan", load_module) &&
+                 register_function("tvmbuild.vulkan.devices", give_devices) &&
+                 register_function("tvmbuild.vulkan.profile_start", begin_profile) &&
+                 register_function("tvmbuild.vulkan.profile_stop", end_profile);
+  return is_done ? 0 : -1;
+}
+
+// Why the last call in this thread failed.
+TVMBUILD_EXPORT const char *tvmbuild_vulkan_failure() { return tvmbuild::failure(); }
+
+// Where compiled kernels are kept between processes.
+TVMBUILD_EXPORT void tvmbuild_vulkan_set_folder(const char *folder) { tvmbuild::set_pipeline_folder(folder); }

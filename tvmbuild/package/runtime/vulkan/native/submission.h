@@ -1,0 +1,30 @@
+// Work that was given to the device: numbered in order, with a fence each.
+#pragma once
+#include "list.h"
+#include "vulkan_functions.h"
+
+namespace tvmbuild {
+
+struct Device;
+
+struct Submission {
+  uint64_t number;
+  VkFence fence;
+  int waiters;
+};
+
+struct Submissions {
+  List<Submission> pending;  // by number
+  List<VkFence> free_fences;
+  uint64_t last, completed;  // numbers; what is completed has everything before it completed too
+};
+
+enum class WhileWaiting { UNLOCKED, LOCKED };
+
+// The device's lock is held. The number of what was submitted comes out.
+bool submit(Device &device, VkCommandBuffer commands, uint64_t &number);
+
+// Wait until a submission and all before it are done. Others may use the device meanwhile, unless it stays locked.
+bool wait_for(Device &device, uint64_t number, WhileWaiting how = WhileWaiting::UNLOCKED);
+
+}  // namespace tvmbuild

@@ -1,0 +1,114 @@
+"""Our Vulkan runtime: found or compiled, checked, and made known to TVM."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import tempfile
+from pathlib import Path
+from threading import Lock
+
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.base.layout import cache_dir
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.library import has_function, load_runtime
+from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources
+
+CHOICE = "TVMBUILD_VULKAN"
+"""The environment variable: `tvm`, never ours; `own`, ours or an error; else ours where TVM has none."""
+PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
+"""Whose C++ classes native/tvm_classes.h repeats."""
+_API = "device_api.vulkan"
+_OWN = "tvmbuild.vulkan.devices"
+_PREBUILT = Path(__file__).with_name("lib")
+_lock = Lock()
+
+
+def load_plugin() -> None:
+    """Make TVM's device kind `vulkan` be there, by our runtime unless TVM has one; TvmbuildError when it cannot be.
+
+    No driver is needed for it, and none is loaded.
+    """
+    with _lock:
+        load_runtime()
+        choice = os.environ.get(CHOICE, "")
+        if choice == "tvm" or has_function(_OWN):
+            return
+        if not has_function(_API):
+            _load(find_library(machine_of(platform.machine())))
+        elif choice == "own":
+            raise TvmbuildError(f"{CHOICE}=own, but this TVM has a Vulkan runtime already", f"unset {CHOICE}")
+
+
+def find_library(machine: str) -> Path:
+    """Return the library for a machine: what the wheel brought, else compiled once into the cache."""
+    prebuilt = _PREBUILT / machine / NAME
+    if prebuilt.is_file():
+        return prebuilt
+    if machine not in MACHINES:
+        raise TvmbuildError(f"there is no Vulkan runtime for {machine}", f"there is one for {' and '.join(MACHINES)}")
+    if importlib.util.find_spec("ziglang") is None:
+        raise TvmbuildError(
+            "the Vulkan runtime must be compiled first, and there is no compiler",
+            "pip install ziglang, or install tvmbuild's wheel, which brings the library",
+        )
+    folder = cache_dir() / "vulkan" / f"{machine}-{_digest()}"
+    built = folder / NAME
+    if not built.is_file():
+        _compile_into(machine, folder)
+    return built
+
+
+def _compile_into(machine: str, folder: Path) -> None:
+    """Compile beside the place and rename: of two processes at once the last one wins, with the same file."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".compiling-") as temporary:
+            compile_library(machine, Path(temporary)).replace(folder / NAME)
+    except OSError as error:
+        raise TvmbuildError(
+            f"the Vulkan runtime cannot be kept in {folder}: {error.strerror}", "XDG_CACHE_HOME names another folder"
+        ) from error
+
+
+def _digest() -> str:
+    """Tell apart what comes out different: our sources, the compiler, the headers."""
+    digest = hashlib.sha256()
+    for source in list_sources():
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for distribution in ("ziglang", "apache-tvm-ffi"):
+        digest.update(f"{distribution} {importlib.metadata.version(distribution)}\0".encode())
+    digest.update(Path(compile_library.__code__.co_filename).read_bytes())  # its flags
+    return digest.hexdigest()[:16]
+
+
+def _load(path: Path) -> None:
+    """Load the library and let it register itself, once it is sure that this TVM is the one that it is made for."""
+    for name, version in PINNED.items():
+        if (found := _version_of(name)) != version:
+            raise TvmbuildError(
+                f"the Vulkan runtime is made for {name} {version}, and {found} is installed",
+                f"pip install {name}=={version}, or {CHOICE}=tvm with a TVM that has Vulkan",
+            )
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise TvmbuildError(
+            f"the Vulkan runtime does not fit this TVM: {error}", f"{CHOICE}=tvm leaves it out"
+        ) from error
+    library.tvmbuild_vulkan_failure.restype = ctypes.c_char_p
+    library.tvmbuild_vulkan_set_folder(os.fsencode(cache_dir() / "vulkan-pipelines"))
+    if library.tvmbuild_vulkan_register() != 0:
+        reason = library.tvmbuild_vulkan_failure().decode(errors="replace")
+        raise TvmbuildError(f"the Vulkan runtime cannot be used: {reason}", f"{CHOICE}=tvm leaves it out")
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
