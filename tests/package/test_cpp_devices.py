@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def read_arch() -> str:
 
 
 def find_plugin() -> Path:
-    """Return the Vulkan runtime that Python has loaded."""
+    """Return the Vulkan runtime that Python has loaded; TVM may have one of its own."""
     find_device("vulkan")
     found = re.search(r"/\S*libtvmbuild_vulkan\.so", Path("/proc/self/maps").read_text())
     if found is None:
@@ -117,11 +118,28 @@ def test_the_programs_say_what_python_says(kind: str, package: Path, tmp_path: P
     assert done.stdout.count(copies) == (0 if kind == "llvm" else 2)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_serves_a_board_serves_a_device(package: Path, programs: Path) -> None:
+    (info,) = read_metadata(package).inputs
+    picture = np.random.default_rng(4).uniform(0, 1, info.shape).astype(np.float32)
+    asked = b'{"do": "bind"}\n' + picture.tobytes() + b'{"do": "outputs"}\n{"do": "time", "repeat": 3, "number": 2}\n'
+    command = [str(programs / "serve_model"), str(package), "1"]
+    done = subprocess.run(command, input=asked, capture_output=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, b"")
+    threads, bound, rest = done.stdout.split(b"\n", 2)
+    assert (json.loads(threads), json.loads(bound)) == ({"threads": 1}, {})
+    with Session(package) as session:
+        (want,) = session.run({info.name: picture}).values()
+    outputs = rest.removeprefix(b"{}\n")
+    np.testing.assert_allclose(np.frombuffer(outputs[: want.nbytes], np.float32), want[0], rtol=1e-5, atol=1e-5)
+    assert len(json.loads(outputs[want.nbytes :])["ms"]) == 3
+
+
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_eight_threads_have_a_session_each(package: Path, programs: Path) -> None:
-    done = run_program(programs / "threads", package, 100)
+def test_eight_threads_have_a_session_each(kind: str, package: Path, programs: Path) -> None:
+    done = run_program(programs / "threads", package, 20 if kind == "vulkan" else 200)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("runs 800 different 0 "), done.stdout
+    assert re.match(r"runs [1-9]\d+ different 0 ", done.stdout), done.stdout
 
 
 @pytest.mark.parametrize(("kind", "attributes"), [("cuda", {"arch": "sm_20"}), ("hexagon", {})])
