@@ -39,8 +39,8 @@ class Tensor {
  public:
   /* Zeros in the host's memory. */
   explicit Tensor(TensorInfo info);
-  /* Somebody else's array, in the host's memory or on a device; contiguous, 64-byte aligned, and ready. It is taken over:
-   * its deleter is called when nobody uses it any more, and at once when this throws. */
+  /* Somebody else's array, in the host's memory or on a device; contiguous, 64-byte aligned, and ready. It is taken
+   * over: its deleter is called when nobody uses it any more, and at once when this throws. */
   Tensor(std::string name, DLManagedTensor* given);
   /* The same memory for somebody else, who calls the deleter; it may outlive the tensor and the session. */
   DLManagedTensor* to_dlpack() const;

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tvmbuild.h"
+#include "../tvmbuild.h"
 
 namespace tvmbuild::detail {
 
