@@ -14,6 +14,7 @@ from tvm.target import codegen
 from tvmbuild.base.cpu_features import X86_FEATURES
 from tvmbuild.base.host_cpu import cpu_flags
 from tvmbuild.base.vulkan_driver import ask_driver
+from tvmbuild.package.runtime.host import try_backend
 
 ABSENT = 3
 """Exit code: there is no such device here."""
@@ -39,6 +40,7 @@ def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
     """Return what TVM reads from the device; None when this TVM or this machine has no such device."""
     if kind == "vulkan" and ask_driver().missing is not None:
         return None  # TVM's runtime raises where there is no driver
+    try_backend(kind)
     device = tvm.device(kind, index)
     if tvm.get_global_func(f"device_api.{kind}", allow_missing=True) is None or not device.exist:
         return None

@@ -107,7 +107,7 @@ def load_backend(kind: str) -> None:
 
     The runtime loads no backend by itself, so its library is loaded here.
     """
-    reason = _try_backend(kind)
+    reason = try_backend(kind)
     if not has_function(f"device_api.{kind}"):
         raise TvmbuildError(
             f"the package needs TVM's {kind} runtime, which is not there{reason}",
@@ -115,7 +115,7 @@ def load_backend(kind: str) -> None:
         )
 
 
-def _try_backend(kind: str) -> str:
+def try_backend(kind: str) -> str:
     """Load what brings the backend, if anything does; return why TVM's own library does not."""
     load_runtime()
     if has_function(f"device_api.{kind}"):
@@ -143,7 +143,7 @@ def _load_plugins() -> None:
 def _check_vulkan() -> None:
     """Refuse with the half that is missing, in the doctor's words: TVM's runtime crashes where there is no driver."""
     missing = ask_driver().missing
-    _try_backend("vulkan")
+    try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
     problem = explain_runtime(missing, has_runtime=has_runtime)
     if problem is not None:

@@ -17,6 +17,7 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.library import has_function, load_runtime
 from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources
+from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 CHOICE = "TVMBUILD_VULKAN"
 """The environment variable: `tvm`, never ours; `own`, ours or an error; else ours where TVM has none."""
@@ -42,6 +43,18 @@ def load_plugin() -> None:
             _load(find_library(machine_of(platform.machine())))
         elif choice == "own":
             raise TvmbuildError(f"{CHOICE}=own, but this TVM has a Vulkan runtime already", f"unset {CHOICE}")
+
+
+def is_available() -> bool:
+    """Say whether our runtime is the one that is used here, and could be: it is there, or can be compiled."""
+    choice = os.environ.get(CHOICE, "")
+    if choice == "tvm":
+        return False
+    if choice != "own" and not has_function(_OWN) and (has_vulkan_runtime() or has_function(_API)):
+        return False
+    machine = machine_of(platform.machine())
+    compiles = machine in MACHINES and importlib.util.find_spec("ziglang") is not None
+    return compiles or (_PREBUILT / machine / NAME).is_file()
 
 
 def find_library(machine: str) -> Path:
