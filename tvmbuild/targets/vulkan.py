@@ -129,6 +129,11 @@ def _has_plugin() -> bool:
     return is_available()
 
 
+def explain_vulkan_here() -> str | None:
+    """Return what of loader, driver and device is missing here, with the remedy; None: nothing."""
+    return explain_driver(_ask().missing)
+
+
 @cache
 def _ask() -> VulkanDriver:
     return ask_driver()
