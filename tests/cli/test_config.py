@@ -37,6 +37,11 @@ def test_flags_name_the_same(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"-rpath,{Path(library).parent}" in links
 
 
+def test_the_vulkan_runtime_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(told(capsys, "--vulkan").splitlines()[-1])
+    assert (path.name, path.is_file()) == ("libtvmbuild_vulkan.so", True)
+
+
 def test_it_imports_nothing_of_tvm() -> None:
     program = (
         "import sys; from tvmbuild.cli import main; main(['config', '--libs'])\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 from pathlib import Path
 
 from tvmbuild import package
+from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.package.tvm_files import find_headers, find_runtime
 
 HELP = "where C++ programs find the library that runs packages"
@@ -19,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--cmake-dir", action="store_true", help="the CMake project: cmake -S, or add_subdirectory")
     one.add_argument("--cflags", action="store_true", help="flags to compile with")
     one.add_argument("--libs", action="store_true", help="flags to link with; the program finds the libraries by path")
+    one.add_argument("--vulkan", action="store_true", help="the runtime that packages for Vulkan need besides TVM's")
     one.add_argument("--json", action="store_true", help="all of it for machines")
 
 
@@ -26,6 +29,11 @@ def run(args: argparse.Namespace) -> int:
     """Print what was asked for in one line."""
     if args.cmake_dir:
         print(_CPP)
+        return 0
+    if args.vulkan:
+        from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports TVM's
+
+        print(find_library(machine_of(platform.machine())))
         return 0
     includes, libraries = [_CPP, find_headers()], find_runtime()
     if args.json:

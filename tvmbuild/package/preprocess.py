@@ -1,6 +1,6 @@
 """A picture becomes an input tensor, as the model was trained: resize, order of colours, scale, mean, deviation.
 
-`cpp/tvmbuild.cpp` does the same, bit by bit: change both.
+`cpp/parts/pictures.h` and `cpp/tvmbuild.cpp` do the same, bit by bit: change both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the plain tar archives that packages are, and nothing else: no links, no sparse files, no extensions.
 
 Not Python's tarfile: it follows headers that claim what the file does not hold (sparse files of any size, negative
-sizes that it never ends on). `cpp/tvmbuild.cpp` reads the same way: change both.
+sizes that it never ends on). `cpp/parts/archive.h` reads the same way: change both.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ namespace {
 const char* const kUsage =
     "usage: bench_model PACKAGE.tar [OTHER.tar] [--repeat N] [--number N] [--threads N]\n"
     "\n"
+    "A GPU's time includes copying the inputs to the device and the outputs back.\n"
+    "\n"
     "OTHER.tar   timed in turns with the first, sample by sample: how many times as long it takes\n"
     "--repeat N  samples (default: 100)\n"
     "--number N  calls in a sample (default: 1)\n"
@@ -32,19 +34,35 @@ std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info& info) {
   return inputs;
 }
 
-double time_ms(tvmbuild::Session& session, int number) {
+/* A session with its inputs bound, and room for its outputs. */
+struct Candidate {
+  tvmbuild::Session session;
+  bool on_gpu;
+  std::vector<tvmbuild::Tensor> outputs;
+
+  Candidate(const std::string& package, int threads)
+      : session(package, threads), on_gpu(session.info().kind != "llvm") {
+    session.bind(make_inputs(session.info()));
+    for (const tvmbuild::TensorInfo& each : session.info().outputs) outputs.emplace_back(each);
+  }
+};
+
+double time_ms(Candidate& candidate, int number) {
   auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < number; i++) session.call();
+  for (int i = 0; i < number; i++) {
+    candidate.session.call();
+    if (candidate.on_gpu) candidate.session.copy_outputs(candidate.outputs);
+  }
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / number;
 }
 
 /* Calls that are not counted: after another session's, its threads look for work a while, and the caches are its. */
-void settle(tvmbuild::Session& session, double for_ms) {
-  for (double spent = 0; spent < for_ms;) spent += time_ms(session, 1);
+void settle(Candidate& candidate, double for_ms) {
+  for (double spent = 0; spent < for_ms;) spent += time_ms(candidate, 1);
 }
 
-double print_statistics(const tvmbuild::Session& session, std::vector<double> samples, int number) {
-  const tvmbuild::Info& info = session.info();
+double print_statistics(const Candidate& candidate, std::vector<double> samples, int number) {
+  const tvmbuild::Info& info = candidate.session.info();
   std::sort(samples.begin(), samples.end());
   size_t size = samples.size();
   double sum = 0, squares = 0;
@@ -53,30 +71,32 @@ double print_statistics(const tvmbuild::Session& session, std::vector<double> sa
   double median = (samples[size / 2] + samples[(size - 1) / 2]) / 2;
   size_t late = std::min(size - 1, static_cast<size_t>(std::ceil(0.95 * size)) - 1);
   std::printf("%s for %s, %d of %d tasks tuned, %d threads\n", info.model.c_str(), info.target.c_str(), info.covered,
-              info.tasks, session.threads());
+              info.tasks, candidate.session.threads());
   std::printf("  ms: median %.4f, mean %.4f, min %.4f, p95 %.4f, max %.4f, std %.4f (%zu samples of %d)\n", median,
               sum / size, samples.front(), samples[late], samples.back(),
               size > 1 ? std::sqrt(squares / (size - 1)) : 0.0, size, number);
+  if (candidate.on_gpu)
+    std::printf("  each call copies its inputs to the %s device, waits for it and copies its outputs back\n",
+                info.kind.c_str());
   return median;
 }
 
 void run(const tvmbuild::Arguments& arguments) {
   int repeat = arguments.number("--repeat", 100), number = arguments.number("--number", 1);
-  std::vector<tvmbuild::Session> sessions;
-  for (const std::string& package : arguments.plain) {
-    sessions.emplace_back(package, arguments.number("--threads", 0));
-    sessions.back().bind(make_inputs(sessions.back().info()));
-  }
-  for (tvmbuild::Session& session : sessions) settle(session, 500);
-  std::vector<std::vector<double>> samples(sessions.size());
+  std::vector<Candidate> candidates;
+  for (const std::string& package : arguments.plain)
+    candidates.emplace_back(package, arguments.number("--threads", 0));
+  for (Candidate& candidate : candidates) settle(candidate, 500);
+  std::vector<std::vector<double>> samples(candidates.size());
   for (int i = 0; i < repeat; i++) {
-    for (size_t j = 0; j < sessions.size(); j++) {
-      if (sessions.size() > 1) settle(sessions[j], 2);
-      samples[j].push_back(time_ms(sessions[j], number));
+    for (size_t j = 0; j < candidates.size(); j++) {
+      if (candidates.size() > 1) settle(candidates[j], 2);
+      samples[j].push_back(time_ms(candidates[j], number));
     }
   }
   std::vector<double> medians;
-  for (size_t j = 0; j < sessions.size(); j++) medians.push_back(print_statistics(sessions[j], samples[j], number));
+  for (size_t j = 0; j < candidates.size(); j++)
+    medians.push_back(print_statistics(candidates[j], samples[j], number));
   if (medians.size() == 2)
     std::printf("%s takes %.3f times as long as %s\n", arguments.plain[1].c_str(), medians[1] / medians[0],
                 arguments.plain[0].c_str());

@@ -2,6 +2,7 @@
  *
  * Needs libtvm_runtime and libtvm_ffi, by TVM's C interface alone: whatever compiles C++17 will do. What goes wrong is
  * a tvmbuild::Error with a message for users. One Session serves one thread at a time; sessions are independent.
+ * A package for cuda or vulkan runs on this machine's first such device; its weights lie there from the beginning.
  */
 #ifndef TVMBUILD_H_
 #define TVMBUILD_H_
@@ -13,6 +14,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+struct DLManagedTensor; /* dlpack/dlpack.h, which lies with TVM's headers */
 
 namespace tvmbuild {
 
@@ -31,22 +34,38 @@ struct TensorInfo {
   size_t bytes() const;
 };
 
-/* An array in memory that TVM uses in place. Copies share it. */
+/* An array that TVM uses in place, in the host's memory or on a device. Copies share it. */
 class Tensor {
  public:
+  /* Zeros in the host's memory. */
   explicit Tensor(TensorInfo info);
+  /* Somebody else's array, in the host's memory or on a device; contiguous, 64-byte aligned, and ready. It is taken
+   * over: its deleter is called when nobody uses it any more, and at once when this throws. */
+  Tensor(std::string name, DLManagedTensor* given);
+  /* The same memory for somebody else, who calls the deleter; it may outlive the tensor and the session. */
+  DLManagedTensor* to_dlpack() const;
+  /* A copy in the host's memory; of what lies there already, the tensor itself. */
+  Tensor to_host() const;
+
   const TensorInfo& info() const { return info_; }
+  bool on_host() const { return on_host_; }
+  /* On a device, what its runtime calls the memory: CUDA's address, a handle of Vulkan's. */
   void* data() const { return memory_.get(); }
   template <typename Number>
   Number* as() const {
+    if (!on_host_) throw Error(info_.name + " is not in the host's memory");
     if (sizeof(Number) * info_.count() != info_.bytes()) throw Error(info_.name + " is " + info_.dtype);
     return static_cast<Number*>(memory_.get());
   }
 
  private:
   friend class Session;
+  Tensor() = default;
+  void hold(std::string name, void* object);
   TensorInfo info_;
+  std::shared_ptr<void> object_; /* TVM's; null: memory of our own */
   std::shared_ptr<void> memory_;
+  bool on_host_ = true;
 };
 
 /* How a picture becomes the input: models.yaml's `preprocess`. */
@@ -101,13 +120,20 @@ class Session {
   const Info& info() const;
   int threads() const;
 
-  /* Give the inputs, in the order of info().inputs; they are used in place, so their contents may change later. */
+  /* Give the inputs, in the order of info().inputs; they are used in place, so their contents may change later.
+   * A GPU's package copies those in the host's memory to its device in each call(), and none that lie there. */
   void bind(const std::vector<Tensor>& inputs);
-  /* Run on the bound inputs. */
+  /* Run on the bound inputs; the device has finished when it returns. */
   void call();
-  /* Copy what the last call() computed, in the order of info().outputs. */
+  /* Copy what the last call() computed to the host's memory, in the order of info().outputs. */
   std::vector<Tensor> outputs() const;
-  /* All three. */
+  /* Into tensors that outputs() returned: allocates nothing. */
+  void copy_outputs(const std::vector<Tensor>& to) const;
+  /* What the last call() computed, where it lies: another session's inputs, say. Later calls leave it alone. */
+  std::vector<Tensor> outputs_in_place() const;
+  /* A copy on the package's device; of what lies there already, and on a CPU, the tensor itself. */
+  Tensor to_device(const Tensor& tensor) const;
+  /* bind(), call() and outputs(). */
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
 
  private:

@@ -1,0 +1,105 @@
+/* mod.so, its threads and its weights, loaded. A part of tvmbuild.cpp. */
+#ifndef TVMBUILD_CODE_H_
+#define TVMBUILD_CODE_H_
+
+#include <dlfcn.h>
+#include <unistd.h>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tvm_calls.h"
+
+namespace tvmbuild::detail {
+
+/* The loader maps what the header says, and a file too short is a crash: package/runtime/elf_header.py. */
+inline void check_library(const std::string& data) {
+  auto number = [&](size_t at, int bytes) {
+    uint64_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) value = value << 8 | static_cast<uint8_t>(data[at + i]);
+    return value;
+  };
+  static const std::string magic = "\x7f" "ELF\x02\x01"; /* 64 bits, little-endian */
+  if (data.size() < 64 || data.compare(0, magic.size(), magic) != 0) throw Error("mod.so is no 64-bit ELF file");
+  uint64_t begin = number(32, 8), size = number(54, 2), count = number(56, 2);
+  if (number(16, 2) != 3 || size != 56) throw Error("mod.so is no shared library");
+  if (begin > data.size() || count * size > data.size() - begin) throw Error("mod.so is cut short");
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t offset = number(begin + i * size + 8, 8), bytes = number(begin + i * size + 32, 8);
+    if (offset > data.size() || bytes > data.size() - offset) throw Error("mod.so is cut short");
+  }
+}
+
+/* A file of its own for the library while it is loaded: the loader knows libraries by their files. */
+class LibraryFile {
+ public:
+  explicit LibraryFile(const std::string& content) {
+    const char* parent = std::getenv("TMPDIR");
+    folder_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/tvmbuild-XXXXXX";
+    if (mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder: set TMPDIR to one that can be written");
+    std::ofstream stream(path(), std::ios::binary);
+    stream.write(content.data(), static_cast<std::streamsize>(content.size()));
+    stream.close();
+    if (!stream) {
+      remove();
+      throw Error(path() + " cannot be written");
+    }
+  }
+  ~LibraryFile() { remove(); }
+  LibraryFile(const LibraryFile&) = delete;
+  LibraryFile& operator=(const LibraryFile&) = delete;
+  std::string path() const { return folder_ + "/mod.so"; }
+
+ private:
+  void remove() const {
+    unlink(path().c_str());
+    rmdir(folder_.c_str());
+  }
+  std::string folder_;
+};
+
+inline int runtime_threads() {
+  return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
+}
+
+/* The package's own pool instead of the runtime's: package/runtime/thread_pool.py. */
+inline bool use_own_pool(const std::string& path, int threads) {
+  const char* wanted = std::getenv("TVMBUILD_THREAD_POOL");
+  if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;
+  void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (loaded == nullptr) return false;
+  auto slot = static_cast<void**>(dlsym(loaded, "__TVMBackendParallelLaunch"));
+  auto start = reinterpret_cast<int (*)(int)>(dlsym(loaded, "tvmbuild_pool_start"));
+  void* launch = dlsym(loaded, "tvmbuild_pool_launch");
+  dlclose(loaded); /* the runtime still holds it */
+  if (slot == nullptr || start == nullptr || launch == nullptr || start(threads) != 0) return false;
+  *slot = launch;
+  return true;
+}
+
+inline std::vector<Value> load_params(const std::string& data) {
+  TVMFFIByteArray bytes{data.data(), data.size()};
+  TVMFFIAny view = argument(kTVMFFIByteArrayPtr);
+  view.v_ptr = &bytes;
+  Value map = invoke(find_global("runtime.LoadParams"), {view}, "mod.params cannot be read");
+  Value next = invoke(find_global("ffi.MapForwardIterFunctor"), {map.view()}, "mod.params");
+  int64_t count = invoke(find_global("ffi.MapSize"), {map.view()}, "mod.params").view().v_int64;
+  std::map<std::string, Value> sorted;
+  for (int64_t i = 0; i < count; i++) {
+    std::string name = invoke(next, {argument_of(int64_t{0})}, "mod.params").text();
+    sorted[name] = invoke(next, {argument_of(int64_t{1})}, "mod.params");
+    invoke(next, {argument_of(int64_t{2})}, "mod.params");
+  }
+  std::vector<Value> params;
+  for (auto& each : sorted) params.push_back(std::move(each.second));
+  return params;
+}
+
+}  // namespace tvmbuild::detail
+
+#endif  // TVMBUILD_CODE_H_

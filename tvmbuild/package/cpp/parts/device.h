@@ -1,0 +1,128 @@
+/* Memory on a package's device, and waiting for it: what package/runtime/tensors.py does. A part of tvmbuild.cpp. */
+#ifndef TVMBUILD_DEVICE_H_
+#define TVMBUILD_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "tvm_calls.h"
+
+namespace tvmbuild::detail {
+
+constexpr size_t kAlignment = 64; /* compiled code reads whole vectors */
+
+inline bool is_host(DLDevice device) { return device.device_type == kDLCPU; }
+inline bool is_same(DLDevice one, DLDevice other) {
+  return one.device_type == other.device_type && one.device_id == other.device_id;
+}
+
+/* As tvm_ffi prints it: cuda:0. */
+inline std::string name_of(DLDevice device) {
+  std::string name = "device of type " + std::to_string(device.device_type);
+  if (is_host(device)) name = "cpu";
+  if (device.device_type == kDLCUDA) name = "cuda";
+  if (device.device_type == kDLVulkan) name = "vulkan";
+  return name + ":" + std::to_string(device.device_id);
+}
+
+inline DLDataType read_dtype(const std::string& name) {
+  TVMFFIByteArray bytes{name.data(), name.size()};
+  DLDataType dtype;
+  if (TVMFFIDataTypeFromString(&bytes, &dtype) != 0) throw_raised(name);
+  return dtype;
+}
+
+/* Held by whoever gives a GPU something to do. The first call of a CUDA package records a graph of its launches, and
+ * fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone. */
+class DeviceUse {
+ public:
+  explicit DeviceUse(DLDevice device, bool alone = false) {
+    if (device.device_type != kDLCUDA) return;
+    std::lock_guard<std::mutex> turn(turns()); /* so that who waits to be alone is not passed for ever */
+    if (alone) {
+      alone_ = std::unique_lock<std::shared_mutex>(users());
+    } else {
+      shared_ = std::shared_lock<std::shared_mutex>(users());
+    }
+  }
+
+ private:
+  static std::mutex& turns() {
+    static auto* mutex = new std::mutex; /* sessions may outlive static objects */
+    return *mutex;
+  }
+  static std::shared_mutex& users() {
+    static auto* mutex = new std::shared_mutex;
+    return *mutex;
+  }
+  std::shared_lock<std::shared_mutex> shared_;
+  std::unique_lock<std::shared_mutex> alone_;
+};
+
+/* An array in the host's memory as TVM sees it; both hold it. */
+struct Shared {
+  std::shared_ptr<void> memory;
+  std::vector<int64_t> shape;
+  DLManagedTensor managed = {};
+
+  static void release(DLManagedTensor* managed) { delete static_cast<Shared*>(managed->manager_ctx); }
+};
+
+inline Value share(const TensorInfo& info, const std::shared_ptr<void>& memory) {
+  auto shared = std::make_unique<Shared>();
+  shared->memory = memory;
+  shared->shape = info.shape;
+  DLTensor& tensor = shared->managed.dl_tensor;
+  tensor.dtype = read_dtype(info.dtype);
+  tensor.data = memory.get();
+  tensor.device = DLDevice{kDLCPU, 0};
+  tensor.ndim = static_cast<int32_t>(shared->shape.size());
+  tensor.shape = shared->shape.data();
+  shared->managed.manager_ctx = shared.get();
+  shared->managed.deleter = Shared::release;
+  TVMFFIObjectHandle made = nullptr;
+  if (TVMFFITensorFromDLPack(&shared->managed, kAlignment, 1, &made) != 0) throw_raised("the input " + info.name);
+  shared.release(); /* TVM calls its deleter */
+  return Value(made, kTVMFFITensor);
+}
+
+/* Uninitialised. */
+inline Value allocate(const TensorInfo& info, DLDevice device) {
+  std::vector<TVMFFIAny> sizes;
+  for (int64_t size : info.shape) sizes.push_back(argument_of(size));
+  Value shape = invoke(find_global("ffi.Shape"), std::move(sizes), info.name);
+  return invoke(find_global("runtime.TVMTensorAllocWithScope"),
+                {shape.view(), argument_of(read_dtype(info.dtype)), argument_of(device), argument(kTVMFFINone)},
+                "no memory for " + info.name + " on " + name_of(device));
+}
+
+inline void copy_to_device(const Value& from, const Value& to, const std::string& name) {
+  invoke(find_global("runtime.TVMTensorCopyFromTo"), {from.view(), to.view()}, name + " cannot be copied");
+}
+
+/* Wherever it lies. */
+inline void copy_to_host(const Value& from, void* memory, size_t bytes, const std::string& name) {
+  invoke(find_global("runtime.TVMTensorCopyToBytes"),
+         {from.view(), argument_of(memory), argument_of(static_cast<int64_t>(bytes))}, name + " cannot be copied");
+}
+
+/* Until it has done all that it was given. */
+inline void wait_for(DLDevice device, const std::string& what) {
+  if (!is_host(device))
+    invoke(find_global("runtime.Device_StreamSync"), {argument_of(device), argument_of(int64_t{0})}, what);
+}
+
+inline TensorInfo describe(TVMFFIObjectHandle object, const std::string& name) {
+  const DLTensor* tensor = TVMFFITensorGetDLTensorPtr(object);
+  Value dtype;
+  if (TVMFFIDataTypeToString(&tensor->dtype, dtype.any()) != 0) throw_raised(name);
+  return {name, std::vector<int64_t>(tensor->shape, tensor->shape + tensor->ndim), dtype.text()};
+}
+
+}  // namespace tvmbuild::detail
+
+#endif  // TVMBUILD_DEVICE_H_

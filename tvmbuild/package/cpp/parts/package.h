@@ -1,0 +1,49 @@
+/* A package's parts, checked. A part of tvmbuild.cpp. */
+#ifndef TVMBUILD_PACKAGE_H_
+#define TVMBUILD_PACKAGE_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "archive.h"
+#include "metadata.h"
+#include "sha256.h"
+
+namespace tvmbuild::detail {
+
+struct Package {
+  Info info;
+  Attributes needs;
+  std::string library, params;
+};
+
+inline Package read_archive(const std::string& data) {
+  std::map<std::string, std::string> members = read_members(data);
+  nlohmann::json json = read_json(members["mod.json"]);
+  Part metadata(json);
+  Package package;
+  package.info = read_metadata(metadata, package.needs);
+  Part files = metadata["files"];
+  if (files.keys() != std::set<std::string>{"mod.params", "mod.so"})
+    damaged("mod.json lists other files than the archive holds");
+  for (const std::string& name : files.keys()) {
+    const std::string& data = members[name];
+    if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
+      damaged(name + " is not the file that mod.json describes");
+  }
+  package.library = std::move(members["mod.so"]);
+  package.params = std::move(members["mod.params"]);
+  return package;
+}
+
+inline Package read_package(const std::string& path) try {
+  return read_archive(read_file(path));
+} catch (const Damage& damage) {
+  throw Error(path + " is damaged: " + damage.what());
+}
+
+}  // namespace tvmbuild::detail
+
+#endif  // TVMBUILD_PACKAGE_H_
