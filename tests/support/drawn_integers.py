@@ -133,7 +133,7 @@ _WRITE: dict[str, Callable[..., Any]] = {
 
 def constants(dtype: str) -> st.SearchStrategy[Drawn]:
     low, high = bounds(dtype)
-    high = min(high, 2**63 - 1)  # of a literal of TensorIR
+    low, high = low or 1, min(high, 2**63 - 1)  # as TVM folds a product with 0u, less 1u; and has literals
     numbers = st.integers(max(low, -20), 20) | st.integers(low, high) | st.sampled_from([low, high, high // 2 + 1])
     return numbers.map(lambda value: Drawn("constant", dtype, leaf=value))
 
@@ -151,15 +151,17 @@ def expressions(draw: st.DrawFn, dtype: str | None = None, depth: int = 4) -> Dr
         return draw(_leaves(dtype))
     part = expressions(dtype, depth - 1)
     kind = draw(
-        st.sampled_from(("binary", "binary", "binary", "divide", "divide", "shift", "select", "truth", "cast", "one"))
+        st.sampled_from(("binary", "binary", "binary", "divide", "floor", "shift", "select", "truth", "cast", "one"))
     )
     if kind == "binary":
         return _make(draw(st.sampled_from(sorted(_BINARY))), dtype, draw(part), draw(part | constants(dtype)))
     if kind == "divide":
         divisor = draw(constants(dtype).filter(lambda each: each.leaf not in (0, -1)) | part.map(_make_divisor))
-        dividend = draw(part)
-        names = ("div", "mod") if _misleads(dividend) or _misleads(divisor) else sorted(_DIVISION)
-        return _make(draw(st.sampled_from(names)), dtype, dividend, divisor)
+        return _make(draw(st.sampled_from(("div", "mod"))), dtype, draw(part), divisor)
+    if kind == "floor":  # of leaves: TVM lowers these, and believes that nothing wraps
+        divisor = draw(constants(dtype).filter(lambda each: each.leaf not in (0, -1)))
+        divisor = draw(st.sampled_from((divisor, _make_divisor(Drawn("load", dtype)))))
+        return _make(draw(st.sampled_from(("floordiv", "floormod"))), dtype, draw(_leaves(dtype)), divisor)
     if kind == "shift":
         return _make(draw(st.sampled_from(sorted(_SHIFT))), dtype, draw(part), draw(part | constants(dtype)))
     if kind == "one":
@@ -185,9 +187,3 @@ def _make(name: str, dtype: str, *of: Drawn) -> Drawn:
 def _make_divisor(value: Drawn) -> Drawn:
     """Return a number that is neither 0 nor -1."""
     return _make("max", value.dtype, value, Drawn("constant", value.dtype, leaf=1))
-
-
-def _misleads(node: Drawn) -> bool:
-    """Say whether TVM believes of a part that it is not negative, where a cast made it so, and rounds down wrongly."""
-    cast = node.name == "cast" and node.dtype[0] == "i" and node.of[0].dtype[0] == "u"
-    return cast or any(map(_misleads, node.of))

@@ -103,10 +103,13 @@ class _Generator:
         for parameter in self._function.params:
             if isinstance(parameter.ty, ir.PointerType):
                 dtype, _ = read_dtype(str(parameter.ty.element_type.dtype))
-                writable = hash(parameter) in written
-                memory = Memory(dtype, dtype.memory, Storage.STORAGE_BUFFER, lengths.get(hash(parameter)))
-                memory.binding, memory.writable, memory.restrict = len(buffers), writable, restrict
+                length = lengths.get(hash(parameter))
+                memory = Memory(dtype, dtype.memory, Storage.STORAGE_BUFFER, length, binding=len(buffers))
+                memory.writable, memory.restrict = hash(parameter) in written, restrict
                 buffers.append(memory)
+                if str(parameter.ty.storage_scope) == "local":  # TVM declared it outside; a thread has one of its own
+                    memory.writable = False
+                    memory = Memory(dtype, dtype.scratch, Storage.FUNCTION, length)
                 self._make.memories[hash(parameter)] = memory, 1
             else:
                 scalars.append(parameter)

@@ -109,9 +109,8 @@ class Statements:
         length = lanes
         for extent in kind.shape:
             length *= int(extent)
-        stored = dtype.register if dtype.kind in ("float", "int", "uint") else "u32"
         width = lanes if lanes in (2, WIDEST) else WIDEST if lanes % WIDEST == 0 else 1
-        memory = Memory(dtype, stored, _STORAGES[scope], max(length, 1), width=width)
+        memory = Memory(dtype, dtype.scratch, _STORAGES[scope], max(length, 1), width=width)
         if memory.storage == Storage.WORKGROUP:
             self.shared_bytes += max(length, 1) * memory.element_bytes
         self._make.memories[hash(node.buffer)] = memory, lanes

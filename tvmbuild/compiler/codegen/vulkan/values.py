@@ -34,6 +34,11 @@ class DType:
         return f"{'f' if self.kind == 'float' else 'u'}{self.bits}"
 
     @property
+    def scratch(self) -> Kind:
+        """What it is stored as within a kernel."""
+        return "u32" if self.kind == "bool" else self.register
+
+    @property
     def bounds(self) -> tuple[int, int]:
         """The least and the largest integer."""
         if self.kind == "int":

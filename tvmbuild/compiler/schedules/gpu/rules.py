@@ -10,12 +10,15 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 
+from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-from tvmbuild.compiler.prim_funcs import is_scheduled, mark_scheduled
+from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.target import is_gpu
+from tvmbuild.errors import TvmbuildError
 
 
 def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -23,10 +26,21 @@ def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
     result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     for variable, function in mod.functions.items():
         if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
-            for schedule in list_schedules(function, target, 1):
-                scheduled = mark_scheduled(schedule.mod["main"])
-                result.update_func(result.get_global_var(variable.name_hint), scheduled)
+            scheduled = mark_scheduled(_schedule_one(function, variable.name_hint, target))
+            result.update_func(result.get_global_var(variable.name_hint), scheduled)
     return result
+
+
+def _schedule_one(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> tirx.PrimFunc:
+    function = drop_empty_loops(function)
+    for schedule in list_schedules(function, target, 1):
+        return schedule.mod["main"]
+    if any(block.iter_vars for block in list_blocks(function)):
+        raise TvmbuildError(
+            f"no rule has a schedule for {display_name(name)} on {target.kind.name}, and without one it cannot run",
+            "tune it, or build the model for a CPU",
+        )
+    return function  # nothing to compute, or loops of its own
 
 
 def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
