@@ -96,7 +96,10 @@ _SHIFT: dict[str, tuple[Any, Callable[[int, int, int], int]]] = {
 }
 _COMPUTE: dict[str, Callable[..., int]] = {
     **{name: compute for name, (_, compute) in {**_BINARY, **_DIVISION, **_SHIFT}.items()},
-    **{f"select_{name}": lambda a, b, c, d, _, holds=holds: c if holds(a, b) else d for name, (_, holds) in _COMPARE.items()},
+    **{
+        f"select_{name}": lambda a, b, c, d, _, holds=holds: c if holds(a, b) else d
+        for name, (_, holds) in _COMPARE.items()
+    },
     "truth": lambda a, b, _: int(a < b or (a != b and not b <= a)),
     "cast": lambda a, _: a,
     "not": lambda a, _: ~a,
@@ -115,7 +118,9 @@ def _write_truth(dtype: str, a: Any, b: Any) -> Any:
 _WRITE: dict[str, Callable[..., Any]] = {
     **{name: lambda _dtype, a, b, node=node: node(a, b) for name, (node, _) in {**_BINARY, **_DIVISION}.items()},
     **{
-        name: lambda dtype, a, b, node=node: node(a, tirx.bitwise_and(b, tirx.const(int(dtype.lstrip("uint")) - 1, dtype)))
+        name: lambda dtype, a, b, node=node: node(
+            a, tirx.bitwise_and(b, tirx.const(int(dtype.lstrip("uint")) - 1, dtype))
+        )
         for name, (node, _) in _SHIFT.items()
     },
     **{f"select_{name}": _write_select(node) for name, (node, _) in _COMPARE.items()},
@@ -145,7 +150,9 @@ def expressions(draw: st.DrawFn, dtype: str | None = None, depth: int = 4) -> Dr
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return draw(_leaves(dtype))
     part = expressions(dtype, depth - 1)
-    kind = draw(st.sampled_from(("binary", "binary", "binary", "divide", "floor", "shift", "select", "truth", "cast", "one")))
+    kind = draw(
+        st.sampled_from(("binary", "binary", "binary", "divide", "floor", "shift", "select", "truth", "cast", "one"))
+    )
     if kind == "binary":
         return _make(draw(st.sampled_from(sorted(_BINARY))), dtype, draw(part), draw(part | constants(dtype)))
     if kind == "divide":

@@ -46,14 +46,13 @@ def write_kernel(
     buffers: Sequence[tuple[tuple[int, ...], str]], threads: Sequence[tuple[str, Any]], body: Body, noalias: bool = True
 ) -> tvm.IRModule:
     """Return a module whose `main` has such buffers, and threads of such tags and numbers."""
-    with IRBuilder() as builder:
-        with T.prim_func():
-            T.func_name("main")
-            T.func_attr({"tirx.noalias": noalias})
-            arguments = [T.arg(f"a{i}", T.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
-            with ExitStack() as stack:
-                numbers = [stack.enter_context(T.thread_binding(0, extent, tag)) for tag, extent in threads]
-                body(*arguments, *numbers)
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": noalias})
+        arguments = [T.arg(f"a{i}", T.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
+        with ExitStack() as stack:
+            numbers = [stack.enter_context(T.thread_binding(0, extent, tag)) for tag, extent in threads]
+            body(*arguments, *numbers)
     return tvm.IRModule({"main": builder.get()})
 
 

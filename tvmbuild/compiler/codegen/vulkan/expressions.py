@@ -81,8 +81,10 @@ class Expressions:
     def guarded(self, start: Value, count: int, memory: Memory) -> Value:
         """Return an index that is inside also where the condition around the load does not hold."""
         kept = start.id in memory.registers
-        if self._guard is None or kept or (
-            memory.length is not None and start.low >= 0 and start.high + count <= memory.length
+        if (
+            self._guard is None
+            or kept
+            or (memory.length is not None and start.low >= 0 and start.high + count <= memory.length)
         ):
             return start
         zero = self.emit.integer(0)

@@ -13,7 +13,6 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Kind, Value
 
 
-
 class Bounds(NamedTuple):
     """What is known of a result."""
 
@@ -241,9 +240,7 @@ class Integers:
             return Value(fitting.id, fitting.kind, low, high)
         value = self.narrow(value)
         if dtype.kind == "uint":
-            return Value(
-                self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(high)), "u32", low, high
-            )
+            return Value(self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(high)), "u32", low, high)
         shift = self._constant(32 - dtype.bits)
         left = self._emit.pure(Op.SHIFT_LEFT_LOGICAL, "u32", value.id, shift)
         return Value(self._emit.pure(Op.SHIFT_RIGHT_ARITHMETIC, "u32", left, shift), "u32", low, high)
