@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from tvm import s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as script
 from vulkan_devices import HOST
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -46,12 +46,12 @@ def write_kernel(
     buffers: Sequence[tuple[tuple[int, ...], str]], threads: Sequence[tuple[str, Any]], body: Body, noalias: bool = True
 ) -> tvm.IRModule:
     """Return a module whose `main` has such buffers, and threads of such tags and numbers."""
-    with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": noalias})
-        arguments = [T.arg(f"a{i}", T.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
+    with IRBuilder() as builder, script.prim_func():
+        script.func_name("main")
+        script.func_attr({"tirx.noalias": noalias})
+        arguments = [script.arg(f"a{i}", script.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
         with ExitStack() as stack:
-            numbers = [stack.enter_context(T.thread_binding(0, extent, tag)) for tag, extent in threads]
+            numbers = [stack.enter_context(script.thread_binding(0, extent, tag)) for tag, extent in threads]
             body(*arguments, *numbers)
     return tvm.IRModule({"main": builder.get()})
 
