@@ -143,38 +143,45 @@ def _leaves(dtype: str) -> st.SearchStrategy[Drawn]:
     return numbers | numbers | st.just(Drawn("load", dtype)) | constants(dtype)
 
 
+_NAMES = {
+    "binary": tuple(sorted(_BINARY)),
+    "divide": ("div", "mod"),
+    "floor": ("floordiv", "floormod"),
+    "shift": tuple(sorted(_SHIFT)),
+    "select": tuple(f"select_{name}" for name in sorted(_COMPARE)),
+    "truth": ("truth",),
+    "cast": ("cast",),
+    "one": ("not", "abs"),
+}
+
+
 @st.composite
 def expressions(draw: st.DrawFn, dtype: str | None = None, depth: int = 4) -> Drawn:
     """Draw an expression that is defined for all values of its leaves."""
     dtype = dtype or draw(st.sampled_from(DTYPES))
     if depth == 0 or draw(st.integers(0, 5)) == 0:
         return draw(_leaves(dtype))
+    kind = draw(st.sampled_from(("binary", "binary", "divide", *_NAMES)))
+    name = draw(st.sampled_from(_NAMES[kind]))
+    return _make("not" if name == "abs" and dtype[0] == "u" else name, dtype, *_draw_operands(draw, kind, dtype, depth))
+
+
+def _draw_operands(draw: st.DrawFn, kind: str, dtype: str, depth: int) -> tuple[Drawn, ...]:
     part = expressions(dtype, depth - 1)
-    kind = draw(
-        st.sampled_from(("binary", "binary", "binary", "divide", "floor", "shift", "select", "truth", "cast", "one"))
-    )
-    if kind == "binary":
-        return _make(draw(st.sampled_from(sorted(_BINARY))), dtype, draw(part), draw(part | constants(dtype)))
+    divisors = constants(dtype).filter(lambda each: each.leaf not in (0, -1))
+    if kind in ("binary", "shift"):
+        return draw(part), draw(part | constants(dtype))
     if kind == "divide":
-        divisor = draw(constants(dtype).filter(lambda each: each.leaf not in (0, -1)) | part.map(_make_divisor))
-        return _make(draw(st.sampled_from(("div", "mod"))), dtype, draw(part), divisor)
+        return draw(part), draw(divisors | part.map(_make_divisor))
     if kind == "floor":  # of leaves: TVM lowers these, and believes that nothing wraps
-        divisor = draw(constants(dtype).filter(lambda each: each.leaf not in (0, -1)))
-        divisor = draw(st.sampled_from((divisor, _make_divisor(Drawn("load", dtype)))))
-        return _make(draw(st.sampled_from(("floordiv", "floormod"))), dtype, draw(_leaves(dtype)), divisor)
-    if kind == "shift":
-        return _make(draw(st.sampled_from(sorted(_SHIFT))), dtype, draw(part), draw(part | constants(dtype)))
+        return draw(_leaves(dtype)), draw(divisors | st.just(_make_divisor(Drawn("load", dtype))))
     if kind == "one":
-        name = draw(st.sampled_from(("not", "abs") if dtype[0] == "i" else ("not",)))
-        return _make(name, dtype, draw(part))
-    other = expressions(draw(st.sampled_from(DTYPES)), depth - 1)
+        return (draw(part),)
+    first = draw(expressions(draw(st.sampled_from(DTYPES)), depth - 1))
     if kind == "cast":
-        return _make("cast", dtype, draw(other))
-    first = draw(other)
+        return (first,)
     second = draw(expressions(first.dtype, depth - 1))
-    if kind == "truth":
-        return _make("truth", dtype, first, second)
-    return _make(f"select_{draw(st.sampled_from(sorted(_COMPARE)))}", dtype, first, second, draw(part), draw(part))
+    return (first, second) if kind == "truth" else (first, second, draw(part), draw(part))
 
 
 def _make(name: str, dtype: str, *of: Drawn) -> Drawn:

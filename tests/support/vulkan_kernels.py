@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as script
 from vulkan_devices import HOST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.codegen.vulkan.kernel import Kernel, generate_kernel
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.targets.vulkan_families import FAMILIES
@@ -46,12 +50,12 @@ def write_kernel(
     buffers: Sequence[tuple[tuple[int, ...], str]], threads: Sequence[tuple[str, Any]], body: Body, noalias: bool = True
 ) -> tvm.IRModule:
     """Return a module whose `main` has such buffers, and threads of such tags and numbers."""
-    with IRBuilder() as builder, T.prim_func():
-        T.func_name("main")
-        T.func_attr({"tirx.noalias": noalias})
-        arguments = [T.arg(f"a{i}", T.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
+    with IRBuilder() as builder, script.prim_func():
+        script.func_name("main")
+        script.func_attr({"tirx.noalias": noalias})
+        arguments = [script.arg(f"a{i}", script.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
         with ExitStack() as stack:
-            numbers = [stack.enter_context(T.thread_binding(0, extent, tag)) for tag, extent in threads]
+            numbers = [stack.enter_context(script.thread_binding(0, extent, tag)) for tag, extent in threads]
             body(*arguments, *numbers)
     return tvm.IRModule({"main": builder.get()})
 
@@ -80,3 +84,21 @@ def run(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(each), device) for each in arrays]
     function(*tensors)
     return [each.numpy() for each in tensors]
+
+
+def generate(mod: tvm.IRModule, target: tvm.target.Target | None = None) -> list[Kernel]:
+    """Return the kernels that are generated of a scheduled module."""
+    target = target or lavapipe()
+    with target:
+        passes, _, finish = tirx.get_default_tir_pipeline(target)
+        _, devices = _build.split_host_device_mods(passes(tirx.transform.BindTarget(target)(mod)))
+        functions = [each for device in devices.values() for each in finish()(device).functions.values()]
+    return [generate_kernel(each, target) for each in functions]
+
+
+def explain_invalid(kernel: Kernel, folder: Path) -> str:
+    """Return what spirv-val says against it: nothing."""
+    path = folder / "kernel.spv"
+    path.write_bytes(struct.pack(f"<{len(kernel.words)}I", *kernel.words))
+    command = ["spirv-val", "--target-env", "vulkan1.1", str(path)]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stderr

@@ -10,7 +10,7 @@ import pytest
 from drawn_integers import DTYPES, Drawn, bounds, expressions
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tvm.script.ir_builder import tirx as T
+from tvm.script.ir_builder import tirx as script
 from vulkan_kernels import build_as_written, run, write_kernel
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
@@ -39,13 +39,13 @@ def check(drawn: list[Drawn]) -> None:
 
     def body(*given: Any) -> None:
         inputs, outputs, (block, thread) = given[: len(DTYPES)], given[len(DTYPES) : -2], given[-2:]
-        with T.serial(0, TURNS) as turn:
+        with script.serial(0, TURNS) as turn:
             index = (block * THREADS + thread) * TURNS + turn
             leaves = {"block": block, "thread": thread, "loop": turn}
             leaves |= {dtype: each[index] for dtype, each in zip(DTYPES, inputs, strict=True)}
             for dtype, output in zip(used, outputs, strict=True):
                 for slot, each in enumerate(slots[dtype]):
-                    T.buffer_store(output, each.write(leaves), [slot * COUNT + index])
+                    script.buffer_store(output, each.write(leaves), [slot * COUNT + index])
 
     function = build_as_written(write_kernel(sizes, [("blockIdx.x", BLOCKS), ("threadIdx.x", THREADS)], body))
     empty = [np.zeros(*size) for size in sizes[len(DTYPES) :]]

@@ -55,6 +55,15 @@ class Exact:
         """Return the condition, from the bits."""
         return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0x7F800000))
 
+    def is_negative(self) -> int:
+        """Return the condition that its sign is set, which zeros have too."""
+        sign = self.integer(Op.SHIFT_RIGHT_LOGICAL, self.bits(), self.word(31))
+        return self.emitter.pure(Op.I_NOT_EQUAL, "bool", sign, self.word(0))
+
+    def is_zero(self) -> int:
+        """Return the condition, from the bits."""
+        return self.emitter.pure(Op.I_EQUAL, "bool", self.magnitude(), self.word(0))
+
     def magnitude(self) -> int:
         """Return its bits without the sign."""
         return self.emitter.pure(Op.BITWISE_AND, "u32", self.bits(), self.word(0x7FFFFFFF))
@@ -81,6 +90,11 @@ class Exact:
         ids = [each.id if isinstance(each, Exact) else self.constant(each).id for each in others]
         return self._make(self.emitter.glsl(instruction, "f32", self.id, *ids))
 
+    def split(self) -> tuple[Exact, Exact]:
+        """Return two numbers of few bits that it is the sum of."""
+        high = self.from_bits(self.integer(Op.BITWISE_AND, self.bits(), self.word(0xFFFFF000)))
+        return high, self - high
+
     def clamp(self, low: float, high: float) -> Exact:
         """Return the nearest number between two."""
         return self.apply(Glsl.F_MAX, low).apply(Glsl.F_MIN, high)
@@ -91,6 +105,10 @@ class Exact:
         for coefficient in coefficients[1:]:
             value = value * self + coefficient
         return value
+
+    def polynomial_of(self, square: Exact, coefficients: Sequence[float]) -> Exact:
+        """Return x + x · y · (the polynomial of y), of itself and its square."""
+        return square.polynomial(coefficients) * square * self + self
 
     def with_sign(self, like: Exact) -> Exact:
         """Return the positive number with another's sign; that one itself where it is no number."""

@@ -27,9 +27,12 @@ _LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
     2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
+_LOG10_2 = (0.30102539, 4.605039e-6)
 _LOG_LN2 = (-2.12194440e-4, 0.693359375)
 _SQRT_HALF = 0.707106781186547524
 _SMALLEST_NORMAL = 1.17549435e-38
+_ALMOST_ALL = 80.0
+"""Where a hyperbolic sine is an exponential."""
 _LARGE = 1e9
 """Its square plus one is its square."""
 
@@ -54,7 +57,11 @@ def exp2(x: Exact) -> Exact:
 
 def exp10(x: Exact) -> Exact:
     """Return 10^x."""
-    return power(x.constant(10.0), x)
+    inside = x.clamp(-38.0, 38.6)
+    power = (inside * math.log2(10) + 0.5).apply(Glsl.FLOOR)
+    rest = (inside - power * _LOG10_2[0] - power * _LOG10_2[1]) * math.log(10)
+    value = _scale(rest.polynomial(EXP) * rest * rest + rest + 1.0, power)
+    return value.select(x < -38.0, 0.0).select(x > 38.6, math.inf).select(x.is_nan(), x)
 
 
 def _scale(value: Exact, exponent: Exact) -> Exact:
@@ -122,8 +129,9 @@ def log1p(x: Exact) -> Exact:
     """Return ln(1 + x), accurate near 0."""
     total = x + 1.0
     lost = x - (total - 1.0)
-    value = log(total) + lost / total
-    return value.select(x.is_infinite(), x)
+    value = log(total) + (lost / total).select(total.is_zero(), 0.0)
+    infinite = x.emitter.pure(Op.I_EQUAL, "bool", x.bits(), x.word(0x7F800000))
+    return value.select(infinite, x).select(x.is_zero(), x)
 
 
 def expm1(x: Exact) -> Exact:
@@ -135,15 +143,17 @@ def expm1(x: Exact) -> Exact:
 def power(x: Exact, y: Exact) -> Exact:
     """Return x^y, of a negative x for whole y."""
     size = x.apply(Glsl.F_ABS)
-    value = exp2(y * log2(size))
     emitter = x.emitter
+    value = exp2(y * log2(size)).select(emitter.pure(Op.F_ORD_EQUAL, "bool", size.id, x.constant(1.0).id), 1.0)
     whole = y.apply(Glsl.FLOOR)
     is_whole = emitter.pure(Op.F_ORD_EQUAL, "bool", y.id, whole.id)
     half = y * 0.5
     is_even = emitter.pure(Op.F_ORD_EQUAL, "bool", half.id, half.apply(Glsl.FLOOR).id)
-    negative = x < 0.0
-    odd = emitter.pure(Op.LOGICAL_AND, "bool", negative, emitter.pure(Op.LOGICAL_NOT, "bool", is_even))
-    undefined = emitter.pure(Op.LOGICAL_AND, "bool", negative, emitter.pure(Op.LOGICAL_NOT, "bool", is_whole))
+    fraction = emitter.pure(Op.LOGICAL_NOT, "bool", is_whole)
+    is_odd = emitter.pure(Op.LOGICAL_AND, "bool", is_whole, emitter.pure(Op.LOGICAL_NOT, "bool", is_even))
+    odd = emitter.pure(Op.LOGICAL_AND, "bool", x.is_negative(), is_odd)
+    finite = emitter.pure(Op.LOGICAL_AND, "bool", x < 0.0, x > -math.inf)
+    undefined = emitter.pure(Op.LOGICAL_AND, "bool", finite, fraction)
     value = value.select(odd, -value).select(undefined, math.nan)
     nothing = emitter.pure(Op.F_ORD_EQUAL, "bool", y.id, x.constant(0.0).id)
     one = emitter.pure(Op.F_ORD_EQUAL, "bool", x.id, x.constant(1.0).id)
@@ -163,19 +173,28 @@ def erf(x: Exact) -> Exact:
 
 def _ratio(numerator: tuple[float, ...], denominator: tuple[float, ...], x: Exact) -> Exact:
     square = x * x
-    return x * square.polynomial(numerator) / square.polynomial(denominator)
+    return x * (square.polynomial(numerator) / square.polynomial(denominator))
 
 
 def hyperbolic_sine(x: Exact) -> Exact:
     """Return the hyperbolic sine."""
-    growth = expm1(x)
-    return ((growth + growth / (growth + 1.0)) * 0.5).select(x.apply(Glsl.F_ABS) > EXP_RANGE[1], x * math.inf)
+    size = x.apply(Glsl.F_ABS)
+    growth = expm1(size)
+    value = (growth + growth / (growth + 1.0)) * 0.5
+    return value.select(size > _ALMOST_ALL, _half_exp(size)).with_sign(x).select(x.is_zero(), x)
 
 
 def hyperbolic_cosine(x: Exact) -> Exact:
     """Return the hyperbolic cosine."""
-    growth = exp(x.apply(Glsl.F_ABS))
-    return (growth + x.constant(1.0) / growth) * 0.5
+    size = x.apply(Glsl.F_ABS)
+    growth = exp(size)
+    return ((growth + x.constant(1.0) / growth) * 0.5).select(size > _ALMOST_ALL, _half_exp(size))
+
+
+def _half_exp(x: Exact) -> Exact:
+    """Return e^x / 2, also where e^x is too large."""
+    root = exp(x * 0.5)
+    return root * 0.5 * root
 
 
 def sigmoid(x: Exact) -> Exact:

@@ -31,7 +31,8 @@ def cosine(x: Exact) -> Exact:
 def _wave(x: Exact, quarters: int) -> Exact:
     """Return the sine of x plus so many quarters of a turn."""
     count = (x * (2 / math.pi) + 0.5).apply(Glsl.FLOOR)
-    rest = x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]
+    rest = (x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]).clamp(-math.pi / 4, math.pi / 4)
+    rest = rest.select((x - x).is_nan(), math.nan)  # an infinite number's
     square = rest * rest
     sin = square.polynomial(_SINE) * square * rest + rest
     cos = square.polynomial(_COSINE) * square * square - square * 0.5 + 1.0
@@ -58,7 +59,7 @@ def arctangent(x: Exact) -> Exact:
     inside = size.select(middle, (size - 1.0) / (size + 1.0)).select(large, x.constant(-1.0) / size)
     start = x.constant(0.0).select(middle, math.pi / 4).select(large, math.pi / 2)
     square = inside * inside
-    return (start + (square.polynomial(_ATAN) * square * inside + inside)).with_sign(x)
+    return (start + inside.polynomial_of(square, _ATAN)).with_sign(x)
 
 
 def arcsine(x: Exact) -> Exact:
@@ -67,19 +68,25 @@ def arcsine(x: Exact) -> Exact:
     large = size > 0.5
     square = (size * size).select(large, (size * -0.5) + 0.5)
     inside = size.select(large, square.apply(Glsl.SQRT))
-    value = square.polynomial(_ASIN) * square * inside + inside
+    value = inside.polynomial_of(square, _ASIN)
     return value.select(large, value * -2.0 + math.pi / 2).with_sign(x).select(size > 1.0, math.nan)
 
 
 def arccosine(x: Exact) -> Exact:
     """Return the arccosine."""
-    return arcsine(x) * -1.0 + math.pi / 2
+    size = x.apply(Glsl.F_ABS)
+    large = size > 0.5
+    inside = x.select(large, ((size * -0.5) + 0.5).apply(Glsl.SQRT))
+    angle = inside.polynomial_of(inside * inside, _ASIN)
+    near = (angle * 2.0).select(x.is_negative(), angle * -2.0 + math.pi)
+    return (-angle + math.pi / 2).select(large, near).select(size > 1.0, math.nan)
 
 
 def arctangent_of(y: Exact, x: Exact) -> Exact:
     """Return the angle of the point (x, y), from -π to π."""
-    value = arctangent(y.apply(Glsl.F_ABS) / x.apply(Glsl.F_ABS))
-    left = x.emitter.pure(Op.I_NOT_EQUAL, "bool", x.integer(Op.SHIFT_RIGHT_LOGICAL, x.bits(), x.word(31)), x.word(0))
+    both_infinite = x.emitter.pure(Op.LOGICAL_AND, "bool", x.is_infinite(), y.is_infinite())
+    value = arctangent((y.apply(Glsl.F_ABS) / x.apply(Glsl.F_ABS)).select(both_infinite, 1.0))
+    left = x.is_negative()
     value = value.select(left, x.constant(math.pi) - value)
     both_zero = x.integer(Op.BITWISE_OR, x.magnitude(), y.magnitude())
     nothing = x.emitter.pure(Op.I_EQUAL, "bool", both_zero, x.word(0))
