@@ -55,8 +55,12 @@ class Memory:
 
 def are_distinct(places: list[Value]) -> bool:
     """Say whether no two can be the same number."""
-    bases = {(place.base or place).id for place in places}
-    return len(places) == 1 or (len(bases) == 1 and len({place.offset for place in places}) == len(places))
+    known = [(0, place.constant) if place.constant is not None else _read_sum(place) for place in places]
+    return len(places) == 1 or (len({base for base, _ in known}) == 1 and len(set(known)) == len(places))
+
+
+def _read_sum(place: Value) -> tuple[int, int]:
+    return (place.base or place).id, place.offset
 
 
 class Access:
@@ -75,7 +79,7 @@ class Access:
             width = self._fit(memory, at, count - len(found))
             pointer = self._pointer(memory, at, width)
             memory.is_reread |= memory.writable and at.id not in memory.registers
-            constant = not memory.writable and not memory.registers
+            constant = memory.restrict and not memory.writable
             loaded = self._emit.read(pointer, memory.stored, width, constant=constant)
             if width == 1:
                 found.append(loaded)
