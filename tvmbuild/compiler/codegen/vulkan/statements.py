@@ -238,4 +238,3 @@ class Statements:
         tirx.For: _loop,
         tirx.While: _while,
     }
-

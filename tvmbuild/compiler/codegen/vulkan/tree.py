@@ -12,6 +12,7 @@ from tvm import ir, tirx
 from tvmbuild.compiler.codegen.vulkan.values import BOOL, DType
 
 _DTYPE = re.compile(r"(float|int|uint)(\d+)(?:x(\d+))?$")
+_BITS = {"float": (16, 32, 64), "int": (8, 16, 32, 64), "uint": (8, 16, 32, 64)}
 _SKIPPED = frozenset({"span", "ty", "op", "attr_key", "annotations", "thread_binding", "ty_args", "attrs", "node"})
 _INNER = {
     tirx.SeqStmt: ("seq",),
@@ -27,7 +28,7 @@ def read_dtype(text: str) -> tuple[DType, int]:
     if text.startswith("bool"):
         return BOOL, int(text[5:] or 1)
     found = _DTYPE.match(text)
-    if found is None or (found[1] == "float" and found[2] not in ("16", "32", "64")):
+    if found is None or int(found[2]) not in _BITS[found[1]]:
         raise NotImplementedError(f"values of type {text}")
     return DType(found[1], int(found[2])), int(found[3] or 1)
 
