@@ -14,16 +14,11 @@ from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
 from tvmbuild.compiler.codegen.vulkan.floats import Floats
 from tvmbuild.compiler.codegen.vulkan.integers import Integers
 from tvmbuild.compiler.codegen.vulkan.memory import Access, Memory
-from tvmbuild.compiler.codegen.vulkan.tree import dtype_of
+from tvmbuild.compiler.codegen.vulkan.tree import BINARY, dtype_of
 from tvmbuild.compiler.codegen.vulkan.values import BOOL, INT32, INT64, DType, Value
 
 Vector = tuple[Value, ...]
 
-_BINARY = (
-    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max),
-    *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
-    *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Or),
-)
 _OPERATORS = {
     "tirx.bitwise_and": "BitwiseAnd",
     "tirx.bitwise_or": "BitwiseOr",
@@ -240,7 +235,7 @@ class Expressions:
         tirx.FloatImm: _float,
         tirx.Var: _variable,
         ir.TensorLoad: _load,
-        **dict.fromkeys(_BINARY, _binary),
+        **dict.fromkeys(BINARY, _binary),
         tirx.And: _both,
         tirx.Not: _negation,
         tirx.BitwiseNot: _inversion,

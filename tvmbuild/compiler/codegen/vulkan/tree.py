@@ -22,6 +22,13 @@ _INNER = {
     tirx.IfThenElse: ("then_case", "else_case"),
 }
 
+BINARY = (
+    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max),
+    *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
+    *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Or),
+)
+"""Nodes of two operands, `a` and `b`, that are both computed."""
+
 
 def read_dtype(text: str) -> tuple[DType, int]:
     """Return `float32x4` as its scalar type and the number of lanes; NotImplementedError of others."""
