@@ -15,7 +15,7 @@ RIGHT = {
     "reduce_sum_empty_set_non_reduced_axis_zero": "nothing to compute",
     "rotary_embedding": "a part of size 0 beside others",
     "acosh": "functions that Vulkan does not have",
-    "bitshift_right_uint64_1": "64-bit integers without signs",
+    "bitshift_right_uint64": "64-bit integers without signs",
     "max_float64": "numbers in double precision",
     "softmax_large_number": "exponentials beyond the largest number",
     "top_k": "sorting",

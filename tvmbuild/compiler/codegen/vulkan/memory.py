@@ -98,10 +98,17 @@ class Access:
             parts = [self._convert.to_memory(each, memory.dtype, memory.stored) for each in values[done : done + width]]
             whole = parts[0] if width == 1 else self._compose(memory.stored, parts)
             self._emit.assembly.emit(Op.STORE, pointer, whole)
-            memory.written = {key: each for key, each in memory.written.items() if are_distinct([each[0], at])}
-            if width == 1:
-                memory.written[at.id] = at, whole
+            if memory.storage == Storage.STORAGE_BUFFER:
+                self._remember(memory, at, whole, width)
             done += width
+
+    def _remember(self, memory: Memory, at: Value, whole: int, width: int) -> None:
+        """Note what has been stored, and forget what it may have replaced."""
+        if width > 1:
+            memory.written.clear()
+        else:
+            kept = {key: each for key, each in memory.written.items() if are_distinct([each[0], at])}
+            memory.written = {**kept, at.id: (at, whole)}
 
     def keep(self, memory: Memory, index: Value) -> None:
         """Keep an element in a variable of the thread from here on."""
