@@ -37,6 +37,22 @@ def test_guarded_loads_stay_inside(raw: bool) -> None:
     np.testing.assert_array_equal(compute(body, X, np.zeros_like(X), raw=raw), want)
 
 
+def test_what_a_condition_guards_may_be_undefined_elsewhere() -> None:
+    """Loads beyond the end, after `or` too; divisions by 0."""
+
+    def body(x: Any, y: Any, block: Any, thread: Any) -> None:
+        i = block * 16 + thread
+        divisor = i - 7
+        script.buffer_store(y, tirx.if_then_else(divisor != 0, x[i] // divisor + x[i] % divisor, -1), [i])
+        far = tirx.Or(i > 50, x[i * 2000000 - i * 1999999] == 20)
+        script.buffer_store(y, tirx.Select(far, 1000, y[i]), [i])
+
+    x = np.arange(COUNT, dtype=np.int32)
+    want = [-1 if i == 7 else i // (i - 7) + i % (i - 7) for i in range(COUNT)]
+    want = np.where((x > 50) | (x == 20), 1000, want)
+    np.testing.assert_array_equal(compute(body, x, np.zeros_like(x)), want)
+
+
 def test_loops_with_steps_without_turns_and_of_dynamic_extents() -> None:
     def body(n: Any, y: Any, block: Any, thread: Any) -> None:
         i = block * 16 + thread
