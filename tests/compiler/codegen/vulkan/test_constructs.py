@@ -48,8 +48,8 @@ def test_what_a_condition_guards_may_be_undefined_elsewhere() -> None:
         script.buffer_store(y, tirx.Select(far, 1000, y[i]), [i])
 
     x = np.arange(COUNT, dtype=np.int32)
-    want = [-1 if i == 7 else i // (i - 7) + i % (i - 7) for i in range(COUNT)]
-    want = np.where((x > 50) | (x == 20), 1000, want)
+    sums = [-1 if i == 7 else i // (i - 7) + i % (i - 7) for i in range(COUNT)]
+    want = np.where((x > 50) | (x == 20), 1000, sums)
     np.testing.assert_array_equal(compute(body, x, np.zeros_like(x)), want)
 
 

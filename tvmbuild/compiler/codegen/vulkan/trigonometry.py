@@ -19,12 +19,12 @@ _ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6
 
 
 def sine(x: Exact) -> Exact:
-    """Return the sine; of |x| below about 8000 within single precision."""
+    """Return the sine; of |x| up to 8192 within single precision, beyond it some number from -1 to 1."""
     return _wave(x, 0)
 
 
 def cosine(x: Exact) -> Exact:
-    """Return the cosine; of |x| below about 8000 within single precision."""
+    """Return the cosine; of |x| up to 8192 within single precision, beyond it some number from -1 to 1."""
     return _wave(x, 1)
 
 
@@ -32,7 +32,7 @@ def _wave(x: Exact, quarters: int) -> Exact:
     """Return the sine of x plus so many quarters of a turn."""
     count = (x * (2 / math.pi) + 0.5).apply(Glsl.FLOOR)
     rest = (x - count * _HALF_PI[0] - count * _HALF_PI[1] - count * _HALF_PI[2]).clamp(-math.pi / 4, math.pi / 4)
-    rest = rest.select((x - x).is_nan(), math.nan)  # an infinite number's
+    rest = rest.select(x.is_nan(), x).select(x.is_infinite(), math.nan)
     square = rest * rest
     sin = square.polynomial(_SINE) * square * rest + rest
     cos = square.polynomial(_COSINE) * square * square - square * 0.5 + 1.0
