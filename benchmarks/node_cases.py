@@ -1,4 +1,4 @@
-"""The node cases of onnx's own test suite, each taken through import, lowering, schedules by rule and code for a CPU.
+"""The node cases of onnx's own test suite, taken through import, lowering, rules, and code for a CPU or Vulkan.
 
 A case is one operator with random inputs and the outputs that onnx's reference gives. What its inputs decide about
 shapes cannot be compiled where the model leaves it open, so that a case which is refused with all inputs free is tried
@@ -7,15 +7,8 @@ again with all but the first of them as constants, then with all.
 
 from __future__ import annotations
 
-import importlib
-import os
-import pickle
-import select
-import signal
-import sys
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -26,21 +19,15 @@ from onnx import helper, numpy_helper
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 Kind = Literal["right", "folded", "wrong", "refused", "crashed", "skipped"]
 """``folded``: refused, but for a model in which all that goes into the operator is constant."""
 Form = Literal["inputs", "parameters", "constants"]
-TARGET: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
-TIMEOUT_S = 120
+CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
+TargetKind = Literal["llvm", "vulkan"]
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _FORMS: tuple[Form, ...] = ("inputs", "parameters", "constants")
-_FOR_ALL_CHILDREN = (
-    "onnx.reference",
-    "onnxsim",
-    "tvmbuild.compiler.evaluate",
-    "tvmbuild.compiler.importing.importer",
-    "tvmbuild.preparing.onnx_graph",
-)
 _KINDS_OF_NUMBERS = "fiub"
 _SMALL_FLOATS = 2
 _EPSILONS = 8
@@ -110,7 +97,7 @@ def why_skipped(case: NodeCase) -> str | None:
     return None
 
 
-def run_case(case: NodeCase) -> Verdict:
+def run_case(case: NodeCase, kind: TargetKind = "llvm") -> Verdict:
     """Build and run the case in this process, in one form after another until one is not refused."""
     skipped = why_skipped(case)
     if skipped is not None:
@@ -119,7 +106,7 @@ def run_case(case: NodeCase) -> Verdict:
     for form in _FORMS if case.inputs else _FORMS[:1]:
         if form == "parameters" and len(case.inputs) == 1:
             continue
-        verdict = _run_form(case, form)
+        verdict = _run_form(case, form, kind)
         if form == "constants":
             break  # nothing was left to compile: what onnxsim computed is no verdict on us
         if verdict.kind != "refused":
@@ -130,9 +117,9 @@ def run_case(case: NodeCase) -> Verdict:
     return Verdict("folded", first.reason, "constants") if verdict.kind == "right" else first
 
 
-def _run_form(case: NodeCase, form: Form) -> Verdict:
+def _run_form(case: NodeCase, form: Form, kind: TargetKind) -> Verdict:
     try:
-        got = _compute(case, form)
+        got = _compute(case, form, kind)
     except TvmbuildError as error:
         return Verdict("refused", " ".join(error.message.split()), form)
     except Exception as error:  # noqa: BLE001 - a crash is a verdict
@@ -157,13 +144,14 @@ def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
     return None
 
 
-def _compute(case: NodeCase, form: Form) -> list[np.ndarray]:
+def _compute(case: NodeCase, form: Form, kind: TargetKind) -> list[np.ndarray]:
     from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
-    target = tvm_target("llvm", TARGET, FrozenMap())
+    attributes = CPU if kind == "llvm" else FrozenMap(sorted(FAMILIES["lavapipe"].items()))
+    target = tvm_target(kind, attributes, CPU)
     lowered = lower(import_model(_prepare(case, form), case.name), target)
     fed = dict(zip((value.name for value in case.model.graph.input), map(np.asarray, case.inputs), strict=False))
     return list(build_here(lowered, target)(fed).values())
@@ -199,51 +187,3 @@ def _set_shape(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> None:
     del dims.dim[:]
     for size in shape:
         dims.dim.add().dim_value = size
-
-
-def run_apart(case: NodeCase, run: Callable[[NodeCase], Verdict] = run_case, timeout_s: float = TIMEOUT_S) -> Verdict:
-    """Do what `run_case` does in a forked child: a crash or an endless loop is a verdict."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _answer(case, run, writing)
-    os.close(writing)
-    data, ended = _read(reading, time.monotonic() + timeout_s)
-    os.close(reading)
-    if not ended:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if not ended:
-        return Verdict("crashed", f"no end in {timeout_s:g} s")
-    if not data:
-        return Verdict("crashed", f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer")
-    return cast("Verdict", pickle.loads(data))  # noqa: S301 - our own child's
-
-
-def _answer(case: NodeCase, run: Callable[[NodeCase], Verdict], writing: int) -> None:
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    try:
-        os.write(writing, pickle.dumps(run(case)))
-    finally:
-        sys.stdout.flush()
-        os._exit(0)
-
-
-def _read(reading: int, deadline: float) -> tuple[bytes, bool]:
-    data = b""
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([reading], [], [], left)[0]:
-            continue
-        part = os.read(reading, 1 << 16)
-        if not part:
-            return data, True
-        data += part
-    return data, False
-
-
-def load_for_children() -> None:
-    """Import once what each child of `run_apart` would."""
-    for module in _FOR_ALL_CHILDREN:
-        importlib.import_module(module)

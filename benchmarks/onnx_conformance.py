@@ -1,8 +1,9 @@
 """Tell of every operator of ONNX whether it is right or refused, and why.
 
-python benchmarks/onnx_conformance.py [--only REGEX] [--jobs 2] [--table docs/operators.md]
+python benchmarks/onnx_conformance.py [--target vulkan] [--only REGEX] [--jobs 2] [--table docs/operators.md]
 
-Takes the node cases of onnx's own test suite through import, lowering, schedules by rule and code for x86-64-v3, each
+Takes the node cases of onnx's own test suite through import, lowering, schedules by rule and code for x86-64-v3 or for
+lavapipe, each
 in a process of its own with a time limit, and compares with the outputs that come with them. Ends with 1 when one is
 wrong or crashes. ``--table`` writes what came out into the page. Takes about six minutes on two cores.
 """
@@ -16,10 +17,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from node_cases import NodeCase, Verdict, list_cases, load_for_children, run_apart
+from node_cases import NodeCase, TargetKind, Verdict, list_cases, run_case
+from node_processes import load_for_children, run_apart
 
 from tvmbuild.base.files import write_text
 
@@ -33,11 +36,12 @@ def main() -> int:
     """Run the cases; return 1 when one is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name has this")
+    parser.add_argument("--target", choices=("llvm", "vulkan"), default="llvm", help="the kind")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", type=Path)
     args = parser.parse_args()
     cases = [case for case in list_cases() if re.search(args.only, case.name)]
-    verdicts = _run(cases, args.jobs)
+    verdicts = _run(cases, args.jobs, args.target)
     bad = [(name, verdict) for name, (_, verdict) in verdicts.items() if verdict.kind in {"wrong", "crashed"}]
     for name, verdict in bad:
         print(f"{verdict.kind}: {name}: {verdict.reason}")
@@ -49,10 +53,11 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _run(cases: Sequence[NodeCase], jobs: int) -> Verdicts:
+def _run(cases: Sequence[NodeCase], jobs: int, kind: TargetKind) -> Verdicts:
     verdicts = {}
+    run = partial(run_apart, run=partial(run_case, kind=kind))
     with ProcessPoolExecutor(jobs, initializer=load_for_children) as pool:
-        for number, (case, verdict) in enumerate(zip(cases, pool.map(run_apart, cases), strict=True)):
+        for number, (case, verdict) in enumerate(zip(cases, pool.map(run, cases), strict=True)):
             verdicts[case.name] = (case, verdict)
             print(f"\r{number + 1} of {len(cases)}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

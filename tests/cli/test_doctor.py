@@ -67,19 +67,26 @@ def test_xgboost(versions: dict[str, str], state: str) -> None:
     assert _rows(replace(HERE, versions=FrozenMap(versions)))["xgboost"][0] == state
 
 
-BOTH = replace(HERE, codegens=("vulkan",), runtimes=("vulkan",))
+BOTH = replace(HERE, codegens=("vulkan",), runtimes=("vulkan",), vulkan_backend="tvmbuild")
+CANNOT = "cannot be compiled here"
 
 
 @pytest.mark.parametrize(
     ("here", "missing", "state", "detail", "remedies"),
     [
-        (HERE, "loader", "missing", "this TVM lacks the code generator and the runtime; no Vulkan loader", "IV"),
-        (HERE, None, "missing", "this TVM lacks the code generator and the runtime; the driver has Iris", "I"),
-        (replace(BOTH, runtimes=()), "driver", "missing", "this TVM lacks the runtime; no Vulkan driver", "IV"),
-        (replace(BOTH, codegens=()), "device", "missing", "this TVM lacks the code generator; no Vulkan device", "IV"),
-        (BOTH, "loader", "ok", "code generator and runtime; no Vulkan loader", "V"),
-        (BOTH, None, "ok", "code generator and runtime; the driver has Iris", "T"),
-        (replace(BOTH, devices=("vulkan",)), None, "ok", "code generator and runtime; the driver has Iris", ""),
+        (HERE, "loader", "missing", f"the code generator and the runtime {CANNOT}; no Vulkan loader", "`V"),
+        (HERE, None, "missing", f"the code generator and the runtime {CANNOT}; the driver has Iris", "`"),
+        (replace(BOTH, runtimes=()), "driver", "missing", f"the runtime {CANNOT}; no Vulkan driver", "`V"),
+        (replace(BOTH, codegens=()), "device", "missing", f"the code generator {CANNOT}; no Vulkan device", "`V"),
+        (BOTH, "loader", "ok", "code generator and runtime built in; no Vulkan loader", "V"),
+        (BOTH, None, "ok", "code generator and runtime built in; the driver has Iris", "T"),
+        (
+            replace(BOTH, devices=("vulkan",)),
+            None,
+            "ok",
+            "code generator and runtime built in; the driver has Iris",
+            "",
+        ),
     ],
 )
 def test_vulkan_says_which_half(
@@ -134,7 +141,12 @@ V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64
             "is built here and runs on this machine's cuda device",
             "",
         ),
-        (replace(V3, kind="vulkan"), "missing", "is not built here", "the installed TVM generates no Vulkan code"),
+        (
+            replace(V3, kind="vulkan"),
+            "missing",
+            "is not built here",
+            "the runtime that Vulkan code is packed with is not compiled",
+        ),
     ],
 )
 def test_targets_of_the_project(target: TargetSpec, state: str, detail: str, remedy: str) -> None:

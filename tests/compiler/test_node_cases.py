@@ -7,7 +7,8 @@ import re
 import signal
 
 import pytest
-from node_cases import NodeCase, Verdict, list_cases, run_apart, run_case
+from node_cases import NodeCase, Verdict, list_cases, run_case
+from node_processes import run_apart
 
 PARTS = 12
 RIGHT = (

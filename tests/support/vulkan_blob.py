@@ -25,7 +25,8 @@ def _text(value: str) -> list[int]:
 
 def scale_and_add(group: int = GROUP) -> list[int]:
     """Return the words of `out[i] = a[i] * scale + b[i]`: buffers a, b, out; the scalar scale, a float."""
-    names = ["main", "gid", "array", "block", "push", "a", "b", "out", "constants", "void", "function", "float", "uint", "vector"]
+    names = ["main", "gid", "array", "block", "push", "a", "b", "out", "constants"]
+    names += ["void", "function", "float", "uint", "vector"]
     names += ["in_vector", "in_uint", "of_block", "of_float", "of_push", "of_scalar", "zero", "label", "x", "index"]
     names += [f"{kind}_{which}" for which in ("a", "b", "out", "scale") for kind in ("pointer", "value")]
     names += ["product", "sum"]

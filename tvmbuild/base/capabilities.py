@@ -31,8 +31,8 @@ class Capabilities:
     """Kinds whose device runtime is in this TVM."""
     devices: tuple[str, ...] = ()
     """Kinds of which a device answered; llvm always does."""
-    vulkan_backend: str = "tvmbuild"
-    """Whose code generator and runtime Vulkan has: tvmbuild's, or tvm's, where TVM was built with it."""
+    vulkan_backend: str | None = None
+    """Whose code generator and runtime Vulkan has: tvmbuild's own, or tvm's, where TVM was built with it."""
     vulkan_devices: tuple[str, ...] = ()
     """Names of the devices that Vulkan's driver finds, whatever TVM can do."""
     vulkan_missing: str | None = None

@@ -12,20 +12,23 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.pipeline import Lowered
+from tvmbuild.package.runtime.host import find_device
 
 Arrays = Mapping[str, np.ndarray]
 
 
 def build_here(lowered: Lowered, target: tvm.target.Target) -> Callable[[Arrays], dict[str, np.ndarray]]:
-    """Schedule and build for ``target``, a CPU that this machine can stand for; return inputs → outputs by name.
+    """Schedule and build for ``target``, which this machine can stand for; return inputs → outputs by name.
 
     TvmbuildError names an operator that TVM cannot build.
     """
     applied = apply_records(lowered, target, MemoryDatabase())
-    machine = relax.VirtualMachine(build_executable(applied.mod, target).jit(), tvm.cpu())
+    device = find_device(str(target.kind.name))
+    machine = relax.VirtualMachine(build_executable(applied.mod, target).jit(), device)
 
     def compute(inputs: Arrays) -> dict[str, np.ndarray]:
-        result = machine["main"](*(tvm.runtime.tensor(np.asarray(inputs[i.name], order="C")) for i in lowered.inputs))
+        given = (np.asarray(inputs[info.name], order="C") for info in lowered.inputs)
+        result = machine["main"](*(tvm.runtime.tensor(each, device) for each in given))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
         return {info.name: value.numpy() for info, value in zip(lowered.outputs, results, strict=True)}
 

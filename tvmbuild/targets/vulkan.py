@@ -48,7 +48,7 @@ class Vulkan(Gpu):
 
     def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
         """Return whose generator makes the SPIR-V: no other compiler is in it."""
-        return {"vulkan backend": capabilities.vulkan_backend}
+        return {"vulkan backend": capabilities.vulkan_backend or "absent"}
 
     def explain_codegen(self, capabilities: Capabilities) -> str | None:
         """Return what brings a generator of Vulkan code."""
@@ -88,7 +88,8 @@ class Vulkan(Gpu):
 
     def probe(self, found: Capabilities) -> Capabilities:
         """Add what the loader says, whatever TVM can do."""
-        driver, backend = _ask(), "tvmbuild" if _has_plugin() else "tvm"
+        others = "tvm" if self.name in found.codegens else None
+        driver, backend = _ask(), "tvmbuild" if _has_plugin() else others
         return replace(found, vulkan_devices=driver.devices, vulkan_missing=driver.missing, vulkan_backend=backend)
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
@@ -99,8 +100,9 @@ class Vulkan(Gpu):
         """Say of each half whether it is here; a machine that only generates code is no fault."""
         halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
         lacking = " and ".join(name for name, kinds in halves if self.name not in kinds)
-        own = "code generator and runtime built in"
-        whole = own if capabilities.vulkan_backend == "tvmbuild" else "code generator and runtime are TVM's"
+        whole = "TVM's own code generator and runtime"
+        if capabilities.vulkan_backend == "tvmbuild":
+            whole = "code generator and runtime built in"
         tvm = f"{lacking} cannot be compiled here" if lacking else whole
         missing, names = capabilities.vulkan_missing, ", ".join(capabilities.vulkan_devices)
         driver = f"no Vulkan {missing}" if missing else f"the driver has {names}"
@@ -125,6 +127,11 @@ def _has_plugin() -> bool:
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()
+
+
+def explain_vulkan_here() -> str | None:
+    """Return what of loader, driver and device is missing here, with the remedy; None: nothing."""
+    return explain_driver(_ask().missing)
 
 
 @cache

@@ -30,10 +30,17 @@ LOW_DISK = 2 << 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--cached", action="store_true", help="believe the last probe of TVM instead of probing again")
+    parser.add_argument(
+        "--vulkan-selftest", action="store_true", help="compute every class of kernels on the Vulkan device and here"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; exit code 1 when something is wrong, 0 when something is merely missing."""
+    if args.vulkan_selftest:
+        from tvmbuild.cli.doctor.selftest import run_selftest  # noqa: PLC0415 - imports TVM
+
+        return run_selftest()
     if not args.cached:
         forget_probe()
     project, mistaken = _load_project()

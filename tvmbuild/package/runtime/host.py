@@ -17,7 +17,7 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
-from tvmbuild.package.runtime.vulkan.plugin import is_available, load_plugin
+from tvmbuild.package.runtime.vulkan.plugin import check_device, is_available, load_plugin
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
@@ -70,6 +70,8 @@ def find_device(kind: str) -> Any:
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+    if kind == "vulkan":
+        check_device(0)
     return device
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
 from tvmbuild.compiler.codegen.vulkan.integers import Integers
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op
-from tvmbuild.compiler.codegen.vulkan.values import INT32, Value
+from tvmbuild.compiler.codegen.vulkan.values import Value
 
 COMPARISONS = {
     "EQ": (Op.I_EQUAL, Op.I_EQUAL),
@@ -44,8 +44,6 @@ class Conditions:
         if known is not None:
             return self._emit.truth(known)
         signed = min(a.low, b.low) < 0
-        if signed and max(a.high, b.high) > INT32.bounds[1]:
-            a, b = self._integers.widen(a), self._integers.widen(b)
         a, b = self._integers.alike(a, b)
         return self._make(COMPARISONS[name][0 if signed else 1], a.id, b.id)
 

@@ -20,7 +20,7 @@ from tvmbuild.compiler.codegen.vulkan.values import BOOL, INT32, INT64, DType, V
 Vector = tuple[Value, ...]
 
 _BINARY = (
-    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max),
+    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max),
     *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
     *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Or),
 )
@@ -32,6 +32,7 @@ _OPERATORS = {
     "tirx.shift_right": "RShift",
 }
 """Calls that are operators by another name."""
+_INTEGERS = ("u32", "u64")
 _NAMES = {"abs": "fabs"}
 """TensorIR's names of functions that C calls otherwise."""
 
@@ -79,8 +80,11 @@ class Expressions:
 
     def guarded(self, start: Value, count: int, memory: Memory) -> Value:
         """Return an index that is inside also where the condition around the load does not hold."""
-        if self._guard is None or (
-            memory.length is not None and start.low >= 0 and start.high + count <= memory.length
+        kept = start.id in memory.registers
+        if (
+            self._guard is None
+            or kept
+            or (memory.length is not None and start.low >= 0 and start.high + count <= memory.length)
         ):
             return start
         zero = self.emit.integer(0)
@@ -199,7 +203,7 @@ class Expressions:
                 second = self.vector(no)
             conditions *= len(first)
         return tuple(
-            self.emit.select(each, *(self.integers.alike(a, b) if a.kind != b.kind else (a, b)))
+            self.emit.select(each, *(self.integers.alike(a, b) if a.kind in _INTEGERS else (a, b)))
             for each, a, b in zip(conditions, first, second, strict=True)
         )
 

@@ -12,8 +12,6 @@ from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Kind, Value
 
-_MASKS = {8: 0xFF, 16: 0xFFFF}
-
 
 class Bounds(NamedTuple):
     """What is known of a result."""
@@ -21,6 +19,10 @@ class Bounds(NamedTuple):
     low: int
     high: int
     multiple: int = 1
+
+
+_ANY = Bounds(INT64.bounds[0], 2 * INT64.bounds[1] + 1)
+"""More than any type holds."""
 
 
 class Integers:
@@ -57,7 +59,8 @@ class Integers:
         if offset == 0:
             return base
         result = self._sum(base, self._emit.integer(offset, dtype), dtype)
-        return result if result.kind != base.kind else replace(result, base=base, offset=offset)
+        exact = self._fits(base.low + offset, dtype) and self._fits(base.high + offset, dtype)
+        return replace(result, base=base, offset=offset) if exact and result.kind == base.kind else result
 
     def subtract(self, a: Value, b: Value, dtype: DType) -> Value:
         """Return a - b."""
@@ -100,86 +103,65 @@ class Integers:
             return a
         if a.constant is not None and b.constant:
             return self._emit.integer(_divide(a.constant, b.constant), dtype)
-        if a.low >= 0 and b.low > 0:
+        if a.low >= 0 and b.low >= 0:
             if a.high < b.low:
                 return self._emit.integer(0)
             multiple = a.multiple // b.constant if b.constant and a.multiple % b.constant == 0 else 1
-            return self._binary(Op.U_DIV, a, b, dtype, Bounds(a.low // b.high, a.high // b.low, multiple))
+            bounds = Bounds(a.low // max(b.high, 1), a.high // max(b.low, 1), multiple)
+            return self._binary(Op.U_DIV, a, b, dtype, bounds)
         largest = max(abs(a.low), abs(a.high))
         bounds = Bounds(-largest, largest)
         if b.low > 0 and b.constant:
             bounds = Bounds(_divide(a.low, b.constant), _divide(a.high, b.constant))
-        return self._binary(Op.S_DIV, a, b, dtype, bounds)
+        return self._binary(Op.S_DIV, *self.alike(a, b), dtype, bounds)
 
     def remainder(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return what ``divide`` leaves, which has the sign of a."""
+        """Return what ``divide`` leaves, which has the sign of a.
+
+        Vulkan leaves open what SPIR-V's own remainder of negative numbers is.
+        """
         if a.constant is not None and b.constant:
             return self._emit.integer(a.constant - b.constant * _divide(a.constant, b.constant), dtype)
-        if a.low >= 0 and b.low > 0:
+        if a.low >= 0 and b.low >= 0:
             if a.high < b.low:
                 return a
             multiple = math.gcd(a.multiple, b.constant) if b.constant else 1
-            return self._binary(Op.U_MOD, a, b, dtype, Bounds(0, min(a.high, b.high - 1), multiple))
+            return self._binary(Op.U_MOD, a, b, dtype, Bounds(0, min(a.high, max(b.high - 1, 0)), multiple))
         largest = max(abs(b.low), abs(b.high)) - 1
-        bounds = Bounds(max(-largest, min(a.low, 0)), min(largest, max(a.high, 0)))
-        return self._binary(Op.S_REM, a, b, dtype, bounds)
-
-    def divide_down(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return a / b, rounded down."""
-        if a.low >= 0 and b.low > 0:
-            return self.divide(a, b, dtype)
-        quotient = self.divide(a, b, dtype)
-        lowered = self.subtract(quotient, self._emit.integer(1), dtype)
-        return self._emit.select(self._rounds_up(a, b, dtype), *self.alike(lowered, quotient))
-
-    def remainder_down(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Return what ``divide_down`` leaves, which has the sign of b."""
-        if a.low >= 0 and b.low > 0:
-            return self.remainder(a, b, dtype)
-        rest = self.remainder(a, b, dtype)
-        raised = self.add(rest, b, dtype)
-        return self._emit.select(self._rounds_up(a, b, dtype), *self.alike(raised, rest))
-
-    def _rounds_up(self, a: Value, b: Value, dtype: DType) -> Value:
-        """Say whether rounding to zero was upwards: there is a rest, and its sign is not b's."""
-        rest, divisor = self.alike(self.remainder(a, b, dtype), b)
-        zero = self._emit.assembly.constant(rest.kind, 0)
-        signs = self._emit.pure(Op.BITWISE_XOR, rest.kind, rest.id, divisor.id)
-        differ = self._emit.pure(Op.S_LESS_THAN, "bool", signs, zero)
-        left = self._emit.pure(Op.I_NOT_EQUAL, "bool", rest.id, zero)
-        return Value(self._emit.pure(Op.LOGICAL_AND, "bool", differ, left), "bool", 0, 1)
+        signed = Bounds(min(a.low, 0), max(a.high, 0))
+        product = self._binary(Op.I_MUL, self.divide(a, b, dtype), b, dtype, signed)
+        bounds = Bounds(max(-largest, signed.low), min(largest, signed.high))
+        return self._binary(Op.I_SUB, a, product, dtype, bounds)
 
     # ------------------------------------------------------------------- bits
 
     def shift_right(self, a: Value, b: Value, dtype: DType) -> Value:
         """Return a divided by 2^b, rounded down."""
+        op = Op.SHIFT_RIGHT_LOGICAL if a.low >= 0 else Op.SHIFT_RIGHT_ARITHMETIC
+        bounds = Bounds(min(a.low, 0), max(a.high, 0))
         if b.constant is not None and 0 <= b.constant < dtype.bits:
             divisor = 1 << b.constant
-            if a.constant is not None:
-                return self._emit.integer(a.constant >> b.constant, dtype)
             multiple = a.multiple // divisor if a.multiple % divisor == 0 else 1
-            op = Op.SHIFT_RIGHT_LOGICAL if a.low >= 0 else Op.SHIFT_RIGHT_ARITHMETIC
-            return self._binary(op, a, b, dtype, Bounds(a.low >> b.constant, a.high >> b.constant, multiple))
-        signed = dtype.kind == "int" and a.low < 0
-        return self._binary(
-            Op.SHIFT_RIGHT_ARITHMETIC if signed else Op.SHIFT_RIGHT_LOGICAL,
-            a,
-            b,
-            dtype,
-            Bounds(min(a.low, 0), max(a.high, 0)),
-        )
+            bounds = Bounds(a.low >> b.constant, a.high >> b.constant, multiple)
+            if bounds.low == bounds.high:
+                return self._emit.integer(bounds.low, dtype)
+        if b.high >= INT32.bits < dtype.bits:  # more than a register of 32 bits can be shifted
+            a, b = self.widen(a), self.widen(b)
+        return self._binary(op, a, b, dtype, bounds)
 
     def shift_left(self, a: Value, b: Value, dtype: DType) -> Value:
         """Return a · 2^b."""
         if b.constant is not None and 0 <= b.constant < dtype.bits - 1:
             return self.multiply(a, self._emit.integer(1 << b.constant, dtype), dtype)
-        return self._binary(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, Bounds(*dtype.bounds))
+        return self._binary(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, _ANY)
 
     def bitwise(self, op: Op, a: Value, b: Value, dtype: DType) -> Value:
         """Return and, or, exclusive or, of bits."""
         if a.constant is not None:
             a, b = b, a
         bounds = Bounds(*dtype.bounds)
+        if op == Op.BITWISE_AND and b.low >= 0 > a.low:
+            bounds = Bounds(0, b.high)
         if a.low >= 0 and b.low >= 0:
             bits = max(a.high, b.high).bit_length()
             bounds = Bounds(0, min(a.high, b.high) if op == Op.BITWISE_AND else (1 << bits) - 1)
@@ -214,17 +196,20 @@ class Integers:
 
     def invert(self, a: Value, dtype: DType) -> Value:
         """Return all bits turned."""
-        return self.wrap(self.subtract(self._emit.integer(-1), a, INT64), dtype)
+        return self.subtract(self._emit.integer(-1 if dtype.kind == "int" else dtype.bounds[1], dtype), a, dtype)
 
     def absolute(self, a: Value, dtype: DType) -> Value:
         """Return the value without its sign."""
+        if a.low >= 0:
+            return a
         return self.extreme(a, self.subtract(self._emit.integer(0), a, dtype), dtype, largest=True)
 
     # ------------------------------------------------------------------- widths
 
     def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Return both in the same number of bits."""
-        if a.kind == b.kind:
+        fits = min(a.low, b.low) >= 0 or max(a.high, b.high) <= INT32.bounds[1]
+        if a.kind == b.kind and fits:
             return a, b
         return self.widen(a), self.widen(b)
 
@@ -251,13 +236,11 @@ class Integers:
         if low <= value.low and value.high <= high:
             return value
         if dtype.bits >= 32:
-            fitting = self.narrow(value) if dtype.bits == 32 else value
+            fitting = self.narrow(value) if dtype.bits == INT32.bits else self.widen(value)
             return Value(fitting.id, fitting.kind, low, high)
         value = self.narrow(value)
         if dtype.kind == "uint":
-            return Value(
-                self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(_MASKS[dtype.bits])), "u32", low, high
-            )
+            return Value(self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(high)), "u32", low, high)
         shift = self._constant(32 - dtype.bits)
         left = self._emit.pure(Op.SHIFT_LEFT_LOGICAL, "u32", value.id, shift)
         return Value(self._emit.pure(Op.SHIFT_RIGHT_ARITHMETIC, "u32", left, shift), "u32", low, high)
@@ -266,7 +249,9 @@ class Integers:
         return self._emit.assembly.constant("u32", value)
 
     def _binary(self, op: Op, a: Value, b: Value, dtype: DType, bounds: Bounds) -> Value:
-        narrow = dtype.bits <= INT32.bits or (self._fits(bounds.low, INT32) and self._fits(bounds.high, INT32))
+        narrow = dtype.bits <= INT32.bits or all(
+            self._fits(end, INT32) and self._fits(end, dtype) for end in (bounds.low, bounds.high)
+        )
         if not (narrow and a.kind == b.kind == "u32"):
             a, b = self.widen(a), self.widen(b)
         return self._bounded(self._emit.pure(op, a.kind, a.id, b.id), a.kind, bounds, dtype)
@@ -287,8 +272,6 @@ class Integers:
         "Mul": multiply,
         "Div": divide,
         "Mod": remainder,
-        "FloorDiv": divide_down,
-        "FloorMod": remainder_down,
         "RShift": shift_right,
         "LShift": shift_left,
         "Min": partial(extreme, largest=False),

@@ -15,7 +15,7 @@ from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.memory import Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Storage
 from tvmbuild.compiler.codegen.vulkan.statements import Statements
-from tvmbuild.compiler.codegen.vulkan.tree import read_dtype, walk
+from tvmbuild.compiler.codegen.vulkan.tree import read_dtype, walk_statements
 from tvmbuild.compiler.codegen.vulkan.values import DType, Value
 from tvmbuild.errors import TvmbuildError
 
@@ -75,8 +75,7 @@ class _Generator:
     def run(self) -> Kernel:
         buffers, scalars = self._bind_parameters()
         self._statements.run(self._function.body)
-        for memory in buffers:
-            self._make.access.finish(memory)
+        self._make.access.finish(buffers)
         tags = [str(tag) for tag in self._function.attrs.get("tirx.kernel_launch_params", ())]
         groups = tuple(self._find(tags, f"blockIdx.{axis}") for axis in _AXES)
         size = tuple(self._statements.extents.get(f"threadIdx.{axis}", 1) for axis in _AXES)
@@ -133,7 +132,7 @@ class _Generator:
         """Return the parameters that are written, by their addresses."""
         names: dict[int, int] = {}
         stored: set[int] = set()
-        for node in walk(self._function.body):
+        for node in walk_statements(self._function.body):
             if isinstance(node, tirx.DeclBuffer):
                 names[hash(node.buffer)] = names.get(hash(node.data), hash(node.data))
             elif isinstance(node, tirx.BufferStore):
@@ -143,7 +142,7 @@ class _Generator:
     def _list_lengths(self) -> dict[int, int]:
         """Return how many scalars the parameters have, by their addresses."""
         found: dict[int, int] = {}
-        for node in walk(self._function.body):
+        for node in walk_statements(self._function.body):
             if isinstance(node, tirx.DeclBuffer) and all(
                 isinstance(each, tirx.IntImm) for each in node.buffer.ty.shape
             ):

@@ -42,11 +42,21 @@ class Memory:
     """By width."""
     registers: dict[int, int] = field(default_factory=dict)
     """Elements that a loop keeps in variables of the thread, by the number of their index."""
+    written: dict[int, tuple[Value, int]] = field(default_factory=dict)
+    """What this block has stored and nothing has changed since: index and value, by the number of the index."""
+    is_reread: bool = False
+    """Whether what the kernel writes is loaded again."""
 
     @property
     def element_bytes(self) -> int:
         """Bytes of a scalar."""
         return _BYTES[self.stored]
+
+
+def are_distinct(places: list[Value]) -> bool:
+    """Say whether no two can be the same number."""
+    bases = {(place.base or place).id for place in places}
+    return len(places) == 1 or (len(bases) == 1 and len({place.offset for place in places}) == len(places))
 
 
 class Access:
@@ -64,6 +74,7 @@ class Access:
             at = self._at(start, len(found))
             width = self._fit(memory, at, count - len(found))
             pointer = self._pointer(memory, at, width)
+            memory.is_reread |= memory.writable and at.id not in memory.registers
             constant = not memory.writable and not memory.registers
             loaded = self._emit.read(pointer, memory.stored, width, constant=constant)
             if width == 1:
@@ -83,13 +94,20 @@ class Access:
             parts = [self._convert.to_memory(each, memory.dtype, memory.stored) for each in values[done : done + width]]
             whole = parts[0] if width == 1 else self._compose(memory.stored, parts)
             self._emit.assembly.emit(Op.STORE, pointer, whole)
+            memory.written = {key: each for key, each in memory.written.items() if are_distinct([each[0], at])}
+            if width == 1:
+                memory.written[at.id] = at, whole
             done += width
 
     def keep(self, memory: Memory, index: Value) -> None:
         """Keep an element in a variable of the thread from here on."""
         variable = self._emit.assembly.local(self._emit.assembly.scalar(memory.stored))
-        loaded = self._emit.read(self._pointer(memory, index, 1), memory.stored)
-        self._emit.assembly.emit(Op.STORE, variable, loaded)
+        if index.id in memory.written:
+            _, value = memory.written[index.id]
+        else:
+            memory.is_reread = True
+            value = self._emit.read(self._pointer(memory, index, 1), memory.stored)
+        self._emit.assembly.emit(Op.STORE, variable, value)
         memory.registers[index.id] = variable
 
     def release(self, memory: Memory, index: Value) -> None:
@@ -149,12 +167,17 @@ class Access:
         memory.variables[width] = variable
         return variable
 
-    def finish(self, memory: Memory) -> None:
-        """Say of an argument's variables what holds of them."""
-        for variable in memory.variables.values():
-            if not memory.writable:
-                self._emit.assembly.decorate(variable, Decoration.NON_WRITABLE)
-            if len(memory.variables) > 1 and memory.writable:
-                self._emit.assembly.decorate(variable, Decoration.ALIASED)
-            elif memory.restrict:
-                self._emit.assembly.decorate(variable, Decoration.RESTRICT)
+    def finish(self, memories: list[Memory]) -> None:
+        """Say of the arguments' variables what holds of them.
+
+        Nothing where an argument is written and loaded again: NVIDIA's driver then loaded what had been there before.
+        """
+        trusted = not any(memory.is_reread for memory in memories)
+        for memory in memories:
+            for variable in memory.variables.values():
+                if not memory.writable and trusted:
+                    self._emit.assembly.decorate(variable, Decoration.NON_WRITABLE)
+                if len(memory.variables) > 1 and memory.writable:
+                    self._emit.assembly.decorate(variable, Decoration.ALIASED)
+                elif memory.restrict and trusted:
+                    self._emit.assembly.decorate(variable, Decoration.RESTRICT)

@@ -11,9 +11,9 @@ from tvm_ffi import structural_equal
 
 from tvmbuild.compiler.codegen.vulkan import opcodes
 from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
-from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory
+from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory, are_distinct
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
-from tvmbuild.compiler.codegen.vulkan.tree import defined_in, dtype_of, read_dtype, walk
+from tvmbuild.compiler.codegen.vulkan.tree import defined_in, dtype_of, read_dtype, walk, walk_statements
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
 _SYNCHRONISE = "tirx.tvm_storage_sync"
@@ -93,6 +93,7 @@ class Statements:
                 raise NotImplementedError(f"a barrier of {scope}")
             group = self._assembly.constant("u32", opcodes.WORKGROUP_SCOPE)
             order = self._assembly.constant("u32", opcodes.SHARED_MEMORY_ORDER)
+            self._forget()
             self._assembly.emit(Op.CONTROL_BARRIER, group, group, order)
         elif not isinstance(call, tirx.IntImm):
             raise NotImplementedError(f"the call {str(call)[:100]}")
@@ -132,6 +133,11 @@ class Statements:
             self._make.access.store(memory, start, part)
             done += count
 
+    def _forget(self) -> None:
+        """Forget what was stored: from here on something else may have changed it."""
+        for memory, _ in self._make.memories.values():
+            memory.written.clear()
+
     # ------------------------------------------------------------------- control
 
     def _branch(self, node: Any) -> None:
@@ -149,9 +155,11 @@ class Statements:
         for label, case in ((yes, node.then_case), (no, node.else_case)):
             if case is not None:
                 with self._emit.block():
+                    self._forget()
                     self._assembly.emit(Op.LABEL, label)
                     self.run(case)
                     self._assembly.emit(Op.BRANCH, merge)
+        self._forget()
         self._assembly.emit(Op.LABEL, merge)
 
     def _loop(self, node: Any) -> None:
@@ -183,17 +191,19 @@ class Statements:
         assembly.emit(Op.BRANCH, header)
         assembly.emit(Op.LABEL, header)
         counter = assembly.result(Op.PHI, kind, first.id, before, following, follow)
-        less = Op.U_LESS_THAN if first.low >= 0 else Op.S_LESS_THAN
+        less = Op.U_LESS_THAN if min(first.low, last.low) >= 0 else Op.S_LESS_THAN
         condition = assembly.result(less, assembly.scalar("bool"), counter, last.id)
         control = opcodes.UNROLL if int(node.kind) == _UNROLLED else opcodes.NO_CONTROL
         assembly.emit(Op.LOOP_MERGE, merge, follow, control)
         assembly.emit(Op.BRANCH_CONDITIONAL, condition, body, merge)
         value = Value(counter, first.kind, first.low, max(last.high - 1, first.low))
         self._make.variables[hash(node.loop_var)] = (value,)
+        self._forget()
         with self._emit.block():
             assembly.emit(Op.LABEL, body)
             self.run(node.body)
             assembly.emit(Op.BRANCH, follow)
+        self._forget()
         assembly.emit(Op.LABEL, follow)
         self._assembly.emit_as(following, Op.I_ADD, kind, counter, assembly.constant(first.kind, step))
         assembly.emit(Op.BRANCH, header)
@@ -205,6 +215,8 @@ class Statements:
         They are kept in a register: NVIDIA's driver computed wrong maxima in memory, beside arguments that are only
         read; and it is faster.
         """
+        if not any(self._is_argument(each) for each in walk_statements(loop.body)):
+            return []
         indices, read = self._list_indices(loop)
         inside = defined_in(loop)
         found: list[tuple[Memory, Value]] = []
@@ -216,9 +228,16 @@ class Statements:
             if variables & inside or any(dtype_of(index)[1] > 1 for index in each):
                 continue
             places = [self._make.scalar(index) for index in each]
-            if _are_distinct(places):
+            if are_distinct(places):
                 found += [(memory, place) for place in places]
         return found
+
+    def _is_argument(self, statement: Any) -> bool:
+        """Say whether an argument is written there."""
+        if not isinstance(statement, tirx.BufferStore):
+            return False
+        memory, _ = self._make.memories.get(hash(statement.buffer), (None, 0))
+        return memory is not None and memory.storage == Storage.STORAGE_BUFFER
 
     def _list_indices(self, loop: Any) -> tuple[dict[int, list[Any]], set[int]]:
         """Return where a loop accesses arguments, each place once, and which it reads, by the buffers' addresses."""
@@ -256,9 +275,3 @@ class Statements:
 
 def _is_barrier(node: Any) -> bool:
     return isinstance(node, ir.Call) and isinstance(node.op, ir.Op) and str(node.op.name) == _SYNCHRONISE
-
-
-def _are_distinct(places: list[Value]) -> bool:
-    """Say whether no two can be the same number."""
-    bases = {(place.base or place).id for place in places}
-    return len(places) == 1 or (len(bases) == 1 and len({place.offset for place in places}) == len(places))

@@ -13,6 +13,13 @@ from tvmbuild.compiler.codegen.vulkan.values import BOOL, DType
 
 _DTYPE = re.compile(r"(float|int|uint)(\d+)(?:x(\d+))?$")
 _SKIPPED = frozenset({"span", "ty", "op", "attr_key", "annotations", "thread_binding", "ty_args", "attrs", "node"})
+_INNER = {
+    tirx.SeqStmt: ("seq",),
+    tirx.AttrStmt: ("body",),
+    tirx.For: ("body",),
+    tirx.While: ("body",),
+    tirx.IfThenElse: ("then_case", "else_case"),
+}
 
 
 def read_dtype(text: str) -> tuple[DType, int]:
@@ -48,10 +55,20 @@ def walk(node: Any) -> Iterator[Any]:
     if isinstance(node, ir.Array):
         for each in node:
             yield from walk(each)
-    elif isinstance(node, ir.Node) and not isinstance(node, ir.Op | ir.Range):
+    elif isinstance(node, ir.Expr | tirx.Stmt) and not isinstance(node, ir.Op):
         yield node
         for name in _fields(node.__class__):
             yield from walk(getattr(node, name))
+
+
+def walk_statements(node: Any) -> Iterator[Any]:
+    """Yield the statement and all below it, without their expressions."""
+    yield node
+    for name in _INNER.get(type(node), ()):
+        inner = getattr(node, name)
+        for each in inner if isinstance(inner, ir.Array) else (inner,):
+            if each is not None:
+                yield from walk_statements(each)
 
 
 def defined_in(statement: Any) -> set[int]:

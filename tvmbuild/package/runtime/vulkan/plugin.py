@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
+import tvm_ffi
+
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.library import has_function, load_runtime
+from tvmbuild.package.runtime.library import call, has_function, load_runtime
 from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
@@ -57,6 +63,34 @@ def is_available() -> bool:
     return compiles or (_PREBUILT / machine / NAME).is_file()
 
 
+@cache
+def check_device(index: int) -> None:
+    """Make sure that TVM and our runtime understand each other: memory, copies and errors; TvmbuildError otherwise.
+
+    It starts the device, so it is left to who is about to use it. A runtime that is TVM's own is not checked.
+    """
+    if not has_function(_OWN):
+        return
+    device = tvm_ffi.device("vulkan", index)
+    sent = ctypes.create_string_buffer(bytes(range(1, 65)))
+    got = ctypes.create_string_buffer(len(sent))
+    try:
+        tensor = call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((len(sent),)), "uint8", device, None)
+        call("runtime.TVMTensorCopyFromBytes", tensor, ctypes.cast(sent, ctypes.c_void_p), len(sent))
+        call("runtime.TVMTensorCopyToBytes", tensor, ctypes.cast(got, ctypes.c_void_p), len(sent))
+    except RuntimeError as error:
+        raise TvmbuildError(f"the Vulkan device {index} cannot be used: {error}") from error
+    try:
+        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1 << 60,)), "uint8", device, None)
+        reason = ""
+    except RuntimeError as error:
+        reason = str(error)
+    if got.raw != sent.raw or "Vulkan: out of memory" not in reason:
+        raise TvmbuildError(
+            "the Vulkan runtime and this TVM do not understand each other", f"{CHOICE}=tvm leaves it out"
+        )
+
+
 def find_library(machine: str) -> Path:
     """Return the library for a machine: what the wheel brought, else compiled once into the cache."""
     prebuilt = _PREBUILT / machine / NAME
@@ -70,22 +104,27 @@ def find_library(machine: str) -> Path:
             "pip install ziglang, or install tvmbuild's wheel, which brings the library",
         )
     folder = cache_dir() / "vulkan" / f"{machine}-{_digest()}"
-    built = folder / NAME
-    if not built.is_file():
-        _compile_into(machine, folder)
-    return built
+    if not (folder / NAME).is_file():
+        return _compile_into(machine, folder)
+    return folder / NAME
 
 
-def _compile_into(machine: str, folder: Path) -> None:
-    """Compile beside the place and rename: of two processes at once the last one wins, with the same file."""
+def _compile_into(machine: str, folder: Path) -> Path:
+    """Compile beside the place and rename: of two processes at once the last one wins, with the same file.
+
+    Where nothing can be kept the library lies in a folder of this process, until it ends.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".compiling-") as temporary:
-            compile_library(machine, Path(temporary)).replace(folder / NAME)
+            return compile_library(machine, Path(temporary)).replace(folder / NAME)
     except OSError as error:
-        raise TvmbuildError(
-            f"the Vulkan runtime cannot be kept in {folder}: {error.strerror}", "XDG_CACHE_HOME names another folder"
-        ) from error
+        report_progress(
+            f"{folder} cannot be written ({error.strerror}): the Vulkan runtime is compiled for each process"
+        )
+    temporary = tempfile.mkdtemp(prefix="tvmbuild-vulkan-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return compile_library(machine, Path(temporary))
 
 
 def _digest() -> str:
@@ -102,7 +141,7 @@ def _digest() -> str:
 def _load(path: Path) -> None:
     """Load the library and let it register itself, once it is sure that this TVM is the one that it is made for."""
     for name, version in PINNED.items():
-        if (found := _version_of(name)) != version:
+        if (found := _version_of(name)) not in (version, None):  # none: a board's libraries alone
             raise TvmbuildError(
                 f"the Vulkan runtime is made for {name} {version}, and {found} is installed",
                 f"pip install {name}=={version}, or {CHOICE}=tvm with a TVM that has Vulkan",
@@ -120,8 +159,8 @@ def _load(path: Path) -> None:
         raise TvmbuildError(f"the Vulkan runtime cannot be used: {reason}", f"{CHOICE}=tvm leaves it out")
 
 
-def _version_of(distribution: str) -> str:
+def _version_of(distribution: str) -> str | None:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "none"
+        return None

@@ -45,7 +45,7 @@ bool reserve_staging(Device &device, int lane, size_t size, Binding &place) {
   return true;
 }
 
-char *host_address(const Binding &place) { return static_cast<char *>(place.memory->mapped) + place.offset; }
+char *host_address(const Binding &place) { return place.memory->mapped + place.offset; }
 
 bool upload(Device &device, const char *from, Binding to, size_t size) {
   int lane = current_lane(device);

@@ -24,6 +24,7 @@ struct Device : OnHeap {
   bool is_lost;
 
   List<Memory *> memories;  // by address
+  List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
   Lane lanes[MOST_LANES];
   Submissions submissions;

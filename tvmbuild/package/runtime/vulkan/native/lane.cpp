@@ -108,7 +108,7 @@ bool wait_for_lane(Device &device, int lane) {
   Lane &mine = device.lanes[lane];
   if (!flush_lane(device, lane)) return false;
   mine.chunk = FIRST_CHUNK;
-  bool is_shared = mine.users > 1 || mine.is_stream;
+  bool is_shared = lane == MOST_LANES - 1 || mine.is_stream;  // another thread may use its staging memory
   if (!wait_for(device, mine.last, is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED)) return false;
   mine.staging_used = 0;
   return true;

@@ -1,27 +1,22 @@
 // A device's allocations. What TVM takes for a pointer is always an address of this process: the mapped memory where
 // device and CPU share it, else a range that is reserved and never touched, so that arithmetic and look-ups are alike.
 #pragma once
-#include "list.h"
-#include "vulkan_functions.h"
+#include "memory_block.h"
 
 namespace tvmbuild {
-
-struct Device;
 
 struct Memory : OnHeap {
   uint64_t id;         // never used again: a later allocation may have the same address
   uint64_t address;
   size_t size;
-  VkBuffer buffer;
-  VkDeviceMemory memory;
-  void *mapped;        // null: only the device reaches it
-  bool is_reserved;    // `address` is our own reservation
+  Block *block;
+  VkBuffer buffer;     // the block's
+  uint64_t base;       // where in it
+  char *mapped;        // null: only the device reaches it
   uint64_t readers, writers;  // lanes with unsubmitted work on it, a bit each
   uint64_t last_use;   // the latest submission that touches it
   uint64_t mark;       // of the recording that listed it last
 };
-
-enum class MemoryUse { KERNELS, STAGING };
 
 // Null with the failure set. The device's lock is held in all of these.
 Memory *allocate_memory(Device &device, size_t size, MemoryUse use);

@@ -59,10 +59,23 @@ bool read_file(const Device &device, List<char> &data) {
          memcmp(data.data() + 16, properties.pipelineCacheUUID, 16) == 0;
 }
 
+// With the folders that it lies in.
+void make_folder() {
+  char path[sizeof(folder)];
+  memcpy(path, folder, sizeof(path));
+  for (char *at = path + 1; *at != 0; at++) {
+    if (*at != '/') continue;
+    *at = 0;
+    mkdir(path, 0777);
+    *at = '/';
+  }
+  mkdir(path, 0777);
+}
+
 bool write_file(const Device &device, const List<char> &data) {
   char path[2304], mine[2400];
   if (!path_of(device, path)) return false;
-  mkdir(folder, 0777);
+  make_folder();
   snprintf(mine, sizeof(mine), "%s.%d", path, static_cast<int>(getpid()));
   FILE *file = fopen(mine, "wbe");
   if (file == nullptr) return false;

@@ -82,7 +82,7 @@ class Recorder {
     for (uint32_t index = 0; index < kernel->buffers; index++) {
       const uint64_t *binding = words + LAUNCH_WORDS + BINDING_WORDS * index;
       Memory *memory = memory_of(binding[0]);
-      infos[index] = {memory->buffer, binding[2], descriptor_range(device_, *memory, binding[2])};
+      infos[index] = {memory->buffer, memory->base + binding[2], descriptor_range(device_, *memory, binding[2])};
       conflicts |= hazards_.conflicts(memory, binding[2], memory->size, kernel->is_written(index));
     }
     if (conflicts) barrier(STAGES, WRITES, STAGES, READS | WRITES);
@@ -128,7 +128,7 @@ class Recorder {
 
   bool record_copy(const uint64_t *words) {
     Memory *from = memory_of(words[1]), *to = memory_of(words[4]);
-    VkBufferCopy region = {words[3], words[6], words[7]};
+    VkBufferCopy region = {from->base + words[3], to->base + words[6], words[7]};
     if (hazards_.conflicts(from, words[3], words[3] + words[7], false) ||
         hazards_.conflicts(to, words[6], words[6] + words[7], true))
       barrier(STAGES, WRITES, STAGES, READS | WRITES);

@@ -1,0 +1,30 @@
+"""The step of the build that pyproject.toml has no words for: a wheel brings the Vulkan runtime compiled."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tvmbuild.package.runtime.vulkan.build import MACHINES, compile_library
+
+
+class BuildWithVulkan(build_py):
+    """Compile the library for every machine; not where the source tree stays, which compiles it when it is used."""
+
+    def run(self) -> None:
+        """Run what setuptools does, then compile."""
+        super().run()
+        if self.editable_mode:
+            return
+        for machine in MACHINES:
+            folder = Path(self.build_lib, "tvmbuild/package/runtime/vulkan/lib", machine).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            compile_library(machine, folder)
+
+
+setup(cmdclass={"build_py": BuildWithVulkan})

@@ -1,0 +1,70 @@
+"""Allocations and copies through TVM's own functions."""
+
+from __future__ import annotations
+
+import gc
+import random
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm_ffi
+from vulkan_tensors import download, empty, upload, vulkan_device
+
+from tvmbuild.package.runtime.library import call
+
+pytestmark = pytest.mark.vulkan
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000, 5_000_001])
+def test_what_was_copied_there_comes_back(count: int) -> None:
+    values = np.random.default_rng(count).standard_normal(count).astype("float32")
+    assert np.array_equal(download(upload(values)), values)
+
+
+def test_a_copy_within_the_device_follows_what_was_copied_there() -> None:
+    values = np.arange(4096, dtype="float32")
+    source, target = upload(values), empty(4096)
+    call("runtime.TVMTensorCopyFromTo", source, target)
+    upload(np.zeros(4096, "float32"), source)
+    assert np.array_equal(download(target), values)
+    assert not download(source).any()
+
+
+def test_a_tensor_without_elements() -> None:
+    tensor = empty(0)
+    assert download(tensor).size == 0
+    assert tensor.data_ptr() != empty(0).data_ptr()
+
+
+def test_memory_is_given_back() -> None:
+    for _ in range(12):
+        upload(np.ones(30_000_000, "float32"))  # 1.4 GB in all
+        gc.collect()
+
+
+def test_many_small_ones_come_and_go() -> None:
+    drawn = random.Random(1)  # noqa: S311
+    kept: dict[int, Any] = {}
+    for turn in range(1500):
+        kept[drawn.randrange(400)] = (
+            turn,
+            upload(np.full(drawn.choice([1, 63, 64, 65, 5000, 65_536]), turn, "float32")),
+        )
+    spans = sorted((tensor.data_ptr(), tensor.data_ptr() + 4 * tensor.shape[0]) for _, tensor in kept.values())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    for turn, tensor in kept.values():
+        assert np.array_equal(download(tensor), np.full(tensor.shape[0], turn, "float32"))
+
+
+@pytest.mark.parametrize("count", [1 << 40, 1 << 60])
+def test_too_much_is_told_and_the_process_goes_on(count: int) -> None:
+    with pytest.raises(RuntimeError, match=r"^Vulkan: out of memory on .*: asked for \d+ MiB, \d+ MiB are free of"):
+        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((count,)), "uint8", vulkan_device(), None)
+    assert download(upload(np.ones(8, "float32"))).all()
+
+
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(RuntimeError, match="there is no device 7"):
+        call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1,)), "uint8", vulkan_device(7), None)

@@ -1,0 +1,83 @@
+"""Kernels for lavapipe, written by TVM's builder and run on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import s_tir, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+from vulkan_devices import HOST
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
+from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.package.runtime.host import find_device
+from tvmbuild.targets.vulkan_families import FAMILIES
+
+_build = import_module("tvm.tirx.build")  # the package has a function of that name
+_SPLIT = tvm.transform.Sequential(
+    [
+        s_tir.transform.UnifyThreadBinding(),
+        s_tir.transform.LowerOpaqueBlock(),
+        tirx.transform.FlattenBuffer(),
+        tirx.transform.VectorizeLoop(),
+        tirx.transform.AnnotateEntryFunc(),
+        tirx.transform.SplitHostDevice(),
+        tirx.transform.MakePackedAPI(),
+    ]
+)
+Body = Callable[..., None]
+"""Gets the buffers, then the threads' numbers, and emits statements."""
+
+
+def lavapipe(**changes: AttributeValue) -> tvm.target.Target:
+    """Return the target, with some attributes that are others."""
+    return tvm_target("vulkan", FrozenMap(sorted({**FAMILIES["lavapipe"], **changes}.items())), HOST)
+
+
+def write_kernel(
+    buffers: Sequence[tuple[tuple[int, ...], str]], threads: Sequence[tuple[str, Any]], body: Body, noalias: bool = True
+) -> tvm.IRModule:
+    """Return a module whose `main` has such buffers, and threads of such tags and numbers."""
+    with IRBuilder() as builder:
+        with T.prim_func():
+            T.func_name("main")
+            T.func_attr({"tirx.noalias": noalias})
+            arguments = [T.arg(f"a{i}", T.buffer(shape, dtype)) for i, (shape, dtype) in enumerate(buffers)]
+            with ExitStack() as stack:
+                numbers = [stack.enter_context(T.thread_binding(0, extent, tag)) for tag, extent in threads]
+                body(*arguments, *numbers)
+    return tvm.IRModule({"main": builder.get()})
+
+
+def build(mod: tvm.IRModule, target: tvm.target.Target | None = None) -> Any:
+    """Return the built `main`."""
+    target = target or lavapipe()
+    with use_generators(target):
+        return tvm.tirx.build(mod, target)["main"]
+
+
+def build_as_written(mod: tvm.IRModule) -> Any:
+    """Return the built `main`, whose expressions none of TVM's passes has simplified."""
+    target = lavapipe()
+    bound = tirx.transform.BindTarget(target)(mod)
+    host, devices = _build.split_host_device_mods(_SPLIT(bound))
+    lower = tirx.transform.LowerIntrin()
+    with use_generators(target):
+        kernels = {target: lower(device) for target, device in devices.items()}
+        return _build.tir_to_runtime(lower(tirx.transform.LowerTVMBuiltin()(host)), kernels, target.host)["main"]
+
+
+def run(function: Any, *arrays: np.ndarray) -> list[np.ndarray]:
+    """Return the arrays after the call."""
+    device = find_device("vulkan")
+    tensors = [tvm.runtime.tensor(np.ascontiguousarray(each), device) for each in arrays]
+    function(*tensors)
+    return [each.numpy() for each in tensors]

@@ -1,0 +1,74 @@
+"""`tvmbuild doctor --vulkan-selftest`: every class of kernels on this machine's Vulkan device against the CPU."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import onnxruntime
+from rich.table import Table
+
+from tvmbuild.base.console import make_console
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.progress import progress_shown_by
+from tvmbuild.base.specs import Attributes, Precision
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.cli.doctor.selftest_models import Case, make_cases
+from tvmbuild.devices.local.describe import describe_cpu, describe_gpu
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.runtime.session import Session
+from tvmbuild.targets.vulkan import explain_vulkan_here
+
+TOLERANCES: dict[Precision, float] = {"fp32": 1e-5, "fp16": 2e-2}
+"""By precision, of an output's largest magnitude."""
+
+
+def run_selftest() -> int:
+    """Print one row a case and precision; exit code 1 where a number is wrong or nothing can be run."""
+    attributes = describe_gpu("vulkan", 0)
+    if attributes is None:
+        raise TvmbuildError("there is no Vulkan device to test", explain_vulkan_here())
+    device = cast("Attributes", FrozenMap(attributes))
+    host = cast("Attributes", FrozenMap({**describe_cpu(), "num-cores": 1}))
+    table = Table("kernels", "fp32", "fp16", box=None, pad_edge=False)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="tvmbuild-selftest-") as folder, progress_shown_by(lambda _: None):
+        for case in make_cases():
+            cells = []
+            for precision, tolerance in TOLERANCES.items():
+                target = PackageTarget("selftest", "vulkan", device, host, precision=precision)
+                said, is_wrong = _test(case, target, tolerance, Path(folder))
+                wrong += is_wrong
+                cells.append(said)
+            table.add_row(case.name, *cells)
+    console = make_console()
+    console.print(table)
+    console.print(f"{wrong} wrong" if wrong else "every number is right; they are errors over the largest magnitude")
+    return 1 if wrong else 0
+
+
+def _test(case: Case, target: PackageTarget, tolerance: float, folder: Path) -> tuple[str, bool]:
+    """Return what to say of a case, and whether it went wrong."""
+    content = case.model.SerializeToString()
+    (want,) = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, case.inputs)
+    try:
+        package = folder / f"{target.precision}.tar"
+        write_package(package, build_package(content, target, options=BuildOptions("selftest")))
+        with Session(package) as session:
+            (got,) = session.run(case.inputs).values()
+    except (TvmbuildError, RuntimeError) as error:
+        return f"failed: {str(error).splitlines()[0]}", True
+    distance = find_error(got, want)
+    return (f"{distance:.0e}", False) if distance <= tolerance else (f"WRONG: {distance:.0e}", True)
+
+
+def find_error(got: np.ndarray, want: np.ndarray) -> float:
+    """Return the largest difference over the largest magnitude; NaN is infinity."""
+    difference = float(np.abs(got.astype(np.float64) - want).max())
+    error = difference / max(float(np.abs(want.astype(np.float64)).max()), 1e-30)
+    return math.inf if math.isnan(error) else error

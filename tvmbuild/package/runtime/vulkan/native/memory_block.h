@@ -1,0 +1,38 @@
+// What is allocated of Vulkan: a large tensor's own block, or one that many small tensors share. Devices allow some
+// thousands of allocations, and each takes long.
+#pragma once
+#include "list.h"
+#include "vulkan_functions.h"
+
+namespace tvmbuild {
+
+struct Device;
+
+enum class MemoryUse { KERNELS, STAGING };
+
+struct Range {
+  size_t offset, size;
+};
+
+struct Block : OnHeap {
+  VkBuffer buffer;
+  VkDeviceMemory memory;
+  size_t size;
+  char *mapped;      // null: only the device reaches it
+  uint64_t address;  // what TVM takes for its pointer
+  bool is_reserved;  // the address is our own reservation
+  bool is_shared;
+  List<Range> free;  // of a shared one, by offset
+};
+
+constexpr size_t LARGEST_SMALL = 256 << 10, SHARED_BLOCK = 4 << 20, PLACE_ALIGNMENT = 256;
+
+// Null with the failure set.
+Block *create_block(Device &device, size_t size, MemoryUse use);
+void destroy_block(Device &device, Block *block);
+
+// A place of a shared block; false where none is large enough. It becomes free again by the same size.
+bool take_place(Block &block, size_t size, size_t &offset);
+void give_place_back(Block &block, size_t size, size_t offset);
+
+}  // namespace tvmbuild
