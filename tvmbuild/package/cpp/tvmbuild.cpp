@@ -152,7 +152,7 @@ void Session::bind(const std::vector<Tensor>& inputs) {
 
 void Session::call() {
   if (impl_->inputs.size() != impl_->info.inputs.size()) throw Error("no inputs are bound");
-  DeviceUse use(impl_->device, !impl_->called || impl_->device.device_type == kDLVulkan);
+  DeviceUse use(impl_->device, !impl_->called);
   std::vector<TVMFFIAny> arguments;
   for (size_t i = 0; i < impl_->inputs.size(); i++) {
     if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);

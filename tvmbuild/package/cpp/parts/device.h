@@ -37,12 +37,11 @@ inline DLDataType read_dtype(const std::string& name) {
 }
 
 /* Held by whoever gives a GPU something to do. The first call of a CUDA package records a graph of its launches, and
- * fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone.
- * So is every call on Vulkan, until the device has finished: of calls of several threads at once some went wrong. */
+ * fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone. */
 class DeviceUse {
  public:
   explicit DeviceUse(DLDevice device, bool alone = false) {
-    if (device.device_type == kDLCPU) return;
+    if (device.device_type != kDLCUDA) return;
     std::lock_guard<std::mutex> turn(turns()); /* so that who waits to be alone is not passed for ever */
     if (alone) {
       alone_ = std::unique_lock<std::shared_mutex>(users());
