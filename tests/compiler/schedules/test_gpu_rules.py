@@ -23,12 +23,15 @@ from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.limits import GpuLimits
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.prim_funcs import is_scheduled
+from tvmbuild.compiler.schedules.gpu import rules
 from tvmbuild.compiler.schedules.gpu.products import list_products, measure, split_sum, view_product
-from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
+from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules, schedule_rest
 from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
 from tvmbuild.compiler.schedules.gpu.tiles import Product, Tile, list_tiles
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
@@ -225,3 +228,21 @@ def test_long_sums_of_few_outputs_are_shared_by_many_threads() -> None:
     assert list_tiles(Product(160, 49, 960), LIMITS, 1)[0].parts >= 8
     assert not list_tiles(Product(16, 16, 1), LIMITS, 1)
     assert Tile(2, 4, 7, 1, 16).shared_bytes(Product(160, 49, 960)) == 16 * 8 * 7 * 4
+
+
+def test_a_part_of_size_0_does_not_keep_the_rest_from_a_schedule(gpu: tvm.target.Target) -> None:
+    x = te.placeholder((4, 8), name="x")
+    nothing = te.compute((4, 0), lambda i, j: x[i, j + 8], name="nothing")
+    rest = te.compute(x.shape, lambda i, j: x[i, j] + 1, name="rest")
+    mod = normalised(te.create_prim_func([x, nothing, rest]))
+    scheduled = schedule_rest(mod, gpu)["main"]
+    assert is_scheduled(scheduled)
+    assert "threadIdx.x" in str(scheduled)
+
+
+def test_a_function_without_a_schedule_is_an_error(gpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = te.placeholder((4, 8), name="x")
+    mod = normalised(te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] + 1)]))
+    monkeypatch.setattr(rules, "list_schedules", lambda *_: [])
+    with pytest.raises(TvmbuildError, match="no rule has a schedule for main on cuda"):
+        schedule_rest(mod, gpu)

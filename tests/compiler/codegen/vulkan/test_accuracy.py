@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,11 @@ class Function:
 
 
 def _in_turns(x: np.ndarray) -> np.ndarray:
-    return (np.abs(x) <= 8192) | ~np.isfinite(x)
+    return np.asarray((np.abs(x) <= 8192) | ~np.isfinite(x))
 
 
 def _few_times(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return ~(np.abs(x / y) >= 2.0**22) | ~np.isfinite(x) | (y == 0)
+    return np.asarray(~(np.abs(x / y) >= 2.0**22) | ~np.isfinite(x) | (y == 0))
 
 
 def _call(name: str) -> Callable[..., Any]:
@@ -48,17 +49,15 @@ def _call(name: str) -> Callable[..., Any]:
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
-    from math import erf
-
-    return np.vectorize(erf, otypes=[np.float64])(x)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x))
 
 
 def _round(x: np.ndarray) -> np.ndarray:
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    return np.asarray(np.copysign(np.floor(np.abs(x) + 0.5), x))
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 ALL = ((-3.4e38, 3.4e38), (-1e3, 1e3), (-1.0, 1.0), (-1e-3, 1e-3))

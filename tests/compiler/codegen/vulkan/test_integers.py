@@ -24,7 +24,7 @@ def _draw_numbers(dtype: str) -> np.ndarray:
     random = np.random.RandomState(len(dtype) * 7 + high.bit_length())
     edges = [low, low + 1, high, high - 1, 0, 1, 2, high // 2, high // 2 + 1]
     small = random.randint(max(low, -50), 50, COUNT // 2)
-    wide = random.randint(low, high, COUNT, dtype=dtype)
+    wide = np.frombuffer(random.bytes(8 * COUNT), dtype)[:COUNT]
     numbers = np.concatenate([np.array(edges, dtype), small.astype(dtype), wide])[:COUNT]
     return np.asarray(random.permutation(numbers))
 

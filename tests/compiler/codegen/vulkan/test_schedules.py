@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -45,7 +45,7 @@ DRAWN = 60
 """Of a function, at most."""
 
 
-def list_tasks(save_model: SaveModel, name: str, half: bool) -> list[Task]:
+def list_tasks(save_model: SaveModel, name: str, half: bool) -> Sequence[Task]:
     nodes, weights, shape = GRAPHS[name]
     imported = import_onnx(save_model(nodes, weights, shape))
     imported = reduce_precision(imported, "fp16", "vulkan") if half else imported
@@ -60,13 +60,14 @@ def check(task: Task, schedules: Iterator[tvm.IRModule], folder: Path) -> int:
     arrays[-1][...] = np.nan
     want = [tvm.runtime.tensor(each) for each in arrays]
     tvm.tirx.build(task.mod, target="llvm")["main"](*want)
-    tolerance = {"rtol": 5e-3, "atol": 2e-2} if "float16" in task.mod.script() else {"rtol": 1e-5, "atol": 1e-5}
+    rtol, atol = (5e-3, 2e-2) if "float16" in task.mod.script() else (1e-5, 1e-5)
     count = 0
-    for count, mod in enumerate(schedules, 1):
+    for mod in schedules:
+        count += 1
         if shutil.which("spirv-val"):
             assert [said for kernel in generate(mod) if (said := explain_invalid(kernel, folder))] == []
         got = run(build(mod), *arrays)[-1]
-        np.testing.assert_allclose(got, want[-1].numpy(), **tolerance, err_msg=mod.script())
+        np.testing.assert_allclose(got, want[-1].numpy(), rtol, atol, err_msg=mod.script())
     return count
 
 

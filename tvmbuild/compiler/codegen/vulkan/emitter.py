@@ -16,6 +16,7 @@ class Emitter:
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
         self._known: dict[Hashable, int] = {}
+        self._constants: dict[tuple[int, Kind], Value] = {}
         self._scopes: list[list[Hashable]] = []
 
     @contextmanager
@@ -65,7 +66,10 @@ class Emitter:
     def integer(self, value: int, dtype: DType = INT32) -> Value:
         """Return a constant."""
         kind = "u32" if INT32.bounds[0] <= value <= INT32.bounds[1] else dtype.register
-        return Value(self.assembly.constant(kind, value), kind, value, value, abs(value))
+        if (value, kind) not in self._constants:
+            constant = self.assembly.constant(kind, value)
+            self._constants[value, kind] = Value(constant, kind, value, value, abs(value))
+        return self._constants[value, kind]
 
     def number(self, value: float, kind: Kind) -> Value:
         """Return a constant of a floating-point type."""

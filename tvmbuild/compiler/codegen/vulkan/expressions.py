@@ -14,16 +14,11 @@ from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
 from tvmbuild.compiler.codegen.vulkan.floats import Floats
 from tvmbuild.compiler.codegen.vulkan.integers import Integers
 from tvmbuild.compiler.codegen.vulkan.memory import Access, Memory
-from tvmbuild.compiler.codegen.vulkan.tree import dtype_of
+from tvmbuild.compiler.codegen.vulkan.tree import BINARY, dtype_of
 from tvmbuild.compiler.codegen.vulkan.values import BOOL, INT32, INT64, DType, Value
 
 Vector = tuple[Value, ...]
 
-_BINARY = (
-    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max),
-    *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
-    *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.Or),
-)
 _OPERATORS = {
     "tirx.bitwise_and": "BitwiseAnd",
     "tirx.bitwise_or": "BitwiseOr",
@@ -96,12 +91,11 @@ class Expressions:
         return Value(bounded.id, bounded.kind, bounded.low, bounded.high, multiple)
 
     @contextmanager
-    def where(self, condition: Value) -> Iterator[None]:
-        """Say that values made inside are used where the condition holds."""
+    def where(self, *conditions: Value) -> Iterator[None]:
+        """Say that values made inside are used where the condition holds; nothing of conditions of many lanes."""
         before = self._guard
-        if before is not None:
-            condition = self.conditions.both(before, condition)
-        self._guard = condition
+        if len(conditions) == 1:
+            self._guard = conditions[0] if before is None else self.conditions.both(before, conditions[0])
         try:
             yield
         finally:
@@ -148,12 +142,15 @@ class Expressions:
 
     def _both(self, node: Any) -> Vector:
         firsts = self.vector(node.a)
-        if len(firsts) > 1:
+        with self.where(*firsts):
             seconds = self.vector(node.b)
-        else:
-            with self.where(firsts[0]):
-                seconds = self.vector(node.b)
         return tuple(self.conditions.both(a, b) for a, b in zip(firsts, seconds, strict=True))
+
+    def _either(self, node: Any) -> Vector:
+        firsts = self.vector(node.a)
+        with self.where(*map(self.conditions.negate, firsts)):
+            seconds = self.vector(node.b)
+        return self._combine("Or", BOOL, firsts, seconds)
 
     def _negation(self, node: Any) -> Vector:
         return tuple(self.conditions.negate(each) for each in self.vector(node.a))
@@ -194,14 +191,11 @@ class Expressions:
         conditions = self.vector(condition)
         if all(each.low == each.high for each in conditions) and len({each.low for each in conditions}) == 1:
             return self.vector(yes if conditions[0].low else no)
-        if len(conditions) > 1:
-            first, second = self.vector(yes), self.vector(no)
-        else:
-            with self.where(conditions[0]):
-                first = self.vector(yes)
-            with self.where(self.conditions.negate(conditions[0])):
-                second = self.vector(no)
-            conditions *= len(first)
+        with self.where(*conditions):
+            first = self.vector(yes)
+        with self.where(*map(self.conditions.negate, conditions)):
+            second = self.vector(no)
+        conditions *= len(first) // len(conditions)
         return tuple(
             self.emit.select(each, *(self.integers.alike(a, b) if a.kind in _INTEGERS else (a, b)))
             for each, a, b in zip(conditions, first, second, strict=True)
@@ -240,8 +234,9 @@ class Expressions:
         tirx.FloatImm: _float,
         tirx.Var: _variable,
         ir.TensorLoad: _load,
-        **dict.fromkeys(_BINARY, _binary),
+        **dict.fromkeys(BINARY, _binary),
         tirx.And: _both,
+        tirx.Or: _either,
         tirx.Not: _negation,
         tirx.BitwiseNot: _inversion,
         tirx.Cast: _cast,

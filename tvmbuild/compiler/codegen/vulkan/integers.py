@@ -6,30 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
-from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Kind, Value
-
-
-class Bounds(NamedTuple):
-    """What is known of a result."""
-
-    low: int
-    high: int
-    multiple: int = 1
-
+from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Value
+from tvmbuild.compiler.codegen.vulkan.widths import Bounds, Widths
 
 _ANY = Bounds(INT64.bounds[0], 2 * INT64.bounds[1] + 1)
 """More than any type holds."""
 
 
-class Integers:
+class Integers(Widths):
     """Arithmetic on values of one dtype: TensorIR's, whose division rounds to zero. Sums that overflow wrap."""
-
-    def __init__(self, emitter: Emitter) -> None:
-        self._emit = emitter
 
     def binary(self, name: str, a: Value, b: Value, dtype: DType) -> Value:
         """Return the result of TensorIR's node of that name."""
@@ -68,7 +56,7 @@ class Integers:
             return self.add(a, self._emit.integer(-b.constant, dtype), dtype)
         if a.id == b.id:
             return self._emit.integer(0)
-        return self._binary(
+        return self._emit_in(
             Op.I_SUB, a, b, dtype, Bounds(a.low - b.high, a.high - b.low, math.gcd(a.multiple, b.multiple))
         )
 
@@ -86,12 +74,12 @@ class Integers:
             product = self.multiply(a.base, b, dtype)
             return self.add(product, self._emit.integer(a.offset * b.constant, dtype), dtype)
         ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-        return self._binary(Op.I_MUL, a, b, dtype, Bounds(min(ends), max(ends), a.multiple * b.multiple))
+        return self._emit_in(Op.I_MUL, a, b, dtype, Bounds(min(ends), max(ends), a.multiple * b.multiple))
 
     def _sum(self, a: Value, b: Value, dtype: DType) -> Value:
         if b.constant is None and b.id < a.id:
             a, b = b, a
-        return self._binary(
+        return self._emit_in(
             Op.I_ADD, a, b, dtype, Bounds(a.low + b.low, a.high + b.high, math.gcd(a.multiple, b.multiple))
         )
 
@@ -108,12 +96,12 @@ class Integers:
                 return self._emit.integer(0)
             multiple = a.multiple // b.constant if b.constant and a.multiple % b.constant == 0 else 1
             bounds = Bounds(a.low // max(b.high, 1), a.high // max(b.low, 1), multiple)
-            return self._binary(Op.U_DIV, a, b, dtype, bounds)
+            return self._emit_in(Op.U_DIV, a, b, dtype, bounds)
         largest = max(abs(a.low), abs(a.high))
         bounds = Bounds(-largest, largest)
         if b.low > 0 and b.constant:
             bounds = Bounds(_divide(a.low, b.constant), _divide(a.high, b.constant))
-        return self._binary(Op.S_DIV, *self.alike(a, b), dtype, bounds)
+        return self._emit_in(Op.S_DIV, *self.alike(a, b), dtype, bounds)
 
     def remainder(self, a: Value, b: Value, dtype: DType) -> Value:
         """Return what ``divide`` leaves, which has the sign of a.
@@ -126,12 +114,12 @@ class Integers:
             if a.high < b.low:
                 return a
             multiple = math.gcd(a.multiple, b.constant) if b.constant else 1
-            return self._binary(Op.U_MOD, a, b, dtype, Bounds(0, min(a.high, max(b.high - 1, 0)), multiple))
+            return self._emit_in(Op.U_MOD, a, b, dtype, Bounds(0, min(a.high, max(b.high - 1, 0)), multiple))
         largest = max(abs(b.low), abs(b.high)) - 1
         signed = Bounds(min(a.low, 0), max(a.high, 0))
-        product = self._binary(Op.I_MUL, self.divide(a, b, dtype), b, dtype, signed)
+        product = self._emit_in(Op.I_MUL, self.divide(a, b, dtype), b, dtype, signed)
         bounds = Bounds(max(-largest, signed.low), min(largest, signed.high))
-        return self._binary(Op.I_SUB, a, product, dtype, bounds)
+        return self._emit_in(Op.I_SUB, a, product, dtype, bounds)
 
     # ------------------------------------------------------------------- bits
 
@@ -147,13 +135,13 @@ class Integers:
                 return self._emit.integer(bounds.low, dtype)
         if b.high >= INT32.bits < dtype.bits:  # more than a register of 32 bits can be shifted
             a, b = self.widen(a), self.widen(b)
-        return self._binary(op, a, b, dtype, bounds)
+        return self._emit_in(op, a, b, dtype, bounds)
 
     def shift_left(self, a: Value, b: Value, dtype: DType) -> Value:
         """Return a · 2^b."""
         if b.constant is not None and 0 <= b.constant < dtype.bits - 1:
             return self.multiply(a, self._emit.integer(1 << b.constant, dtype), dtype)
-        return self._binary(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, _ANY)
+        return self._emit_in(Op.SHIFT_LEFT_LOGICAL, a, b, dtype, _ANY)
 
     def bitwise(self, op: Op, a: Value, b: Value, dtype: DType) -> Value:
         """Return and, or, exclusive or, of bits."""
@@ -169,8 +157,8 @@ class Integers:
             if op == Op.BITWISE_AND and full and a.high <= b.high:
                 return a
             if op == Op.BITWISE_AND and full:
-                return self._binary(op, a, b, dtype, bounds._replace(multiple=math.gcd(a.multiple, b.high + 1)))
-        return self._binary(op, a, b, dtype, bounds)
+                return self._emit_in(op, a, b, dtype, bounds._replace(multiple=math.gcd(a.multiple, b.high + 1)))
+        return self._emit_in(op, a, b, dtype, bounds)
 
     def extreme(self, a: Value, b: Value, dtype: DType, *, largest: bool) -> Value:
         """Return the smaller or the larger."""
@@ -192,7 +180,7 @@ class Integers:
             chosen = self._emit.pure(Op.SELECT, kind, self._emit.pure(op, "bool", a.id, b.id), a.id, b.id)
         else:
             chosen = self._emit.glsl(names[0] if signed else names[1], kind, a.id, b.id)
-        return self._bounded(chosen, kind, bounds, dtype)
+        return self._bound(chosen, kind, bounds, dtype)
 
     def invert(self, a: Value, dtype: DType) -> Value:
         """Return all bits turned."""
@@ -203,68 +191,6 @@ class Integers:
         if a.low >= 0:
             return a
         return self.extreme(a, self.subtract(self._emit.integer(0), a, dtype), dtype, largest=True)
-
-    # ------------------------------------------------------------------- widths
-
-    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """Return both in the same number of bits."""
-        fits = min(a.low, b.low) >= 0 or max(a.high, b.high) <= INT32.bounds[1]
-        if a.kind == b.kind and fits:
-            return a, b
-        return self.widen(a), self.widen(b)
-
-    def widen(self, value: Value) -> Value:
-        """Return it in 64 bits."""
-        if value.kind == "u64":
-            return value
-        if value.constant is not None:
-            return replace(value, id=self._emit.assembly.constant("u64", value.constant), kind="u64")
-        op = Op.U_CONVERT if value.low >= 0 else Op.S_CONVERT
-        return replace(value, id=self._emit.pure(op, "u64", value.id), kind="u64", base=None, offset=0)
-
-    def narrow(self, value: Value) -> Value:
-        """Return its last 32 bits."""
-        if value.kind == "u32":
-            return value
-        if value.constant is not None:
-            return replace(value, id=self._emit.assembly.constant("u32", value.constant), kind="u32")
-        return replace(value, id=self._emit.pure(Op.U_CONVERT, "u32", value.id), kind="u32", base=None, offset=0)
-
-    def wrap(self, value: Value, dtype: DType) -> Value:
-        """Return it as a value of ``dtype``: the last bits of what is too large."""
-        low, high = dtype.bounds
-        if low <= value.low and value.high <= high:
-            return value
-        if dtype.bits >= 32:
-            fitting = self.narrow(value) if dtype.bits == INT32.bits else self.widen(value)
-            return Value(fitting.id, fitting.kind, low, high)
-        value = self.narrow(value)
-        if dtype.kind == "uint":
-            return Value(self._emit.pure(Op.BITWISE_AND, "u32", value.id, self._constant(high)), "u32", low, high)
-        shift = self._constant(32 - dtype.bits)
-        left = self._emit.pure(Op.SHIFT_LEFT_LOGICAL, "u32", value.id, shift)
-        return Value(self._emit.pure(Op.SHIFT_RIGHT_ARITHMETIC, "u32", left, shift), "u32", low, high)
-
-    def _constant(self, value: int) -> int:
-        return self._emit.assembly.constant("u32", value)
-
-    def _binary(self, op: Op, a: Value, b: Value, dtype: DType, bounds: Bounds) -> Value:
-        narrow = dtype.bits <= INT32.bits or all(
-            self._fits(end, INT32) and self._fits(end, dtype) for end in (bounds.low, bounds.high)
-        )
-        if not (narrow and a.kind == b.kind == "u32"):
-            a, b = self.widen(a), self.widen(b)
-        return self._bounded(self._emit.pure(op, a.kind, a.id, b.id), a.kind, bounds, dtype)
-
-    def _bounded(self, result: int, kind: Kind, bounds: Bounds, dtype: DType) -> Value:
-        if self._fits(bounds.low, dtype) and self._fits(bounds.high, dtype):
-            return Value(result, kind, *bounds)
-        if dtype.bits < INT32.bits:
-            return self.wrap(Value(result, kind, bounds.low, bounds.high), dtype)
-        return Value(result, kind, *dtype.bounds)
-
-    def _fits(self, value: int, dtype: DType) -> bool:
-        return dtype.bounds[0] <= value <= dtype.bounds[1]
 
     _OPERATIONS: ClassVar[Mapping[str, Callable[[Integers, Value, Value, DType], Value]]] = {
         "Add": add,

@@ -33,6 +33,13 @@ _FEATURES = {
     Capability.STORAGE_BUFFER_16BIT_ACCESS: (6, "supports_16bit_buffer"),
 }
 """Bits of the module's format, and the target's attributes."""
+_LIMITS = {
+    "max_threads_per_block": ("threads in a block", 1024),
+    "max_shared_memory_per_block": ("bytes of shared memory", 16384),
+    "max_per_stage_descriptor_storage_buffer": ("buffers", 64),
+    "max_push_constants_size": ("bytes of scalar arguments", 128),
+}
+"""By the target's attributes: what they count, and what is allowed where a target does not say."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class _Generator:
         tags = [str(tag) for tag in self._function.attrs.get("tirx.kernel_launch_params", ())]
         groups = tuple(self._find(tags, f"blockIdx.{axis}") for axis in _AXES)
         size = tuple(self._statements.extents.get(f"threadIdx.{axis}", 1) for axis in _AXES)
-        self._check_limits(tags, size)
+        self._check_limits(tags, size, len(buffers), len(scalars))
         words = self._assembly.finish((size[0], size[1], size[2]))
         capabilities = self._check_capabilities()
         return Kernel(
@@ -158,25 +165,27 @@ class _Generator:
     def _find(self, tags: list[str], tag: str) -> int:
         return tags.index(tag) if tag in tags else -1
 
-    def _check_limits(self, tags: list[str], size: tuple[int, ...]) -> None:
+    def _check_limits(self, tags: list[str], size: tuple[int, ...], buffers: int, scalars: int) -> None:
         extents = self._statements.extents
         for tag in tags:
             if tag.startswith("threadIdx") and tag not in extents:
                 raise NotImplementedError(f"a number of threads in {tag} that is not constant")
             if tag.startswith("blockIdx") and extents.get(tag, 1) > MOST_GROUPS:
                 raise NotImplementedError(f"{extents[tag]} blocks in {tag}, more than {MOST_GROUPS}")
-        threads = size[0] * size[1] * size[2]
-        allowed = int(self._attributes.get("max_threads_per_block", threads))
-        if threads > allowed:
-            raise TvmbuildError(
-                f"the kernel {self._name} has {threads} threads in a block; the target allows {allowed}"
-            )
-        shared = int(self._attributes.get("max_shared_memory_per_block", self._statements.shared_bytes))
-        if self._statements.shared_bytes > shared:
-            raise TvmbuildError(
-                f"the kernel {self._name} takes {self._statements.shared_bytes} bytes of shared memory; "
-                f"the target allows {shared}"
-            )
+        counts = {
+            "max_threads_per_block": size[0] * size[1] * size[2],
+            "max_shared_memory_per_block": self._statements.shared_bytes,
+            "max_per_stage_descriptor_storage_buffer": buffers,
+            "max_push_constants_size": 8 * scalars,
+        }
+        for attribute, count in counts.items():
+            what, most = _LIMITS[attribute]
+            allowed = int(self._attributes.get(attribute, most))
+            if count > allowed:
+                raise TvmbuildError(
+                    f"the kernel {self._name} has {count} {what}; the target allows {allowed}",
+                    f"say `{attribute}: {count}` where the devices allow it, or simplify this part of the model",
+                )
 
     def _check_capabilities(self) -> list[Capability]:
         """Return what of a device the kernel needs; TvmbuildError where the target says that it is not there."""

@@ -55,8 +55,12 @@ class Memory:
 
 def are_distinct(places: list[Value]) -> bool:
     """Say whether no two can be the same number."""
-    bases = {(place.base or place).id for place in places}
-    return len(places) == 1 or (len(bases) == 1 and len({place.offset for place in places}) == len(places))
+    known = [(0, place.constant) if place.constant is not None else _read_sum(place) for place in places]
+    return len(places) == 1 or (len({base for base, _ in known}) == 1 and len(set(known)) == len(places))
+
+
+def _read_sum(place: Value) -> tuple[int, int]:
+    return (place.base or place).id, place.offset
 
 
 class Access:
@@ -75,7 +79,7 @@ class Access:
             width = self._fit(memory, at, count - len(found))
             pointer = self._pointer(memory, at, width)
             memory.is_reread |= memory.writable and at.id not in memory.registers
-            constant = not memory.writable and not memory.registers
+            constant = memory.restrict and not memory.writable
             loaded = self._emit.read(pointer, memory.stored, width, constant=constant)
             if width == 1:
                 found.append(loaded)
@@ -94,10 +98,17 @@ class Access:
             parts = [self._convert.to_memory(each, memory.dtype, memory.stored) for each in values[done : done + width]]
             whole = parts[0] if width == 1 else self._compose(memory.stored, parts)
             self._emit.assembly.emit(Op.STORE, pointer, whole)
-            memory.written = {key: each for key, each in memory.written.items() if are_distinct([each[0], at])}
-            if width == 1:
-                memory.written[at.id] = at, whole
+            if memory.storage == Storage.STORAGE_BUFFER:
+                self._remember(memory, at, whole, width)
             done += width
+
+    def _remember(self, memory: Memory, at: Value, whole: int, width: int) -> None:
+        """Note what has been stored, and forget what it may have replaced."""
+        if width > 1:
+            memory.written.clear()
+        else:
+            kept = {key: each for key, each in memory.written.items() if are_distinct([each[0], at])}
+            memory.written = {**kept, at.id: (at, whole)}
 
     def keep(self, memory: Memory, index: Value) -> None:
         """Keep an element in a variable of the thread from here on."""

@@ -46,7 +46,6 @@ class Op(IntEnum):
     S_CONVERT = 114
     F_CONVERT = 115
     BITCAST = 124
-    S_NEGATE = 126
     F_NEGATE = 127
     I_ADD = 128
     F_ADD = 129
@@ -58,7 +57,6 @@ class Op(IntEnum):
     S_DIV = 135
     F_DIV = 136
     U_MOD = 137
-    S_REM = 138
     LOGICAL_EQUAL = 164
     LOGICAL_NOT_EQUAL = 165
     LOGICAL_OR = 166
@@ -87,8 +85,6 @@ class Op(IntEnum):
     BITWISE_OR = 197
     BITWISE_XOR = 198
     BITWISE_AND = 199
-    NOT = 200
-    BIT_COUNT = 205
     CONTROL_BARRIER = 224
     PHI = 245
     LOOP_MERGE = 246
@@ -105,7 +101,6 @@ class Glsl(IntEnum):
     ROUND_EVEN = 2
     TRUNC = 3
     F_ABS = 4
-    S_ABS = 5
     FLOOR = 8
     CEIL = 9
     SQRT = 31

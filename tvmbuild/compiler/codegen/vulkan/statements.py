@@ -7,16 +7,15 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from tvm import ir, tirx
-from tvm_ffi import structural_equal
 
 from tvmbuild.compiler.codegen.vulkan import opcodes
+from tvmbuild.compiler.codegen.vulkan.accumulators import is_barrier, list_accumulators
 from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
-from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory, are_distinct
+from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
-from tvmbuild.compiler.codegen.vulkan.tree import defined_in, dtype_of, read_dtype, walk, walk_statements
+from tvmbuild.compiler.codegen.vulkan.tree import dtype_of, read_dtype, walk
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
-_SYNCHRONISE = "tirx.tvm_storage_sync"
 _STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
 _UNROLLED = 3
 """TensorIR's number of loops to unroll."""
@@ -87,7 +86,7 @@ class Statements:
 
     def _evaluate(self, node: Any) -> None:
         call = node.value
-        if _is_barrier(call):
+        if is_barrier(call):
             scope = str(call.args[0].value)
             if scope not in ("shared", "shared.dyn"):
                 raise NotImplementedError(f"a barrier of {scope}")
@@ -174,7 +173,7 @@ class Statements:
         first, last = self._make.integers.alike(first, last)
         step = 1 if node.step is None else int(node.step)
         with ExitStack() as stack:
-            for memory, index in self._list_accumulators(node):
+            for memory, index in list_accumulators(node, self._make):
                 self._make.access.keep(memory, index)
                 stack.callback(self._make.access.release, memory, index)
             self._emit_loop(node, (first, last), step)
@@ -208,56 +207,24 @@ class Statements:
         assembly.emit(Op.BRANCH, header)
         assembly.emit(Op.LABEL, merge)
 
-    def _list_accumulators(self, loop: Any) -> list[tuple[Memory, Value]]:
-        """Return elements of arguments that the loop reads and writes at places that do not change within it.
-
-        They are kept in a register: NVIDIA's driver computed wrong maxima in memory, beside arguments that are only
-        read; and it is faster.
-        """
-        if not any(self._is_argument(each) for each in walk_statements(loop.body)):
-            return []
-        indices, read = self._list_indices(loop)
-        inside = defined_in(loop)
-        found: list[tuple[Memory, Value]] = []
-        for buffer, each in indices.items():
-            memory, lanes = self._make.memories[buffer]
-            if buffer not in read or not memory.writable or memory.registers or lanes > 1:
-                continue
-            variables = {hash(node) for index in each for node in walk(index) if isinstance(node, tirx.Var)}
-            if variables & inside or any(dtype_of(index)[1] > 1 for index in each):
-                continue
-            places = [self._make.scalar(index) for index in each]
-            if are_distinct(places):
-                found += [(memory, place) for place in places]
-        return found
-
-    def _is_argument(self, statement: Any) -> bool:
-        """Say whether an argument is written there."""
-        if not isinstance(statement, tirx.BufferStore):
-            return False
-        memory, _ = self._make.memories.get(hash(statement.buffer), (None, 0))
-        return memory is not None and memory.storage == Storage.STORAGE_BUFFER
-
-    def _list_indices(self, loop: Any) -> tuple[dict[int, list[Any]], set[int]]:
-        """Return where a loop accesses arguments, each place once, and which it reads, by the buffers' addresses."""
-        indices: dict[int, list[Any]] = {}
-        read: set[int] = set()
-        for node in walk(loop.body):
-            if _is_barrier(node):
-                return {}, set()
-            if isinstance(node, ir.TensorLoad):
-                buffer = hash(node.source)
-                read.add(buffer)
-            elif isinstance(node, tirx.BufferStore):
-                buffer = hash(node.buffer)
-            else:
-                continue
-            memory, _ = self._make.memories.get(buffer, (None, 0))
-            if memory is not None and memory.storage == Storage.STORAGE_BUFFER:
-                known = indices.setdefault(buffer, [])
-                if not any(structural_equal(each, node.indices[0]) for each in known):
-                    known.append(node.indices[0])
-        return indices, read
+    def _while(self, node: Any) -> None:
+        assembly = self._assembly
+        header, check, body, follow, merge = (assembly.new_id() for _ in range(5))
+        assembly.emit(Op.BRANCH, header)
+        assembly.emit(Op.LABEL, header)
+        assembly.emit(Op.LOOP_MERGE, merge, follow, opcodes.NO_CONTROL)
+        assembly.emit(Op.BRANCH, check)
+        self._forget()
+        with self._emit.block():
+            assembly.emit(Op.LABEL, check)
+            assembly.emit(Op.BRANCH_CONDITIONAL, self._make.scalar(node.condition).id, body, merge)
+            assembly.emit(Op.LABEL, body)
+            self.run(node.body)
+            assembly.emit(Op.BRANCH, follow)
+        self._forget()
+        assembly.emit(Op.LABEL, follow)
+        assembly.emit(Op.BRANCH, header)
+        assembly.emit(Op.LABEL, merge)
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Statements, Any], None]]] = {
         tirx.SeqStmt: _sequence,
@@ -269,8 +236,5 @@ class Statements:
         tirx.BufferStore: _store,
         tirx.IfThenElse: _branch,
         tirx.For: _loop,
+        tirx.While: _while,
     }
-
-
-def _is_barrier(node: Any) -> bool:
-    return isinstance(node, ir.Call) and isinstance(node.op, ir.Op) and str(node.op.name) == _SYNCHRONISE

@@ -12,6 +12,7 @@ from tvm import ir, tirx
 from tvmbuild.compiler.codegen.vulkan.values import BOOL, DType
 
 _DTYPE = re.compile(r"(float|int|uint)(\d+)(?:x(\d+))?$")
+_BITS = {"float": (16, 32, 64), "int": (8, 16, 32, 64), "uint": (8, 16, 32, 64)}
 _SKIPPED = frozenset({"span", "ty", "op", "attr_key", "annotations", "thread_binding", "ty_args", "attrs", "node"})
 _INNER = {
     tirx.SeqStmt: ("seq",),
@@ -21,13 +22,20 @@ _INNER = {
     tirx.IfThenElse: ("then_case", "else_case"),
 }
 
+BINARY = (
+    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Min, tirx.Max),
+    *(tirx.LShift, tirx.RShift, tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
+    *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE),
+)
+"""Nodes of two operands, `a` and `b`, that are both computed."""
+
 
 def read_dtype(text: str) -> tuple[DType, int]:
     """Return `float32x4` as its scalar type and the number of lanes; NotImplementedError of others."""
     if text.startswith("bool"):
         return BOOL, int(text[5:] or 1)
     found = _DTYPE.match(text)
-    if found is None or (found[1] == "float" and found[2] not in ("16", "32", "64")):
+    if found is None or int(found[2]) not in _BITS[found[1]]:
         raise NotImplementedError(f"values of type {text}")
     return DType(found[1], int(found[2])), int(found[3] or 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 Kind = str
 """A scalar type of `Assembly`: `bool`, `u32`, `u64`, `f16`, `f32`, `f64`."""
@@ -17,7 +18,7 @@ class DType:
     """`int`, `uint`, `float` or `bool`."""
     bits: int
 
-    @property
+    @cached_property
     def register(self) -> Kind:
         """What its values are computed in: integers of fewer bits than 32 in 32."""
         if self.kind == "bool":
@@ -38,7 +39,7 @@ class DType:
         """What it is stored as within a kernel."""
         return "u32" if self.kind == "bool" else self.register
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[int, int]:
         """The least and the largest integer."""
         if self.kind == "int":
