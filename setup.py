@@ -8,10 +8,6 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from tvmbuild.package.runtime.vulkan.build import MACHINES, compile_library
-
 
 class BuildWithVulkan(build_py):
     """Compile the library for every machine; not where the source tree stays, which compiles it when it is used."""
@@ -21,6 +17,9 @@ class BuildWithVulkan(build_py):
         super().run()
         if self.editable_mode:
             return
+        sys.path.insert(0, str(Path(__file__).parent))
+        from tvmbuild.package.runtime.vulkan.build import MACHINES, compile_library  # noqa: PLC0415
+
         for machine in MACHINES:
             folder = Path(self.build_lib, "tvmbuild/package/runtime/vulkan/lib", machine).absolute()
             folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, project_root: Path) -> Path:
     # What git has, so that no build folder of this checkout gets in.
     files = subprocess.run(["git", "ls-files", "-z"], cwd=project_root, capture_output=True, check=True).stdout
     for name in filter(None, files.decode().split("\0")):
-        if name.startswith("tvmbuild/") or "/" not in name:
+        if name.startswith(("tvmbuild/", "wheel_backend/")) or "/" not in name:
             (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "tree" / name).write_bytes((project_root / name).read_bytes())
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(folder / "tree")]

@@ -111,7 +111,7 @@ REGISTERED = "import tvm_ffi; tvm_ffi.register_global_func('device_api.vulkan', 
 
 
 def test_a_tvm_that_has_vulkan_keeps_it() -> None:
-    assert run_python(f"{REGISTERED}plugin.load_plugin(); print(has_function('tvmbuild.vulkan.devices'))") == "False"
+    assert run_python(f"{REGISTERED}plugin.load_plugin(); print(has_function('tvmbuild_vulkan.devices'))") == "False"
 
 
 def test_both_are_one_too_many() -> None:
@@ -123,7 +123,7 @@ def test_both_are_one_too_many() -> None:
 TRY = """
 plugin.load_plugin()
 print(call('runtime.GetDeviceAttr', 7, 0, 0))
-try: call('tvmbuild.vulkan.devices')
+try: call('tvmbuild_vulkan.devices')
 except RuntimeError as error: print(error)
 """
 

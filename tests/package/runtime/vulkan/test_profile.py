@@ -19,10 +19,10 @@ def test_kernels_are_timed_and_computed() -> None:
     compute = ScaleAndAdd()
     count = 1000 * GROUP
     ones, total = upload(np.ones(count, "float32")), upload(np.zeros(count, "float32"))
-    call("tvmbuild.vulkan.profile_start")
+    call("tvmbuild_vulkan.profile_start")
     for _ in range(50):
         compute(total, ones, total)
-    rows = json.loads(call("tvmbuild.vulkan.profile_stop"))
+    rows = json.loads(call("tvmbuild_vulkan.profile_stop"))
     (row,) = (row for row in rows if row["name"] == "scale_and_add")
     assert row["calls"] == 50
     assert 0 < row["us"] < 10_000_000
@@ -32,7 +32,7 @@ def test_kernels_are_timed_and_computed() -> None:
 
 
 def test_devices_are_described() -> None:
-    devices = json.loads(call("tvmbuild.vulkan.devices"))
+    devices = json.loads(call("tvmbuild_vulkan.devices"))
     assert devices[0]["type"] in {"discrete", "integrated", "virtual", "cpu", "other"}
     assert devices[0]["limits"]["max_threads_per_block"] >= 128
     assert all(name.startswith(("shader", "storageBuffer")) for name in devices[0]["features"])
@@ -50,7 +50,7 @@ def test_a_target_is_read_from_the_device() -> None:
     import tvm
 
     target = tvm.target.Target({"kind": "vulkan", "from_device": 0})
-    (device, *_) = json.loads(call("tvmbuild.vulkan.devices"))
+    (device, *_) = json.loads(call("tvmbuild_vulkan.devices"))
     assert target.attrs["device_name"] == device["name"]
     assert bool(target.attrs["supports_float16"]) == ("shaderFloat16" in device["features"])
     assert int(target.attrs["max_shared_memory_per_block"]) == device["limits"]["max_shared_memory_per_block"]

@@ -30,7 +30,7 @@ CHOICE = "TVMBUILD_VULKAN"
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 """Whose C++ classes native/tvm_classes.h repeats."""
 _API = "device_api.vulkan"
-_OWN = "tvmbuild.vulkan.devices"
+_OWN = "tvmbuild_vulkan.devices"
 _PREBUILT = Path(__file__).with_name("lib")
 _lock = Lock()
 

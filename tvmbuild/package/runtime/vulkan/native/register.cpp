@@ -70,9 +70,9 @@ TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   bool is_done = check_version() && check_vtables() && prepare_modules() &&
                  register_function("device_api.vulkan", give_api) &&
                  register_function("ffi.Module.load_from_bytes.vulkan", load_module) &&
-                 register_function("tvmbuild.vulkan.devices", give_devices) &&
-                 register_function("tvmbuild.vulkan.profile_start", begin_profile) &&
-                 register_function("tvmbuild.vulkan.profile_stop", end_profile);
+                 register_function("tvmbuild_vulkan.devices", give_devices) &&
+                 register_function("tvmbuild_vulkan.profile_start", begin_profile) &&
+                 register_function("tvmbuild_vulkan.profile_stop", end_profile);
   return is_done ? 0 : -1;
 }
 
