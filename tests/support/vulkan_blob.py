@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import tvm_ffi
 
+from tvmbuild.package.runtime.vulkan.plugin import load_plugin
+
 GROUP = 32
 """Threads of a group; arrays are whole groups."""
 FLOAT32, FLOAT64 = 32, 64
@@ -107,5 +109,6 @@ def seal_blob(body: bytes) -> bytes:
 
 def load_module(blob: bytes) -> tvm_ffi.Module:
     """Return TVM's module of these bytes."""
+    load_plugin()  # fixtures of a whole file come before those that load it for each test
     module: tvm_ffi.Module = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.vulkan")(blob)
     return module
