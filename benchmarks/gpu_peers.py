@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch_contenders import Contender, make_compiled, make_eager, make_graph, make_graph_nhwc, waited
+from turns import time_in_turns
 
-from tvmbuild.benchmarking.statistics import Samples, estimate_ratio, summarize
+from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.timing import time_calls, warm_up
+from tvmbuild.preparing.compare import find_error
 
 OURS = "tvmbuild"
 
@@ -74,15 +76,7 @@ def measure(project: Path, cell: str, args: argparse.Namespace) -> dict[str, Any
         else:
             contenders[name] = made
     errors = {name: find_error(outputs(), want) for name, (_, outputs) in contenders.items()}
-    samples: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
-    for call, _ in contenders.values():
-        warm_up(call, 0.3)
-    for index in range(args.rounds):
-        names = list(contenders)
-        for name in names[index % len(names) :] + names[: index % len(names)]:
-            samples[name].append(tuple(time_calls(contenders[name][0], 1, args.calls)))
-    rounds = tuple(range(args.rounds))
-    taken = {name: Samples(rounds, tuple(values), 1) for name, values in samples.items()}
+    taken = time_in_turns({name: call for name, (call, _) in contenders.items()}, args.rounds, args.calls)
     ratios = {name: estimate_ratio(taken[OURS], each) for name, each in taken.items() if name != OURS}
     medians = {name: summarize(each).median for name, each in taken.items()}
     return {
@@ -120,16 +114,6 @@ def describe_floor() -> str:
         times.append(float(np.median(time_calls(call, 1, 500))))
     one, many = times
     return f"a graph of one empty kernel: {one * 1000:.1f} us; each further kernel: {(many - one) / 50 * 1000:.2f} us"
-
-
-def find_error(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> float:
-    """Return the largest difference over the largest magnitude, of all outputs; NaN is infinity."""
-    worst = 0.0
-    for name, right in want.items():
-        value = np.asarray(got[name], np.float64).reshape(right.shape)
-        difference = np.abs(value - right).max(initial=0.0) / max(float(np.abs(right).max(initial=0.0)), 1e-30)
-        worst = max(worst, math.inf if math.isnan(difference) else float(difference))
-    return worst
 
 
 def make_onnxruntime(provider: str) -> Callable[[Path, dict[str, np.ndarray], bool], Contender]:

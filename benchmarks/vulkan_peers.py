@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import time_in_turns
 
 from tvmbuild.benchmarking.statistics import Samples, estimate_ratio, summarize
 from tvmbuild.package.runtime.session import Session
-from tvmbuild.package.timing import time_calls, warm_up
+from tvmbuild.preparing.compare import find_error
 
 Arrays = dict[str, np.ndarray]
 Call = Callable[[], Any]
@@ -58,33 +59,23 @@ def measure(args: argparse.Namespace, model: str, targets: list[str]) -> dict[st
     sessions = {
         each: Session(args.project / "build/cells" / f"{model}@{each}" / f"{model}-{each}.tar") for each in targets
     }
-    errors = {each: find_error(list(session.run(inputs).values()), want) for each, session in sessions.items()}
+    errors = {each: find_error(session.run(inputs), want) for each, session in sessions.items()}
     calls: dict[str, Call] = {each: lambda session=session: session.run(inputs) for each, session in sessions.items()}  # type: ignore[misc]
     for half in (False, True):
         name = f"ncnn {'fp16' if half else 'fp32'}"
         run = make_ncnn(args.ncnn, model, inputs, len(want), half=half)
         if run is not None:
-            calls[name], errors[name] = run, find_error(run(), want)
+            calls[name], errors[name] = run, find_error(dict(zip(want, run(), strict=True)), want)
     resident = {f"{each}, resident": session.bind(inputs) for each, session in sessions.items()}
-    samples = {**time_in_turns(calls, args), **time_in_turns(resident, args)}
+    samples = {
+        name: each for kind in (calls, resident) for name, each in time_in_turns(kind, args.rounds, args.calls).items()
+    }
     return {
         "model": model,
         "ms": {name: summarize(each).median.value for name, each in samples.items()},
         "ratios": list_ratios(samples, sessions),
         "errors": errors,
     }
-
-
-def time_in_turns(calls: Mapping[str, Call], args: argparse.Namespace) -> dict[str, Samples]:
-    """Return each one's times, in rounds."""
-    for call in calls.values():
-        warm_up(call, 0.3)
-    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in calls}
-    names = list(calls)
-    for index in range(args.rounds):
-        for name in names[index % len(names) :] + names[: index % len(names)]:
-            taken[name].append(tuple(time_calls(calls[name], 1, args.calls)))
-    return {name: Samples(tuple(range(args.rounds)), tuple(each), 1) for name, each in taken.items()}
 
 
 def list_ratios(samples: Mapping[str, Samples], sessions: Mapping[str, Session]) -> dict[str, float]:
@@ -98,18 +89,6 @@ def list_ratios(samples: Mapping[str, Samples], sessions: Mapping[str, Session])
             if name != f"{target}{suffix}":
                 found[f"{target} / {name}"] = estimate_ratio(samples[f"{target}{suffix}"], each).value
     return found
-
-
-def find_error(got: list[Any], want: Arrays) -> float:
-    """Return the largest difference over the largest magnitude, of all outputs; NaN is infinity."""
-    worst = 0.0
-    for value, right in zip(got, want.values(), strict=True):
-        if right.size != np.asarray(value).size:
-            return math.inf
-        difference = np.abs(np.asarray(value, np.float64).reshape(right.shape) - right).max(initial=0.0)
-        relative = float(difference) / max(float(np.abs(right).max(initial=0.0)), 1e-30)
-        worst = max(worst, math.inf if math.isnan(relative) else relative)
-    return worst
 
 
 def make_ncnn(folder: Path | None, model: str, inputs: Arrays, outputs: int, *, half: bool) -> Call | None:

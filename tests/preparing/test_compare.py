@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from tvmbuild.base.specs import Tolerance
-from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.compare import compare, find_error
 
 WANT = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 
@@ -65,3 +67,11 @@ def test_integers_booleans_and_scalars() -> None:
     assert compare({"y": np.array([True])}, {"y": np.array([False])}, Tolerance(0, 0)).problem is not None
     assert compare({"y": np.array(4)}, {"y": np.array(4)}, Tolerance(0, 0)).problem is None
     assert compare({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))}, Tolerance()).problem is None
+
+
+def test_a_difference_is_relative_and_nan_is_the_largest() -> None:
+    want = np.array([1.0, -4.0])
+    assert find_error({"y": want}, {"y": want}) == 0
+    assert find_error({"y": np.array([1.0, -3.0])}, {"y": want}) == 0.25
+    assert find_error({"y": np.array([1.0, np.nan])}, {"y": want}) == math.inf
+    assert find_error({"y": np.array([1.0])}, {"y": want}) == math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,22 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
         if problem is not None:
             problems.append(problem)
     return Comparison(largest_abs, largest_rel, "; ".join(problems) or None, comparable)
+
+
+def find_error(got: Arrays, want: Arrays) -> float:
+    """Return the largest difference over the largest magnitude, of all outputs by name.
+
+    NaN is infinity, and so is an output of another size.
+    """
+    worst = 0.0
+    for name, right in want.items():
+        value = np.asarray(got[name], np.float64)
+        if value.size != right.size:
+            return math.inf
+        difference = float(np.abs(value.reshape(right.shape) - right).max(initial=0.0))
+        relative = difference / max(float(np.abs(right.astype(np.float64)).max(initial=0.0)), 1e-30)
+        worst = max(worst, math.inf if math.isnan(relative) else relative)
+    return worst
 
 
 def _widen(array: np.ndarray) -> np.ndarray:

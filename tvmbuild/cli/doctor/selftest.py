@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import onnxruntime
 from rich.table import Table
 
@@ -22,6 +20,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session
+from tvmbuild.preparing.compare import find_error
 from tvmbuild.targets.vulkan import explain_vulkan_here
 
 TOLERANCES: dict[Precision, float] = {"fp32": 1e-5, "fp16": 2e-2}
@@ -55,20 +54,15 @@ def run_selftest() -> int:
 def _test(case: Case, target: PackageTarget, tolerance: float, folder: Path) -> tuple[str, bool]:
     """Return what to say of a case, and whether it went wrong."""
     content = case.model.SerializeToString()
-    (want,) = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, case.inputs)
+    reference = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [output.name for output in reference.get_outputs()]
+    want = dict(zip(names, reference.run(names, case.inputs), strict=True))
     try:
         package = folder / f"{target.precision}.tar"
         write_package(package, build_package(content, target, options=BuildOptions("selftest")))
         with Session(package) as session:
-            (got,) = session.run(case.inputs).values()
+            got = session.run(case.inputs)
     except (TvmbuildError, RuntimeError) as error:
         return f"failed: {str(error).splitlines()[0]}", True
     distance = find_error(got, want)
     return (f"{distance:.0e}", False) if distance <= tolerance else (f"WRONG: {distance:.0e}", True)
-
-
-def find_error(got: np.ndarray, want: np.ndarray) -> float:
-    """Return the largest difference over the largest magnitude; NaN is infinity."""
-    difference = float(np.abs(got.astype(np.float64) - want).max())
-    error = difference / max(float(np.abs(want.astype(np.float64)).max()), 1e-30)
-    return math.inf if math.isnan(error) else error

@@ -17,7 +17,6 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_runtime
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.library import call, has_function, load_library, load_runtime
-from tvmbuild.package.runtime.vulkan.plugin import check_device, is_available, load_plugin
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
@@ -71,7 +70,7 @@ def find_device(kind: str) -> Any:
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
         raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
     if kind == "vulkan":
-        check_device(0)
+        _vulkan_plugin().check_device(0)
     return device
 
 
@@ -122,8 +121,8 @@ def try_backend(kind: str) -> str:
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
-    if kind == "vulkan" and is_available():
-        load_plugin()
+    if kind == "vulkan" and _vulkan_plugin().is_available():
+        _vulkan_plugin().load_plugin()
         return ""
     try:
         load_library(f"tvm_runtime_{kind}")
@@ -131,6 +130,13 @@ def try_backend(kind: str) -> str:
         _load_plugins()
         return f": {str(error).splitlines()[0]}"
     return ""
+
+
+def _vulkan_plugin() -> Any:
+    """Return the module; packages for CPUs do not wait for what it imports."""
+    from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - as said
+
+    return plugin
 
 
 def _load_plugins() -> None:

@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 
 from tvmbuild.compiler.codegen.vulkan.kernel import generate_kernel, pack_module
-from tvmbuild.package.runtime.vulkan.plugin import load_plugin
+from tvmbuild.package.runtime.vulkan.plugin import CHOICE, load_plugin
 
 NAME = "target.build.vulkan"
 
@@ -21,7 +21,7 @@ def register_generator() -> None:
 
     Its modules are the plugin's, which is loaded here; TvmbuildError where that cannot be.
     """
-    if os.environ.get("TVMBUILD_VULKAN") == "tvm" or tvm_ffi.get_global_func(NAME, allow_missing=True) is not None:
+    if os.environ.get(CHOICE) == "tvm" or tvm_ffi.get_global_func(NAME, allow_missing=True) is not None:
         return
     load_plugin()
     tvm_ffi.register_global_func(NAME, _build)

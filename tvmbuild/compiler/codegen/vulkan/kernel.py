@@ -15,7 +15,7 @@ from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.memory import Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Storage
 from tvmbuild.compiler.codegen.vulkan.statements import Statements
-from tvmbuild.compiler.codegen.vulkan.tree import read_dtype, walk_statements
+from tvmbuild.compiler.codegen.vulkan.tree import count_scalars, read_dtype, walk_statements
 from tvmbuild.compiler.codegen.vulkan.values import DType, Value
 from tvmbuild.errors import TvmbuildError
 
@@ -156,10 +156,7 @@ class _Generator:
             if isinstance(node, tirx.DeclBuffer) and all(
                 isinstance(each, tirx.IntImm) for each in node.buffer.ty.shape
             ):
-                length = read_dtype(str(node.buffer.ty.dtype))[1]
-                for each in node.buffer.ty.shape:
-                    length *= int(each)
-                found[hash(node.data)] = max(found.get(hash(node.data), 0), length)
+                found[hash(node.data)] = max(found.get(hash(node.data), 0), count_scalars(node.buffer.ty))
         return found
 
     def _find(self, tags: list[str], tag: str) -> int:

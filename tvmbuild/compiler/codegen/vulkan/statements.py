@@ -13,7 +13,7 @@ from tvmbuild.compiler.codegen.vulkan.accumulators import is_barrier, list_accum
 from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
-from tvmbuild.compiler.codegen.vulkan.tree import dtype_of, read_dtype, walk
+from tvmbuild.compiler.codegen.vulkan.tree import count_scalars, dtype_of, read_dtype, walk
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
 _STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
@@ -105,13 +105,11 @@ class Statements:
         scope = str(kind.storage_scope) or "local"
         if scope not in _STORAGES:
             raise NotImplementedError(f"memory of {scope}")
-        length = lanes
-        for extent in kind.shape:
-            length *= int(extent)
+        length = max(count_scalars(kind), 1)
         width = lanes if lanes in (2, WIDEST) else WIDEST if lanes % WIDEST == 0 else 1
-        memory = Memory(dtype, dtype.scratch, _STORAGES[scope], max(length, 1), width=width)
+        memory = Memory(dtype, dtype.scratch, _STORAGES[scope], length, width=width)
         if memory.storage == Storage.WORKGROUP:
-            self.shared_bytes += max(length, 1) * memory.element_bytes
+            self.shared_bytes += length * memory.element_bytes
         self._make.memories[hash(node.buffer)] = memory, lanes
 
     def _declare(self, node: Any) -> None:

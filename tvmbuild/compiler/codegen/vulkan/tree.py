@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -38,6 +39,11 @@ def read_dtype(text: str) -> tuple[DType, int]:
     if found is None or int(found[2]) not in _BITS[found[1]]:
         raise NotImplementedError(f"values of type {text}")
     return DType(found[1], int(found[2])), int(found[3] or 1)
+
+
+def count_scalars(kind: Any) -> int:
+    """Return how many scalars a buffer of constant shape has; ``kind`` is its type."""
+    return read_dtype(str(kind.dtype))[1] * math.prod(int(extent) for extent in kind.shape)
 
 
 def dtype_of(expression: Any) -> tuple[DType, int]:

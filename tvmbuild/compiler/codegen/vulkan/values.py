@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -47,7 +46,7 @@ class DType:
         return 0, (1 << self.bits) - 1
 
 
-INT32, INT64, BOOL, FLOAT32 = DType("int", 32), DType("int", 64), DType("bool", 8), DType("float", 32)
+INT32, INT64, BOOL = DType("int", 32), DType("int", 64), DType("bool", 8)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,3 @@ class Value:
     def within(self, low: int, high: int) -> Value:
         """Return it with bounds that are known from elsewhere, too."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
-
-
-def common_multiple(a: int, b: int) -> int:
-    """Return what divides sums of multiples of both."""
-    return math.gcd(a, b)

@@ -1,0 +1,23 @@
+"""Calls in one process, timed in turns: what disturbs the machine for a while disturbs all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tvmbuild.benchmarking.statistics import Samples
+from tvmbuild.package.timing import time_calls, warm_up
+
+WARM_UP_S = 0.3
+
+
+def time_in_turns(calls: Mapping[str, Callable[[], object]], rounds: int, repeat: int) -> dict[str, Samples]:
+    """Return each one's times, ``repeat`` calls a round; each round begins with another one."""
+    for call in calls.values():
+        warm_up(call, WARM_UP_S)
+    names = list(calls)
+    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
+    for index in range(rounds):
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            taken[name].append(tuple(time_calls(calls[name], 1, repeat)))
+    return {name: Samples(tuple(range(rounds)), tuple(each), 1) for name, each in taken.items()}
