@@ -18,6 +18,7 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_hot import take_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
@@ -70,7 +71,7 @@ def lower(
     layout and algorithms give the same module in any process.
     """
     with target:
-        mod = make_scalars(take_rows(prepare(imported.mod)))
+        mod = make_scalars(take_rows(prepare(use_integers(imported.mod))))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
