@@ -132,7 +132,7 @@ def _run_once(trial: Trial) -> Result:
 def _profile(ours: Worker, call_ms: float) -> tuple[OperatorRow, ...]:
     """Return the time of each operator, over fewer runs of a slow model."""
     report_progress("timing the operators")
-    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
+    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms)))).rows
 
 
 def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:

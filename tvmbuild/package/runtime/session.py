@@ -67,6 +67,11 @@ class Session:
         self._idle.append(_Machine(machine[self.info.entry]))
 
     @property
+    def device(self) -> Any:
+        """Where the package runs: a `tvm_ffi.Device`."""
+        return self._device
+
+    @property
     def metadata(self) -> PackageInfo:
         """All that the package's mod.json says."""
         return self.info
