@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, GROUP, DotInstruction, find_instruction
@@ -40,6 +38,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
         padded = _find_padding(bound_value(self, call.args[0]), call)
         if groups == 1:
+            padded = self._fill_groups(padded)
             packed = constant(_pack(weights, self._instruction.lanes))
             function = _write_dense(call, padded, packed, self._instruction)
         elif weights.shape[2] == 1 and groups == weights.shape[3]:
@@ -48,6 +47,16 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         else:
             return call
         return relax.call_tir(self.builder_.add_func(function, _NAME), [padded.source, packed], call.ty)
+
+    def _fill_groups(self, padded: _Padded) -> _Padded:
+        """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
+        more = -int(padded.source.ty.shape.values[3]) % GROUP
+        if not more:
+            return padded
+        (top, left), (bottom, right) = padded.before, padded.after
+        width = [0, 0, top, bottom, left, right, 0, more]
+        filled = self.builder_.emit(relax.op.nn.pad(padded.source, width, pad_value=padded.value))
+        return _Padded(filled, padded.value, (0, 0), (0, 0))
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ def _pack(weights: np.ndarray[Any, Any], lanes: int) -> np.ndarray[Any, Any]:
 def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
     vectors, rows, columns, groups, lanes, _ = (int(each) for each in packed.ty.shape.values)
     data, weights = _placeholder(padded.source), _placeholder(packed)
-    read = _pad(data, padded, groups * GROUP)
+    read = _pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
     *place, channels = call.ty.shape.values
@@ -123,8 +132,8 @@ def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruct
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
     """Add up in float32, which is exact: a window's products are far fewer than 2^24 of their steps."""
     data, weights = _placeholder(padded.source), _placeholder(weights_of)
-    rows, columns, channels = (int(each) for each in weights_of.ty.shape.values)
-    read = _pad(data, padded, channels)
+    rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    read = _pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
     row, column = _reduce(rows, columns)
@@ -150,22 +159,16 @@ def _index(number: int) -> tirx.IntImm:
     return tirx.const(number, "int64")
 
 
-def _pad(data: te.Tensor, padded: _Padded, channels: int) -> Callable[..., Any] | te.Tensor:
-    """Return the tensor with its rows, columns and channels; those that are added have a stage of their own."""
-    batch, height, width, own = (int(each) for each in data.shape)
-    if not any((*padded.before, *padded.after)) and own == channels:
+def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
+    """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
+    if not any((*padded.before, *padded.after)):
         return data
-    (top, left), (bottom, right) = padded.before, padded.after
+    before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
+    return topi.nn.pad(data, before, after, tirx.const(padded.value, "uint8"), "pad_temp")
 
-    def element(n: Any, y: Any, x: Any, c: Any) -> Any:
-        inside = [y >= top, y < top + height] if top + bottom else []
-        inside += [x >= left, x < left + width] if left + right else []
-        inside += [c < own] if own < channels else []
-        other = tirx.const(padded.value, "uint8")
-        return tirx.if_then_else(tirx.all(*inside), data[n, y - top, x - left, c], other)
 
-    shape = [_index(each) for each in (batch, height + top + bottom, width + left + right, channels)]
-    return te.compute(shape, element, name="pad_temp")
+def _index_all(*numbers: int) -> list[tirx.IntImm]:
+    return [_index(number) for number in numbers]
 
 
 def _finish(arguments: list[te.Tensor]) -> tirx.PrimFunc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import s_tir
@@ -10,7 +11,15 @@ from tvmbuild.compiler.dot_instructions import ANNOTATION, GROUP, INSTRUCTIONS
 from tvmbuild.compiler.schedules.cpu.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
-from tvmbuild.compiler.schedules.nest import Machine, Nest, count, divisors, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import (
+    Machine,
+    Nest,
+    count,
+    divisors,
+    power_of_two_divisor,
+    run_parallel,
+    view_nest,
+)
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
@@ -29,16 +38,24 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     outside = _weights_stay(nest, tile, machine)
     loops = [*outer, over, far] if not outside else [over, *outer, far]
     sch.reorder(*loops, *sums, rows, vectors, lane, step)
-    epilogue = attach_epilogue(sch, nest, loops[-1])
+    epilogue = attach_epilogue(sch, nest, loops[-1], narrower=tile.width == tile.vector.extent)
     for loop in (rows, vectors):
         sch.unroll(loop)
-    finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
+    _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
     run_parallel(sch, loops, nest.work // GROUP, machine)
     start = sch.decompose_reduction(block, sums[0])
     make_vectors(sch, sch.get_loops(start)[-3:], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
     sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.name)
     return True
+
+
+def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+    extent = int(sch.get(loops[-1]).extent)
+    if extent == tile.width:
+        finish_epilogue(sch, loops, tile)
+    elif (lanes := power_of_two_divisor(extent, tile.lanes)) > 1:  # rows are filled up to whole vectors
+        make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [None, lanes])], tile)
 
 
 def _choose_tile(nest: Nest, lanes: int, machine: Machine, rank: int) -> Tile:

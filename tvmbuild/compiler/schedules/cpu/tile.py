@@ -67,12 +67,15 @@ def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside
     return Loops(tuple(loops), tuple(reduced), tuple(inner))
 
 
-def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:
-    """Compute what follows, else a copy to the output, inside ``loop``; return its block."""
+def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
+    """Compute what follows, else a copy to the output, inside ``loop``; return its block.
+
+    ``narrower``: also what reads no more than the first elements of each row.
+    """
     consumers = sch.get_consumers(nest.block)
     if len(consumers) == 1:
         follower = view_nest(sch, consumers[0])
-        if follower is not None and follower.store is not None and _is_elementwise(nest, follower):
+        if follower is not None and follower.store is not None and _is_elementwise(nest, follower, narrower):
             sch.reverse_compute_at(consumers[0], loop)
             return consumers[0]
     copy = sch.cache_write(nest.block, 0, "global")
@@ -80,12 +83,13 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:
     return copy
 
 
-def _is_elementwise(nest: Nest, follower: Nest) -> bool:
+def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
     """Say whether the follower reads each element of the nest's output once, where it writes its own."""
     if follower.reduced or nest.store is None or follower.store is None:
         return False
     reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
-    if [axis.extent for axis in follower.axes if axis.extent > 1] != [a.extent for a in nest.spatial if a.extent > 1]:
+    own, theirs = ([axis.extent for axis in _long(axes)] for axes in (nest.spatial, follower.axes))
+    if own != theirs and not (narrower and own[:-1] == theirs[:-1] and own[-1] > theirs[-1]):
         return False
     return all(
         read.stride(axis.var) == follower.store.stride(axis.var) == nest.store.stride(own.var)
