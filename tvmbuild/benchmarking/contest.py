@@ -146,7 +146,7 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
     """Compare the outputs with the reference's, of special inputs too; TvmbuildError, the stage's, for wrong ones."""
     report_progress("comparing the outputs with the reference")
     reference = read_reference(trial.reference)
-    allowed = trial.tolerance.at_least(reference.precision)
+    allowed = reference.allow(trial.tolerance)
     comparison = compare(worker.outputs(), reference.outputs, allowed)
     if comparison.problem is not None:
         raise TvmbuildError(
@@ -169,7 +169,7 @@ def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Com
 def _start_others(trial: Trial, field: _Field, stack: ExitStack) -> None:
     """Start the contenders, check their numbers too, and leave them paused."""
     reference = read_reference(trial.reference)
-    want, allowed = reference.outputs, trial.tolerance.at_least(reference.precision)
+    want, allowed = reference.outputs, reference.allow(trial.tolerance)
     for name, contender in tuple(field.contenders.items()):
         report_progress(f"loading {name}")
         try:

@@ -76,7 +76,7 @@ def _without_gpu_code(model: LoweredModel) -> Lowered:
 def _compare(lowered: Lowered, reference: Reference, tolerance: Tolerance) -> Comparison:
     report_progress("generating code for this CPU")
     compute = build_here(lowered, host_target(threads=available_cores()))
-    allowed = tolerance.at_least(reference.precision)
+    allowed = reference.allow(tolerance)
     report_progress("computing")
     comparison = compare(compute(reference.inputs), reference.outputs, allowed)
     return replace(comparison, problem=comparison.problem or find_special_problem(reference, compute, allowed))

@@ -5,7 +5,7 @@ LLVM ends the process where it is asked for one that the target lacks, so its ow
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import tvm
@@ -44,6 +44,6 @@ def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
     return choose_instruction({str(name) for name in codegen.llvm_get_cpu_features(target)})
 
 
-def choose_instruction(features: Set[str]) -> DotInstruction | None:
+def choose_instruction(features: AbstractSet[str]) -> DotInstruction | None:
     """Return the widest that a CPU of these features has."""
     return next((each for each in INSTRUCTIONS if each.features <= features), None)

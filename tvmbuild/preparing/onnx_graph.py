@@ -19,6 +19,8 @@ from tvmbuild.package.metadata import TensorInfo
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
+_ROUNDING = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
+"""How operators begin whose results are rounded to 8 bits."""
 _CONSTANTS_ALONE = 4
 """From this version of ONNX's format on a constant need not be listed as an input."""
 _PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
@@ -82,7 +84,9 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
 
 
 def find_precision(proto: Any) -> str:
-    """Return what the model computes in: fp16 or bf16 where most of its weights are of that type, else fp32."""
+    """Return what the model computes in: int8 where it rounds to 8 bits on the way; else what most weights are in."""
+    if any(node.op_type.startswith(_ROUNDING) for node in proto.graph.node):
+        return "int8"
     sizes: dict[int, int] = {}
     for tensor in proto.graph.initializer:
         sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + math.prod(tensor.dims)

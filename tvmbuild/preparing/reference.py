@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,15 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as OrtNotImplemented
 
 from tvmbuild.base.files import publish
-from tvmbuild.base.specs import InputSpec
+from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
 _PRECISION = "precision"
+_SPREAD = "spread"
+SPREADS = 2.0
+"""How many times as far as ONNX Runtime's own two ways others may be from the one that is the reference."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -40,6 +43,13 @@ class Reference:
     """That the original model computes in: what may be asked of others' numbers."""
     specials: Reference | None = None
     """The same with infinities and their like among the inputs, where an operator could tell."""
+    spread: float = 0.0
+    """Of a quantised model: how far ONNX Runtime's optimised numbers are from these, over the largest of an output."""
+
+    def allow(self, tolerance: Tolerance) -> Tolerance:
+        """Return what is allowed of others' numbers, no less than ``tolerance``."""
+        allowed = tolerance.at_least(self.precision)
+        return replace(allowed, of_largest=max(allowed.of_largest, SPREADS * self.spread))
 
 
 def make_inputs(tensors: Sequence[TensorInfo], specs: Sequence[InputSpec], seed: int) -> dict[str, np.ndarray]:
@@ -69,10 +79,13 @@ def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) ->
     return random.uniform(low, high, tensor.shape).astype(dtype)
 
 
-def run_onnx(model: bytes, inputs: Mapping[str, np.ndarray], what: str) -> dict[str, np.ndarray]:
-    """Run the model as it is written (no optimisation, one thread); TvmbuildError with ONNX Runtime's own reason."""
+def run_onnx(
+    model: bytes, inputs: Mapping[str, np.ndarray], what: str, *, optimized: bool = False
+) -> dict[str, np.ndarray]:
+    """Run the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -102,6 +115,8 @@ def write_reference(path: Path, reference: Reference) -> None:
     if reference.specials:
         arrays |= {f"special input:{name}": value for name, value in reference.specials.inputs.items()}
         arrays |= {f"special output:{name}": value for name, value in reference.specials.outputs.items()}
+    if reference.spread:
+        arrays[_SPREAD] = np.float64(reference.spread)
     if reference.precision != "fp32":
         arrays[_PRECISION] = np.frombuffer(reference.precision.encode(), np.uint8)
     with publish(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
@@ -118,4 +133,5 @@ def read_reference(path: Path) -> Reference:
             for role in ("input:", "output:", "special input:", "special output:")
         )
         precision = arrays[_PRECISION].tobytes().decode() if _PRECISION in arrays.files else "fp32"
-    return Reference(inputs, outputs, precision, Reference(given, found, precision) if found else None)
+        spread = float(arrays[_SPREAD]) if _SPREAD in arrays.files else 0.0
+    return Reference(inputs, outputs, precision, Reference(given, found, precision) if found else None, spread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.compare import Comparison, compare, find_error
 from tvmbuild.preparing.onnx_graph import (
     MAX_BYTES,
     find_precision,
@@ -113,8 +114,12 @@ def _draw(tensors: Sequence[TensorInfo], inputs: Sequence[InputSpec], seed: int)
 
 
 def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
-    data, precision = _serialize(proto, model), find_precision(proto)
-    return [Reference(feed, run_onnx(data, feed, f"{model}'s original model"), precision) for feed in inputs]
+    data, precision, what = _serialize(proto, model), find_precision(proto), f"{model}'s original model"
+    made = [Reference(feed, run_onnx(data, feed, what), precision) for feed in inputs]
+    if precision != "int8":
+        return made
+    spread = max(find_error(run_onnx(data, each.inputs, what, optimized=True), each.outputs) for each in made)
+    return [replace(each, spread=spread if math.isfinite(spread) else 0.0) for each in made]
 
 
 def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
@@ -131,7 +136,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
     report_progress("comparing the simplified model with the original")
     data = simplified.SerializeToString(deterministic=True)
-    tolerance = Tolerance(rtol=options.rtol, atol=options.atol).at_least(references[0].precision)
+    tolerance = references[0].allow(Tolerance(rtol=options.rtol, atol=options.atol))
     try:
         gates = [compare(run_onnx(data, r.inputs, "the simplified model"), r.outputs, tolerance) for r in references]
     except TvmbuildError as error:

@@ -37,7 +37,7 @@ def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> S
 
 
 def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
-    """Return the sum of a product with a matrix; None where its weights do not fit in int8 or have scales along rows."""
+    """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
     values = _signed(weights)
     if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
         return None

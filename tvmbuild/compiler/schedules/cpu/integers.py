@@ -31,20 +31,23 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         return False
     register_intrinsics()
     tile = _choose_tile(nest, instruction.lanes, machine, rank)
-    *outer, across, along = (axis.loop for axis in nest.spatial)
+    outer = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
     *sums, step = (axis.loop for axis in nest.reduced)
-    far, rows = sch.split(across, [None, tile.rows])
-    over, vectors, lane = sch.split(along, [None, tile.vectors, tile.lanes])
-    outside = _weights_stay(nest, tile, machine)
-    loops = [*outer, over, far] if not outside else [over, *outer, far]
-    sch.reorder(*loops, *sums, rows, vectors, lane, step)
+    over, vectors, lane = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
+    inner = [vectors, lane]
+    if tile.reuse is not None:
+        far, rows = sch.split(tile.reuse.loop, [None, tile.rows])
+        outer.append(far)
+        inner.insert(0, rows)
+    loops = [over, *outer] if _weights_stay(nest, tile, machine) else [*outer[:-1], over, *outer[-1:]]
+    sch.reorder(*loops, *sums, *inner, step)
     epilogue = attach_epilogue(sch, nest, loops[-1], narrower=tile.width == tile.vector.extent)
-    for loop in (rows, vectors):
+    for loop in inner[:-1]:
         sch.unroll(loop)
     _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
     run_parallel(sch, loops, nest.work // GROUP, machine)
-    start = sch.decompose_reduction(block, sums[0])
-    make_vectors(sch, sch.get_loops(start)[-3:], tile)
+    start = sch.decompose_reduction(block, [*sums, *inner][0])
+    make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
     sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.name)
     return True
@@ -60,11 +63,12 @@ def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> N
 
 def _choose_tile(nest: Nest, lanes: int, machine: Machine, rank: int) -> Tile:
     """Return the tile with the fewest loads a sum, or the next best."""
-    across, along = nest.spatial[-2:]
+    *_, along = nest.spatial
+    across = nest.spatial[-2] if len(nest.spatial) > 1 else None
     most = machine.registers - SPARE_REGISTERS
     tiles = [
         Tile(along, lanes, vectors, across, rows)
-        for rows in divisors(across.extent, most)
+        for rows in divisors(across.extent if across else 1, most)
         for vectors in divisors(along.extent // lanes, MAX_VECTORS)
         if rows * vectors <= most
     ]

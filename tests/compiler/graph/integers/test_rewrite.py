@@ -1,0 +1,201 @@
+"""Quantised graphs against ONNX Runtime, which computes them in integers too: equal to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quantised_graphs import Network, run_optimized
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.graph.integers.rewrite import use_integers
+from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import host_target, tvm_target
+
+pytestmark = pytest.mark.compiler
+PLAIN = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
+IN_SCALE, OUT_SCALE = 0.02, 0.11
+
+
+def compute(model: bytes, x: np.ndarray, target: tvm.target.Target | None = None) -> np.ndarray:
+    target = target or host_target(threads=2)
+    return build_here(lower(import_onnx(model), target), target)({"x": x})["y"]
+
+
+def left_in_floats(model: bytes) -> set[str]:
+    """Return the sums that are not computed in integers."""
+    mod = use_integers(import_onnx(model).mod)
+    calls = (*operator_calls(mod, "relax.nn.conv"), *operator_calls(mod, "relax.matmul"))
+    return {call.op.name for call in calls if str(call.ty.dtype) != "int32"}
+
+
+def check(model: bytes, shape: tuple[int, ...], target: tvm.target.Target | None = None) -> None:
+    assert left_in_floats(model) == set()
+    x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
+    want = run_optimized(model, {"x": x})["y"]
+    assert np.unique(want).size > 3
+    np.testing.assert_array_equal(compute(model, x, target), want)
+
+
+def convolution(
+    random: np.random.RandomState, activations: str = "uint8", **given: Any
+) -> tuple[bytes, tuple[int, ...]]:
+    """Return a network of one convolution of ``channels`` to ``out``."""
+    channels, out, size = given.pop("channels"), given.pop("out"), given.pop("size")
+    kernel, group = given.pop("kernel_shape"), given.get("group", 1)
+    zero, axis, after = given.pop("zero", 131), given.pop("axis", 0), given.pop("after", None)
+    net, extreme = Network(random, activations), given.pop("extreme", False)
+    weights, scales = net.weigh((out, channels // group, *kernel), axis=axis, extreme=extreme)
+    bias = [net.offset(out, scales, IN_SCALE)] if given.pop("bias", True) else []
+    summed = net.add("Conv", [net.round("x", IN_SCALE, zero), weights, *bias], kernel_shape=kernel, **given)
+    made = net.add(after, [summed]) if after else summed
+    shape = (1, channels, *size)
+    return net.finish(net.round(made, OUT_SCALE * (8 if extreme else 1), 0 if after else 120), shape), shape
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "padded": {"channels": 8, "out": 16, "size": (9, 9), "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
+    "picture": {
+        "channels": 3,
+        "out": 24,
+        "size": (16, 14),
+        "kernel_shape": [3, 3],
+        "pads": [0, 0, 1, 1],
+        "strides": [2, 2],
+    },
+    "pointwise": {"channels": 37, "out": 58, "size": (7, 7), "kernel_shape": [1, 1]},
+    "depthwise": {
+        "channels": 20,
+        "out": 20,
+        "size": (11, 8),
+        "kernel_shape": [5, 5],
+        "group": 20,
+        "pads": [2, 2, 2, 2],
+    },
+    "groups": {"channels": 12, "out": 24, "size": (6, 6), "kernel_shape": [3, 3], "group": 3, "pads": [1, 1, 1, 1]},
+    "dilated": {"channels": 16, "out": 32, "size": (12, 12), "kernel_shape": [3, 3], "dilations": [2, 2]},
+    "one scale": {"channels": 16, "out": 32, "size": (5, 5), "kernel_shape": [1, 1], "axis": None},
+    "no bias": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "bias": False, "zero": 0},
+    "relu": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "after": "Relu"},
+    "saturated": {"channels": 64, "out": 16, "size": (4, 4), "kernel_shape": [3, 3], "extreme": True, "zero": 0},
+}
+
+
+@pytest.mark.parametrize(("name", "activations"), [*((name, "uint8") for name in CASES), ("padded", "int8")])
+def test_convolutions(name: str, activations: str) -> None:
+    check(*convolution(np.random.RandomState(0), activations, **CASES[name]))
+
+
+@pytest.mark.parametrize("name", ["depthwise", "saturated"])
+def test_convolutions_where_the_target_has_no_instruction_for_them(name: str) -> None:
+    check(*convolution(np.random.RandomState(0), **CASES[name]), tvm_target("llvm", FrozenMap(PLAIN), FrozenMap()))
+
+
+@given(st.data())
+@settings(max_examples=5, deadline=None)
+def test_drawn_convolutions(data: st.DataObject) -> None:
+    draw = data.draw
+    group, multiple = draw(st.integers(1, 3)), draw(st.integers(1, 9))
+    kernel = [draw(st.integers(1, 3)) for _ in range(2)]
+    case = {
+        "channels": group * draw(st.integers(1, 9)),
+        "out": group * multiple,
+        "size": (draw(st.integers(6, 15)), draw(st.integers(6, 15))),
+        "kernel_shape": kernel,
+        "group": group,
+        "strides": [draw(st.integers(1, 2)) for _ in range(2)],
+        "pads": [draw(st.integers(0, 1)) for _ in range(4)],
+        "zero": draw(st.integers(0, 255)),
+        "axis": draw(st.sampled_from([0, None])),
+        "bias": draw(st.booleans()),
+    }
+    check(
+        *convolution(np.random.RandomState(draw(st.integers(0, 99))), draw(st.sampled_from(["uint8", "int8"])), **case)
+    )
+
+
+@pytest.mark.parametrize(("transposed", "activations"), [(0, "uint8"), (1, "int8")])
+def test_products(transposed: int, activations: str) -> None:
+    net = Network(np.random.RandomState(3), activations)
+    weights, scales = net.weigh((10, 50) if transposed else (50, 10), axis=0 if transposed else 1)
+    bias = net.offset(10, scales, IN_SCALE)
+    made = net.add("Gemm", [net.round("x", IN_SCALE, 90), weights, bias], transB=transposed)
+    check(net.finish(net.round(made, OUT_SCALE, 128), (4, 50)), (4, 50))
+
+
+def test_what_leaves_numbers_as_they_are_is_done_to_integers() -> None:
+    net = Network(np.random.RandomState(5))
+    rounded = net.round("x", IN_SCALE, 100)
+    pooled = net.add("MaxPool", [rounded], kernel_shape=[2, 2], strides=[2, 2])
+    turned = net.add("Transpose", [pooled], perm=[0, 1, 3, 2])
+    both = net.add("Concat", [turned, turned], axis=1)
+    weights, scales = net.weigh((8, 12, 1, 1))
+    made = net.add("Conv", [both, weights, net.offset(8, scales, IN_SCALE)])
+    model = net.finish(net.round(made, OUT_SCALE, 120), (1, 6, 8, 8))
+    assert left_in_floats(model) == set()
+    mod = use_integers(import_onnx(model).mod)
+    (pool,), (concat,) = operator_calls(mod, "relax.nn.max_pool2d"), operator_calls(mod, "relax.concat")
+    assert str(pool.ty.dtype) == str(concat.ty.dtype) == "uint8"
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 6, 8, 8)).astype(np.float32)
+    np.testing.assert_array_equal(compute(model, x), run_optimized(model, {"x": x})["y"])
+
+
+def test_residual_sums_and_activations_are_within_a_step() -> None:
+    net = Network(np.random.RandomState(7))
+    rounded = net.round("x", IN_SCALE, 110)
+    weights, scales = net.weigh((16, 16, 3, 3))
+    summed = net.add("Conv", [rounded, weights, net.offset(16, scales, IN_SCALE)], pads=[1, 1, 1, 1])
+    first = net.round(summed, OUT_SCALE, 120)
+    gate = net.round(net.add("Sigmoid", [first]), 1 / 255, 0)
+    both = net.round(net.add("Add", [net.round(net.add("Mul", [first, gate]), OUT_SCALE, 30), rounded]), OUT_SCALE, 60)
+    model = net.finish(both, (1, 16, 9, 9))
+    assert left_in_floats(model) == set()
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 16, 9, 9)).astype(np.float32)
+    error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
+    assert error.max() <= OUT_SCALE * 1.01
+    assert (error > 0).mean() < 0.01
+
+
+def test_a_bias_in_floats_is_taken_too() -> None:
+    """NNCF leaves biases as they are: they are rounded to steps of the sum, a thousandth of the output's."""
+    net = Network(np.random.RandomState(9))
+    weights, _ = net.weigh((16, 8, 1, 1))
+    bias = net.keep(np.random.RandomState(0).uniform(-1, 1, 16).astype(np.float32))
+    made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, bias])
+    model = net.finish(net.round(made, OUT_SCALE, 120), (1, 8, 6, 6))
+    assert left_in_floats(model) == set()
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
+    error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
+    assert error.max() <= OUT_SCALE * 1.01
+    assert (error > 0).mean() < 0.01
+
+
+def test_an_enormous_bias_overflows_nothing() -> None:
+    """Of a channel whose weights are nearly 0 the bias has billions of its tiny steps."""
+    net = Network(np.random.RandomState(11))
+    scales = np.full(8, 0.01, np.float32)
+    scales[3] = 1e-9
+    names = [net.keep(each) for each in (np.full((8, 8, 1, 1), 100, np.int8), scales, np.zeros(8, np.int8))]
+    weights = net.add("DequantizeLinear", names, axis=0)
+    bias = np.full(8, 1000, np.int32)
+    bias[3] = 2147000000
+    steps = [net.keep(each) for each in (bias, scales * np.float32(IN_SCALE), np.zeros(8, np.int32))]
+    made = net.add("Conv", [net.round("x", IN_SCALE, 0), weights, net.add("DequantizeLinear", steps, axis=0)])
+    model = net.finish(net.round(made, 0.05, 0), (1, 8, 4, 4))
+    x = np.random.RandomState(1).uniform(0, 5, (1, 8, 4, 4)).astype(np.float32)
+    error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
+    assert error.max() <= 0.05 * 1.01
+
+
+def test_a_network_without_quantisation_stays_as_it_is() -> None:
+    net = Network(np.random.RandomState(13))
+    weights = net.keep(np.ones((4, 4, 1, 1), np.float32))
+    imported = import_onnx(net.finish(net.add("Conv", ["x", weights]), (1, 4, 5, 5)))
+    assert use_integers(imported.mod).same_as(imported.mod)
