@@ -37,6 +37,8 @@ class Capabilities:
     """Names of the devices that Vulkan's driver finds, whatever TVM can do."""
     vulkan_missing: str | None = None
     """What of the driver is missing: loader, driver, device; None: a device answers."""
+    vulkan_refusal: str | None = None
+    """Why the runtime takes none of those devices; None: it does, or says nothing."""
     nvcc: str | None = None
     nvrtc: str | None = None
     """Versions of the CUDA compilers."""

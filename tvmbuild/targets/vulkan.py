@@ -90,7 +90,13 @@ class Vulkan(Gpu):
         """Add what the loader says, whatever TVM can do."""
         others = "tvm" if self.name in found.codegens else None
         driver, backend = _ask(), "tvmbuild" if _has_plugin() else others
-        return replace(found, vulkan_devices=driver.devices, vulkan_missing=driver.missing, vulkan_backend=backend)
+        return replace(
+            found,
+            vulkan_devices=driver.devices,
+            vulkan_missing=driver.missing,
+            vulkan_refusal=None if self.name in found.devices or driver.missing else _explain_refusal(),
+            vulkan_backend=backend,
+        )
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
         """Return which half is missing."""
@@ -118,6 +124,8 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
     """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
     missing = explain_runtime(capabilities.vulkan_missing, has_runtime=Vulkan.name in capabilities.runtimes)
     if missing is None and Vulkan.name not in capabilities.devices:
+        if capabilities.vulkan_refusal is not None:
+            return f"the Vulkan runtime takes no device: {capabilities.vulkan_refusal}"
         return f"the Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
     return missing
 
@@ -127,6 +135,16 @@ def _has_plugin() -> bool:
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()
+
+
+def _explain_refusal() -> str | None:
+    """Return our runtime's reason. Called where TVM is imported."""
+    if not _has_plugin():
+        return None
+    from tvmbuild.package.runtime.vulkan.plugin import explain_refusal, load_plugin  # noqa: PLC0415 - as above
+
+    load_plugin()
+    return explain_refusal()
 
 
 def explain_vulkan_here() -> str | None:

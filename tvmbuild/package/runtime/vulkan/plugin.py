@@ -91,6 +91,17 @@ def check_device(index: int) -> None:
         )
 
 
+def explain_refusal() -> str | None:
+    """Return why our runtime, loaded, takes none of the driver's devices; None: it does, or TVM's own is used."""
+    if not has_function(_OWN):
+        return None
+    try:
+        call(_OWN)
+    except RuntimeError as error:
+        return str(error).strip().splitlines()[-1].removeprefix("Vulkan: ")
+    return None
+
+
 def find_library(machine: str) -> Path:
     """Return the library for a machine: what the wheel brought, else compiled once into the cache."""
     prebuilt = _PREBUILT / machine / NAME
@@ -114,6 +125,7 @@ def _compile_into(machine: str, folder: Path) -> Path:
 
     Where nothing can be kept the library lies in a folder of this process, until it ends.
     """
+    report_progress(f"compiling the Vulkan runtime for {machine}, once")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".compiling-") as temporary:
