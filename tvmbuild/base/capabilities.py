@@ -38,7 +38,7 @@ class Capabilities:
     vulkan_missing: str | None = None
     """What of the driver is missing: loader, driver, device; None: a device answers."""
     vulkan_refusal: str | None = None
-    """Why the runtime takes none of those devices; None: it does, or says nothing."""
+    """What else stands against it: a setting that leaves tvmbuild's own out, or why its runtime takes no device."""
     nvcc: str | None = None
     nvrtc: str | None = None
     """Versions of the CUDA compilers."""

@@ -29,7 +29,7 @@ from tvmbuild.base.vulkan_driver import list_vulkan_files
 from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
 
-FORMAT = 2
+FORMAT = 3
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:

@@ -11,7 +11,6 @@ from doit_project import DoitProject
 from ssh_board import ssh_board
 from vulkan_project import CELL, PACKAGE, STEPS, write_vulkan_project
 
-
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.compiler,

@@ -1,7 +1,8 @@
 """A child process that holds a session with a board and has candidates timed there.
 
 Started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``; DEVICE is the RpcDevice as JSON, KIND the
-target's. It first tells the class of the board's device; then each line of stdin is a job of the board's (`time`, `compare`) whose libraries are files here.
+target's. It first tells the class of the board's device; then each line of stdin is a job of the board's (`time`,
+`compare`) whose libraries are files here.
 """
 
 from __future__ import annotations

@@ -155,6 +155,6 @@ def _check_vulkan() -> None:
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
-    problem = explain_runtime(missing, has_runtime=has_runtime)
+    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_vulkan_plugin().explain_left_out())
     if problem is not None:
         raise TvmbuildError("the package runs on a Vulkan device, and this machine cannot run it", problem)

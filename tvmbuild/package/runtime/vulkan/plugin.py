@@ -63,6 +63,13 @@ def is_available() -> bool:
     return compiles or (_PREBUILT / machine / NAME).is_file()
 
 
+def explain_left_out() -> str | None:
+    """Return that a setting keeps ours from being used, with the remedy; None: it does not."""
+    if os.environ.get(CHOICE) != "tvm":
+        return None
+    return f"{CHOICE}=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it"
+
+
 @cache
 def check_device(index: int) -> None:
     """Make sure that TVM and our runtime understand each other: memory, copies and errors; TvmbuildError otherwise.
