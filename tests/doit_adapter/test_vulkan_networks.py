@@ -81,7 +81,7 @@ print("libtvm_compiler" in maps, "libtvmbuild_vulkan" in maps, "tvm" in sys.modu
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_package_runs_in_a_process_without_the_compiler(built: DoitProject, name: str, tmp_path: Path) -> None:
     reference = built.root / f"build/models/{name}/reference.npz"
-    command = [sys.executable, "-c", LOAD, built.root / package_of(name), reference]
+    command = [sys.executable, "-c", LOAD, str(built.root / package_of(name)), str(reference)]
     environment = {variable: value for variable, value in os.environ.items() if variable != "TVM_USE_RUNTIME_LIB"}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120

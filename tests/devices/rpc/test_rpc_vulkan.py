@@ -48,15 +48,16 @@ def test_a_board_tunes_checks_times_and_runs(address: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("key", "reason"),
+    ("key", "more", "reason"),
     [
-        ("blind", "Vulkan's loader finds no driver; `apt install mesa-vulkan-drivers`"),
-        ("other", "TVMBUILD_VULKAN_DEVICE=nonsense names no device; there are 0 llvmpipe"),
+        ("blind", "", "Vulkan's loader finds no driver; `apt install mesa-vulkan-drivers`"),
+        ("other", "measured_on: kitchen", "TVMBUILD_VULKAN_DEVICE=nonsense names no device; there are 0 llvmpipe"),
     ],
 )
-def test_a_board_that_has_no_device_to_use(address: str, tmp_path: Path, key: str, reason: str) -> None:
-    """Nothing counts as searched, nothing is timed; one message has the reason."""
+def test_a_board_that_has_no_device_to_use(address: str, tmp_path: Path, key: str, more: str, reason: str) -> None:
+    """Nothing counts as searched, nothing is timed; one message has the reason, whether the class is asked or said."""
     project = start(address, key, tmp_path)
+    project.edit("targets.yaml", "    family: lavapipe\n", f"    family: lavapipe\n    {more}\n")
     with board(address, key, tmp_path, Python(variables=BOARDS[key])):
         tuned = project.doit()
         checked = project.doit("tune=never")
