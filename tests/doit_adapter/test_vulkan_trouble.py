@@ -150,7 +150,7 @@ def test_two_projects_tune_on_one_device_at_once(project: DoitProject, tmp_path:
 
 @pytest.mark.nightly
 def test_a_cache_folder_that_cannot_be_written(project: DoitProject) -> None:
-    """The runtime is compiled for each process then: slow, and said."""
+    """The runtime is compiled for each process then: slow, and right."""
     ran = project.doit("tune=never", BENCHMARK, XDG_CACHE_HOME="/proc/none")
     assert (ran.code, ran.steps) == (0, [BENCHMARK]), ran.output
     shown = project.tvmbuild("run", PACKAGE, XDG_CACHE_HOME="/proc/none")
