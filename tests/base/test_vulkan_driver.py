@@ -48,6 +48,11 @@ def test_two_missing_halves_are_both_named() -> None:
     assert said.endswith(str(explain_driver("driver")))
 
 
+def test_a_setting_that_leaves_our_runtime_out_goes_before_a_compiler() -> None:
+    assert explain_runtime(None, has_runtime=False, left_out="unset it") == "unset it"
+    assert explain_runtime(None, has_runtime=True, left_out="unset it") is None
+
+
 def test_another_driver_is_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     before = list_vulkan_files()
     monkeypatch.setenv("VK_DRIVER_FILES", "/another.json")

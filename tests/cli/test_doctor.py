@@ -69,6 +69,7 @@ def test_xgboost(versions: dict[str, str], state: str) -> None:
 
 BOTH = replace(HERE, codegens=("vulkan",), runtimes=("vulkan",), vulkan_backend="tvmbuild")
 CANNOT = "cannot be compiled here"
+LEFT_OUT = "TVMBUILD_VULKAN=tvm leaves tvmbuild's Vulkan out"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,13 @@ CANNOT = "cannot be compiled here"
         (replace(BOTH, codegens=()), "device", "missing", f"the code generator {CANNOT}; no Vulkan device", "`V"),
         (BOTH, "loader", "ok", "code generator and runtime built in; no Vulkan loader", "V"),
         (BOTH, None, "ok", "code generator and runtime built in; the driver has Iris", "T"),
+        (
+            replace(HERE, vulkan_refusal=LEFT_OUT),
+            None,
+            "missing",
+            "the code generator and the runtime left out; the driver has Iris",
+            "T",
+        ),
         (
             replace(BOTH, devices=("vulkan",)),
             None,

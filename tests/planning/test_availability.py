@@ -72,6 +72,13 @@ SSH = SshDevice("pi@pi")
         ("benchmark", VULKAN, replace(VULKAN_HERE, vulkan_missing="loader"), "Vulkan's loader libvulkan.so.1 is not"),
         ("benchmark", VULKAN, replace(VULKAN_HERE, vulkan_missing="driver"), "Vulkan's loader finds no driver; `apt"),
         ("benchmark", VULKAN, replace(VULKAN_HERE, devices=("llvm",)), "the Vulkan runtime takes no device of Iris"),
+        (
+            "benchmark",
+            VULKAN,
+            replace(VULKAN_HERE, devices=(), vulkan_refusal="no"),
+            "the Vulkan runtime takes no device: no",
+        ),
+        *((stage, VULKAN, replace(HERE, vulkan_refusal="left out"), "left out") for stage in ("compile", "benchmark")),
         *((stage, VULKAN, VULKAN_HERE, None) for stage in ("tune", "compile", "benchmark")),
         ("compile", VULKAN, replace(VULKAN_HERE, vulkan_missing="driver", devices=("llvm",)), None),
         ("compile", V3, replace(HERE, codegens=()), "the installed TVM generates no llvm code"),
@@ -86,7 +93,13 @@ SSH = SshDevice("pi@pi")
         ("benchmark", replace(GPU, device=QEMU), HERE, "an emulated board runs the code of CPUs, not of cuda"),
         ("benchmark", replace(PI4, device=SSH), HERE, None),
         ("benchmark", replace(RISCV, device=SSH), HERE, "there is no TVM runtime for riscv64, only for x86_64 and aa"),
-        ("benchmark", replace(GPU, device=SSH), HERE, "a board without Python runs the code of CPUs, not of cuda"),
+        (
+            "benchmark",
+            replace(GPU, device=SSH),
+            HERE,
+            "a board without Python runs the code of CPUs and Vulkan devices",
+        ),
+        ("benchmark", replace(VULKAN, device=SSH), HERE, None),
         ("tune", replace(V3, unresolved="run `tvmbuild target lock v3`"), HERE, "run `tvmbuild target lock v3`"),
     ],
 )

@@ -43,10 +43,12 @@ def _find_programs() -> tuple[str, str, str]:
 
 
 @contextmanager
-def ssh_board(folder: Path, programs: Mapping[str, str] | None = None) -> Iterator[SshBoard]:
+def ssh_board(
+    folder: Path, programs: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None
+) -> Iterator[SshBoard]:
     """Yield a running server; other names of the client's configuration are boards that cannot be reached.
 
-    ``programs`` are scripts of sh that the board has in the place of its own.
+    ``programs`` are scripts of sh that the board has in the place of its own, ``variables`` its environment's.
     """
     sshd, ssh, keygen = _find_programs()
     for name in ("host", "user", "stranger"):
@@ -59,10 +61,11 @@ def ssh_board(folder: Path, programs: Mapping[str, str] | None = None) -> Iterat
     host_key = (folder / "host.pub").read_text().split()[:2]
     (folder / "known").write_text(f"[127.0.0.1]:{port} {' '.join(host_key)}\n")
     (folder / "none").touch()
+    environment = {"TMPDIR": temporary, "PATH": f"{folder}/programs:/usr/bin:/bin", **(variables or {})}
     (folder / "sshd_config").write_text(
         f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
         "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPidFile none\n"
-        f"PermitRootLogin yes\nSetEnv TMPDIR={temporary} PATH={folder}/programs:/usr/bin:/bin\n"
+        f"PermitRootLogin yes\nSetEnv {' '.join(f'{name}={value}' for name, value in environment.items())}\n"
     )
     (folder / "ssh_config").write_text(
         f"Host refused\n  Port {free_port()}\nHost stranger\n  IdentityFile {folder}/stranger\n"

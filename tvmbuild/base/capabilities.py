@@ -37,6 +37,8 @@ class Capabilities:
     """Names of the devices that Vulkan's driver finds, whatever TVM can do."""
     vulkan_missing: str | None = None
     """What of the driver is missing: loader, driver, device; None: a device answers."""
+    vulkan_refusal: str | None = None
+    """What else stands against it: a setting that leaves tvmbuild's own out, or why its runtime takes no device."""
     nvcc: str | None = None
     nvrtc: str | None = None
     """Versions of the CUDA compilers."""

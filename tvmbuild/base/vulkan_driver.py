@@ -38,12 +38,15 @@ def explain_driver(missing: str | None) -> str | None:
     return None if missing is None else _MISSING[missing]
 
 
-def explain_runtime(missing: str | None, *, has_runtime: bool) -> str | None:
-    """Return what this machine lacks to run Vulkan code, with the remedy; None: nothing."""
+def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | None = None) -> str | None:
+    """Return what this machine lacks to run Vulkan code, with the remedy; None: nothing.
+
+    ``left_out`` is why our runtime is not used, where it could be.
+    """
     driver = explain_driver(missing)
     if has_runtime:
         return driver
-    runtime = f"the Vulkan runtime is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
+    runtime = left_out or f"the Vulkan runtime is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
     return runtime if driver is None else f"{runtime}; {driver}"
 
 

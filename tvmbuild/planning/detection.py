@@ -30,7 +30,7 @@ from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.vulkan.build import place_prebuilt
 
-FORMAT = 2
+FORMAT = 3
 
 
 def detect_capabilities(commands: Iterable[str] = ()) -> Capabilities:

@@ -55,7 +55,10 @@ class Vulkan(Gpu):
         """Return what brings a generator of Vulkan code."""
         if self.name in capabilities.codegens:
             return None
-        return f"the runtime that Vulkan code is packed with is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
+        packed = (
+            f"the runtime that Vulkan code is packed with is not compiled, and no compiler is here; {PLUGIN_REMEDY}"
+        )
+        return capabilities.vulkan_refusal or packed
 
     def explain_compiler(self, _capabilities: Capabilities) -> str | None:
         """Return None: drivers compile SPIR-V where it runs."""
@@ -95,7 +98,13 @@ class Vulkan(Gpu):
         """Add what the loader says, whatever TVM can do."""
         others = "tvm" if self.name in found.codegens else None
         driver, backend = _ask(), "tvmbuild" if _has_plugin() else others
-        return replace(found, vulkan_devices=driver.devices, vulkan_missing=driver.missing, vulkan_backend=backend)
+        return replace(
+            found,
+            vulkan_devices=driver.devices,
+            vulkan_missing=driver.missing,
+            vulkan_refusal=_explain_refusal(found),
+            vulkan_backend=backend,
+        )
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
         """Return which half is missing."""
@@ -108,10 +117,11 @@ class Vulkan(Gpu):
         whole = "TVM's own code generator and runtime"
         if capabilities.vulkan_backend == "tvmbuild":
             whole = "code generator and runtime built in"
-        tvm = f"{lacking} cannot be compiled here" if lacking else whole
+        left_out = capabilities.vulkan_refusal if lacking else None
+        tvm = f"{lacking} {'left out' if left_out else 'cannot be compiled here'}" if lacking else whole
         missing, names = capabilities.vulkan_missing, ", ".join(capabilities.vulkan_devices)
         driver = f"no Vulkan {missing}" if missing else f"the driver has {names}"
-        remedies = [PLUGIN_REMEDY] if lacking else []
+        remedies = [left_out or PLUGIN_REMEDY] if lacking else []
         running = explain_driver(missing) if lacking else explain_vulkan(capabilities)
         remedies += [running] if running else []
         state: Literal["ok", "missing"] = "missing" if lacking else "ok"
@@ -121,8 +131,11 @@ class Vulkan(Gpu):
 
 def explain_vulkan(capabilities: Capabilities) -> str | None:
     """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
-    missing = explain_runtime(capabilities.vulkan_missing, has_runtime=Vulkan.name in capabilities.runtimes)
+    has_runtime, refusal = Vulkan.name in capabilities.runtimes, capabilities.vulkan_refusal
+    missing = explain_runtime(capabilities.vulkan_missing, has_runtime=has_runtime, left_out=refusal)
     if missing is None and Vulkan.name not in capabilities.devices:
+        if refusal is not None:
+            return f"the Vulkan runtime takes no device: {refusal}"
         return f"the Vulkan runtime takes no device of {', '.join(capabilities.vulkan_devices)}; update its driver"
     return missing
 
@@ -132,6 +145,18 @@ def _has_plugin() -> bool:
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()
+
+
+def _explain_refusal(found: Capabilities) -> str | None:
+    """Return why our half is not used, or takes no device. Called where TVM is imported."""
+    from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - as above
+
+    if Vulkan.name not in found.codegens:
+        return plugin.explain_left_out()
+    if Vulkan.name in found.devices or _ask().missing is not None or not _has_plugin():
+        return None
+    plugin.load_plugin()
+    return plugin.explain_refusal()
 
 
 def explain_vulkan_here() -> str | None:

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 from doit_project import write_project
+from small_package import change_package
 
 from tvmbuild.base.device_specs import QemuDevice
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.cli import main
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.devices.qemu.board import (
     EmulatedBoard,
     boards_folder,
@@ -26,9 +29,10 @@ from tvmbuild.devices.qemu.board import (
     write_board,
 )
 from tvmbuild.devices.qemu.debian import AptError
-from tvmbuild.devices.qemu.device import open_qemu
+from tvmbuild.devices.qemu.device import open_qemu, start_emulated
 from tvmbuild.devices.qemu.make import _publish, make_board, remove_board
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageTarget
 
 TARGETS = """\
 targets:
@@ -189,3 +193,12 @@ def test_doit_without_the_board(digits: Path, tmp_path: Path) -> None:
     strict = project.doit("benchmark:digits@pi4", "strict=1")
     assert (strict.code != 0, strict.failed) == (True, ["benchmark:digits@pi4"]), strict.output
     assert "`tvmbuild device emulator make aarch64` makes it" in " ".join(strict.output.split())
+
+
+@pytest.mark.compiler
+def test_a_gpus_package_is_refused_in_the_plans_words(load: Load, tmp_path: Path) -> None:
+    target = PackageTarget("gpu", "vulkan", FrozenMap(), FrozenMap({"mtriple": "aarch64-linux-gnu"}))
+    there = replace(load, model=change_package(load.model, tmp_path / "gpu.tar", target=target))
+    board = EmulatedBoard(tmp_path, "3.11", "", (), ())
+    with pytest.raises(TvmbuildError, match="runs the code of CPUs, not of vulkan"), start_emulated(board, there):
+        pass

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from tvmbuild.devices.candidate_timer import TIME_TIMEOUT_S, start_pool
 from tvmbuild.devices.candidates import Argument, Timing, describe_difference, draw_inputs, run_library
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.targets.table import target_kind
 
 T = TypeVar("T")
 
@@ -23,11 +25,23 @@ class GpuTimer:
     width = 1
 
     def __init__(
-        self, kind: str, function: Callable[[str, tuple[Argument, ...], Timing], list[float]], cores: Sequence[int]
+        self,
+        kind: str,
+        function: Callable[[str, tuple[Argument, ...], Timing], list[float]],
+        cores: Sequence[int],
+        timeout_s: int = TIME_TIMEOUT_S,
     ) -> None:
         self._kind = kind
         self._function = function
-        self._pool = start_pool(cores, 1, TIME_TIMEOUT_S)
+        self._timeout_s = timeout_s
+        self._pool = start_pool(cores, 1, timeout_s)
+
+    def find_device_class(self) -> str:
+        """Return the class of the device; TvmbuildError where there is none that could be used."""
+        answer = self._ask(name_device, self._kind)
+        if "error" in answer:
+            raise TvmbuildError(str(answer["error"]), answer.get("hint"))
+        return str(answer["device_class"])
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
         """Return samples in seconds, each the mean of calls that were waited for together."""
@@ -45,13 +59,21 @@ class GpuTimer:
         try:
             result: T = self._pool.submit(function, *arguments).result()
         except TimeoutError as error:
-            raise TimeoutError(f"no answer within {TIME_TIMEOUT_S} s") from error
+            raise TimeoutError(f"no answer within {self._timeout_s} s") from error
         except Exception:
             # An illegal access breaks a CUDA context, and all later candidates of the process would fail.
             with contextlib.suppress(Exception):
                 self._pool.submit(os._exit, 1).result()
             raise
         return result
+
+
+def name_device(kind: str) -> dict[str, str | None]:
+    """Return the class of this machine's first device of a GPU kind, or why there is none: pools keep no errors."""
+    try:
+        return {"device_class": target_kind(kind).find_device_class()}
+    except TvmbuildError as error:
+        return {"error": error.message, "hint": error.hint}
 
 
 def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tvmbuild.devices.candidate_timer import TIME_TIMEOUT_S
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.devices.kind import Cores
 from tvmbuild.devices.local.cuda_timer import time_kernel
@@ -17,8 +18,9 @@ FUNCTIONS: dict[str, Callable[[str, tuple[Argument, ...], Timing], list[float]]]
 }
 
 
-def make_timer(kind: str, cores: Cores) -> GpuTimer | None:
+def make_timer(kind: str, cores: Cores, timeout_s: int = TIME_TIMEOUT_S) -> GpuTimer | None:
     """Return a timer on its own process; None for a kind whose candidates the cores compute."""
     if not target_kind(kind).on_gpu:
         return None
-    return GpuTimer(kind, FUNCTIONS[kind], cores.building if target_kind(kind).frees_cores else cores.timing)
+    used = cores.building if target_kind(kind).frees_cores else cores.timing
+    return GpuTimer(kind, FUNCTIONS[kind], used, timeout_s)

@@ -13,6 +13,7 @@ from pathlib import Path
 import tvmbuild
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.targets.table import target_kind
 
 FORMAT = 1
 """Of the board's folder; another one counts as not made."""
@@ -104,6 +105,13 @@ def write_board(board: EmulatedBoard) -> None:
     data = asdict(board)
     del data["folder"]
     write_json(board.folder / "board.json", {"format": FORMAT, **data})
+
+
+def explain_code(kind: str) -> str | None:
+    """Return why code of a target's kind does not run on an emulated board, with the remedy; None: it does."""
+    if not target_kind(kind).on_gpu:
+        return None
+    return f"an emulated board runs the code of CPUs, not of {kind}; say `device: none` to build only"
 
 
 def explain_absence(architecture: str) -> str:

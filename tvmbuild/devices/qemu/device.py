@@ -11,7 +11,7 @@ from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Load, Worker, describe_load, run_worker
-from tvmbuild.devices.qemu.board import EmulatedBoard, explain_absence, find_board
+from tvmbuild.devices.qemu.board import EmulatedBoard, explain_absence, explain_code, find_board
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 
@@ -48,7 +48,10 @@ def start_emulated(board: EmulatedBoard, load: Load) -> Iterator[Worker]:
     not have kills the process, as it would there.
     """
     load = replace(load, threads=min(load.threads, available_cores()))
-    cpu = str(read_metadata(load.model).target.attributes.get("mcpu", ""))
+    target = read_metadata(load.model).target
+    if (reason := explain_code(target.kind)) is not None:
+        raise TvmbuildError(reason)
+    cpu = str(target.attributes.get("mcpu", ""))
     command = [str(board.python), "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
     with run_worker(load, command, {**board.variables(cpu), "TVM_NUM_THREADS": str(load.threads)}) as worker:
         yield worker

@@ -10,7 +10,7 @@ from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
-from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence
+from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence, explain_code
 from tvmbuild.targets.table import target_kind
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Qemu(Untimed):
 
     def explain(self, spec: QemuDevice, code: Code, capabilities: Capabilities) -> str | None:
         """Return whether the code is for such a board, and whether it is made."""
-        if target_kind(code.kind).on_gpu:
-            return f"an emulated board runs the code of CPUs, not of {code.kind}; say `device: none` to build only"
+        if (reason := explain_code(code.kind)) is not None:
+            return reason
         there = machine_of(str(code.cpu.get("mtriple", spec.arch)))
         if there != spec.arch:
             return f"its code is for {there} and the emulated board is {spec.arch}; say `device: none` to build only"

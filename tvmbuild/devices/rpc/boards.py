@@ -45,9 +45,10 @@ class _Slot:
 class BoardTimer:
     """Times candidates on all boards of the key, those that join later too; several threads may ask at once."""
 
-    def __init__(self, spec: RpcDevice, threads: int) -> None:
+    def __init__(self, spec: RpcDevice, kind: str, threads: int) -> None:
         boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
         self._spec = spec
+        self._kind = kind
         self._threads = threads
         self._change = threading.Condition()
         self._over = threading.Event()
@@ -134,7 +135,7 @@ class BoardTimer:
 
     def _serve_session(self, slot: _Slot) -> None:
         try:
-            with converse(_command(self._spec, self._threads), VARIABLES, "candidates") as slot.board:
+            with converse(_command(self._spec, self._kind, self._threads), VARIABLES, "candidates") as slot.board:
                 slot.board.read(self._spec.wait_s + self._spec.timeout_s)
                 self._serve_board(slot, slot.board)
         except TvmbuildError as error:
@@ -162,19 +163,19 @@ class BoardTimer:
             self._change.notify()
 
 
-def find_board_class(spec: RpcDevice) -> str:
-    """Return LLVM's name of the CPU of the key's boards: their device class."""
+def find_board_class(spec: RpcDevice, kind: str) -> str:
+    """Return the device class of the key's boards: LLVM's name of their CPU, or the driver's of their GPU."""
     await_boards(str(spec.tracker), str(spec.key), RESTART_S)
     try:
-        return _read_class(spec)
+        return _read_class(spec, kind)
     except DeviceLostError:
-        return _read_class(spec)
+        return _read_class(spec, kind)
 
 
-def _read_class(spec: RpcDevice) -> str:
-    with converse(_command(spec, 1), VARIABLES, "candidates") as board:
-        return str(board.read(spec.wait_s + spec.timeout_s)["cpu"])
+def _read_class(spec: RpcDevice, kind: str) -> str:
+    with converse(_command(spec, kind, 1), VARIABLES, "candidates") as board:
+        return str(board.read(spec.wait_s + spec.timeout_s)["device_class"])
 
 
-def _command(spec: RpcDevice, threads: int) -> list[str]:
-    return [sys.executable, "-m", "tvmbuild.devices.rpc.timer", json.dumps(asdict(spec)), str(threads)]
+def _command(spec: RpcDevice, kind: str, threads: int) -> list[str]:
+    return [sys.executable, "-m", "tvmbuild.devices.rpc.timer", json.dumps(asdict(spec)), kind, str(threads)]

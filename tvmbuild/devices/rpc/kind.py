@@ -106,9 +106,9 @@ class Rpc:
         """Return True: this machine only builds."""
         return True
 
-    def find_device_class(self, spec: RpcDevice, _kind: str, measured_on: str | None) -> str:
-        """Return what the target calls the boards, else LLVM's name of their CPU, for which one is asked."""
-        return measured_on or _ask_board(spec)
+    def find_device_class(self, spec: RpcDevice, kind: str, measured_on: str | None) -> str:
+        """Return what the target calls the boards, else the name of their CPU or GPU, for which one is asked."""
+        return measured_on or _ask_board(spec, kind)
 
     @contextmanager
     def hold(self, spec: RpcDevice, _kind: str) -> Iterator[None]:
@@ -118,11 +118,11 @@ class Rpc:
         with device_lock(lock_name(spec), exclusive=True), device_lock("local", exclusive=False):
             yield
 
-    def make_timer(self, spec: RpcDevice, _kind: str, threads: int, _cores: Cores) -> BoardTimer:
+    def make_timer(self, spec: RpcDevice, kind: str, threads: int, _cores: Cores) -> BoardTimer:
         """Return what times on all boards of the key."""
         from tvmbuild.devices.rpc.boards import BoardTimer  # noqa: PLC0415 - imports TVM
 
-        return BoardTimer(spec, threads)
+        return BoardTimer(spec, kind, threads)
 
     def open(self, spec: RpcDevice) -> Device:
         """Return the boards; nobody is asked yet."""
@@ -137,8 +137,8 @@ def find_boards_of(targets: Iterable[TargetSpec]) -> dict[str, RpcDevice]:
 
 
 @cache
-def _ask_board(device: RpcDevice) -> str:
+def _ask_board(device: RpcDevice, kind: str) -> str:
     from tvmbuild.devices.rpc.boards import find_board_class  # noqa: PLC0415 - imports TVM
 
     report_progress(f"asking a board {device.key} what it is")
-    return find_board_class(device)
+    return find_board_class(device, kind)

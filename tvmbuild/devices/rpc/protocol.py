@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Of the functions whose names begin with PREFIX; both ends must have the same."""
 PREFIX = "tvmbuild.board."
 

@@ -14,11 +14,11 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ from tvm.rpc.server import PopenRPCServerState
 
 from tvmbuild import __version__
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.devices.candidate_timer import LocalTimer
+from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer
 from tvmbuild.devices.candidates import Argument, Timing
+from tvmbuild.devices.local.gpu_timer import GpuTimer
+from tvmbuild.devices.local.timers import make_timer
 from tvmbuild.devices.model_worker import Load, Worker, start_worker
 from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
@@ -39,6 +41,12 @@ PORTS = 100
 """So many ports from the given one on are tried."""
 
 
+@dataclass(frozen=True)
+class _BoardCores:
+    building: Sequence[int]
+    timing: Sequence[int]
+
+
 class BoardJobs:
     """One session: its jobs run one after the other, on a thread that lives as long as the session."""
 
@@ -47,7 +55,7 @@ class BoardJobs:
         self._thread = ThreadPoolExecutor(1)
         self._stack = ExitStack()
         self._worker: Worker | None = None
-        self._timer: LocalTimer | None = None
+        self._timer: CandidateTimer | None = None
         self._job: Future[dict[str, Any]] | None = None
 
     def submit(self, job: Mapping[str, Any]) -> None:
@@ -86,6 +94,11 @@ class BoardJobs:
         command = {name: str(Path(value).absolute()) if name in _FILES else value for name, value in _command(job)}
         return self._worker.ask(command, int(command.get("number", 1)))
 
+    def find_class(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the class of the device that candidates of the job's kind run on."""
+        timer = self._make_timer(job)
+        return {"device_class": timer.find_device_class() if isinstance(timer, GpuTimer) else None}
+
     def time(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Time a candidate."""
         timing = Timing(**job["timing"])
@@ -98,17 +111,24 @@ class BoardJobs:
             lambda timer: {"fault": timer.compare(_path(job, "workload"), _path(job, "library"), _arguments(job))},
         )
 
-    def _try(self, job: Mapping[str, Any], run: Callable[[LocalTimer], dict[str, Any]]) -> dict[str, Any]:
+    def _try(self, job: Mapping[str, Any], run: Callable[[CandidateTimer], dict[str, Any]]) -> dict[str, Any]:
         """Run what a candidate may end; why it failed is an answer like any other."""
-        if self._timer is None:
-            os.environ["TVM_NUM_THREADS"] = str(job["threads"])
-            self._timer = LocalTimer(sorted(os.sched_getaffinity(0))[: job["threads"]], CANDIDATE_TIMEOUT_S)
+        timer = self._make_timer(job)
         try:
-            return run(self._timer)
+            return run(timer)
         except TimeoutError as error:
             return {"failed": str(error), "timeout": True}
         except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
             return {"failed": str(error)}
+
+    def _make_timer(self, job: Mapping[str, Any]) -> CandidateTimer:
+        """Return what times candidates of the job's kind; a session has those of one."""
+        if self._timer is None:
+            os.environ["TVM_NUM_THREADS"] = str(job["threads"])
+            cores = sorted(os.sched_getaffinity(0))[: job["threads"]]
+            on_gpu = make_timer(job["kind"], _BoardCores(cores, cores), CANDIDATE_TIMEOUT_S)
+            self._timer = on_gpu or LocalTimer(cores, CANDIDATE_TIMEOUT_S)
+        return self._timer
 
 
 def _path(job: Mapping[str, Any], role: str) -> str:
@@ -129,6 +149,7 @@ _FILES = ("path", "inputs")
 JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
     "start": BoardJobs.start,
     "ask": BoardJobs.ask,
+    "find_class": BoardJobs.find_class,
     "time": BoardJobs.time,
     "compare": BoardJobs.compare,
 }

@@ -1,14 +1,14 @@
 """A child process that holds a session with a board and has candidates timed there.
 
-Started as ``python -m tvmbuild.devices.rpc.timer DEVICE THREADS``; DEVICE is the RpcDevice as JSON. It first tells
-what the board is; then each line of stdin is a job of the board's (`time`, `compare`) whose libraries are files here.
+Started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``; DEVICE is the RpcDevice as JSON, KIND the
+target's. It first tells the class of the board's device; then each line of stdin is a job of the board's (`time`,
+`compare`) whose libraries are files here.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,16 @@ def serve(arguments: list[str]) -> None:
     """Open a session, then pass jobs on until stdin ends."""
     die_with_parent()
     answers = Answers()
-    spec, threads = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
+    spec, kind, threads = RpcDevice(**json.loads(arguments[0])), arguments[1], int(arguments[2])
+    job = {"kind": kind, "threads": threads}
     try:
         with answers.beating():
             session, board = open_session(spec, answers.fail)
         _check_cores(board, threads, spec)
-        answers.put(asdict(board))
+        found = session.do({"job": "find_class", **job}, answers.alive)["device_class"]
+        answers.put({"device_class": found or board.cpu})
         for line in sys.stdin:
-            answers.put(_pass_on(session, {**json.loads(line), "threads": threads}, answers))
+            answers.put(_pass_on(session, {**json.loads(line), **job}, answers))
     except TvmbuildError as error:
         answers.fail(error)
 

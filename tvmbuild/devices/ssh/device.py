@@ -27,7 +27,8 @@ def open_ssh(spec: SshDevice) -> Device:
 def start_by_ssh(host: str, load: Load) -> Iterator[Worker]:
     """Load a package on the board; its lock is held until the context ends."""
     with device_lock(re.sub(r"[^A-Za-z0-9.-]+", "-", f"ssh-{host}"), exclusive=True):
-        find_files(machine_of_package(read_metadata(load.model)))  # here, for it shows its progress
+        info = read_metadata(load.model)
+        find_files(machine_of_package(info), info.target.kind)  # here, for it shows its progress
         report_progress(f"copying the package to {host}")
         command = [sys.executable, "-m", "tvmbuild.devices.ssh.relay", *describe_load(load), host]
         with run_worker(load, command, {}) as worker:

@@ -10,8 +10,7 @@ from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Untimed
-from tvmbuild.devices.ssh.trouble import explain_no_runtime
-from tvmbuild.targets.table import target_kind
+from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
@@ -43,9 +42,8 @@ class Ssh(Untimed):
 
     def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:
         """Return whether its code, and TVM's runtime, are for such boards."""
-        if target_kind(code.kind).on_gpu:
-            return f"a board without Python runs the code of CPUs, not of {code.kind}; use `device: {{rpc: …}}`"
-        return explain_no_runtime(machine_of(str(code.cpu.get("mtriple", capabilities.machine))))
+        machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
+        return explain_code(code.kind) or explain_no_runtime(machine)
 
     def list_needs(self, spec: SshDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
         """Return the board."""

@@ -1,4 +1,4 @@
-"""What goes to a board without Python besides the package: TVM's two libraries and the program that runs packages."""
+"""What goes to a board without Python besides the package: the program that runs packages, and its libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.zig import DEFAULT_GLIBC, ZIG, run_linker, zig_target
 from tvmbuild.devices.qemu.board import SITE_PACKAGES, find_board, tvm_versions
-from tvmbuild.devices.ssh.trouble import explain_no_runtime
+from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
 from tvmbuild.devices.wheels import Foreign, download_wheels
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
@@ -33,16 +33,27 @@ _FLAGS = ("-std=c++17", "-O2", "-g0", "-s", "-ffp-contract=off", "-fno-sanitize=
 
 def machine_of_package(info: PackageInfo) -> str:
     """Return the machine that the package's code is for; one that names none is for such as this."""
-    return machine_of(str(info.target.attributes.get("mtriple", platform.machine())))
+    return machine_of(str(info.target.cpu.get("mtriple", platform.machine())))
 
 
-def find_files(machine: str) -> tuple[Path, ...]:
-    """Return the program and the libraries for a board of that machine, made where they are not there yet."""
-    reason = explain_no_runtime(machine)
+def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
+    """Return the program and the libraries for a board of that machine, made where they are not there yet.
+
+    ``kind`` is the target's: Vulkan's runtime goes with packages for it.
+    """
+    reason = explain_code(kind) or explain_no_runtime(machine)
     if reason is not None:
         raise TvmbuildError(reason)
     libraries = _find_libraries(machine)
-    return (_find_program(machine, libraries), *libraries)
+    return (_find_program(machine, libraries), *libraries, *_find_backend(machine, kind))
+
+
+def _find_backend(machine: str, kind: str) -> tuple[Path, ...]:
+    if kind != "vulkan":
+        return ()
+    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - packages for CPUs need it not
+
+    return (find_library(machine),)
 
 
 def _find_libraries(machine: str) -> tuple[Path, ...]:

@@ -112,7 +112,7 @@ def serve(arguments: list[str]) -> None:
             wanted = machine_of_package(info)
             if wanted != session.machine:
                 raise explain_machine(host, session.machine, wanted)
-            used = session.start(Path(package), int(threads), find_files(wanted))
+            used = session.start(Path(package), int(threads), find_files(wanted, info.target.kind))
             board = BoundPackage(session, info, answers)
             with np.load(reference, allow_pickle=False) as arrays:
                 board.bind({n.removeprefix("input:"): arrays[n] for n in arrays.files if n.startswith("input:")})

@@ -6,6 +6,8 @@ from tvmbuild.errors import TvmbuildError
 
 MACHINES = ("x86_64", "aarch64")
 """Those for which TVM has wheels, and so a runtime for boards."""
+KINDS = ("llvm", "vulkan")
+"""Kinds of targets whose code runs there: Vulkan's runtime travels with the package."""
 _CONNECTION = (
     ("Could not resolve hostname", "there is no host of that name", "correct `ssh:` in targets.yaml, or ~/.ssh/config"),
     (
@@ -66,6 +68,13 @@ def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError
         line = next(line.strip() for line in said.splitlines() if known[0] in line)
         how, remedy = f"failed with exit code {code}: {line}", known[1]
     return TvmbuildError(f"on the board {host}: {what} {how}", remedy)
+
+
+def explain_code(kind: str) -> str | None:
+    """Return why code of a target's kind does not run on such boards, with the remedy; None: it does."""
+    if kind in KINDS:
+        return None
+    return f"a board without Python runs the code of CPUs and Vulkan devices, not of {kind}; use `device: {{rpc: …}}`"
 
 
 def explain_no_runtime(machine: str) -> str | None:

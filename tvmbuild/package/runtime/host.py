@@ -68,7 +68,9 @@ def find_device(kind: str) -> Any:
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
-        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+        refusal = _vulkan_plugin().explain_refusal() if kind == "vulkan" else None
+        why = f": {refusal}" if refusal else ""
+        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers{why}")
     if kind == "vulkan":
         _vulkan_plugin().check_device(0)
     return device
@@ -153,6 +155,6 @@ def _check_vulkan() -> None:
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())
-    problem = explain_runtime(missing, has_runtime=has_runtime)
+    problem = explain_runtime(missing, has_runtime=has_runtime, left_out=_vulkan_plugin().explain_left_out())
     if problem is not None:
         raise TvmbuildError("the package runs on a Vulkan device, and this machine cannot run it", problem)

@@ -20,6 +20,7 @@ namespace tvmbuild::detail {
 
 constexpr int64_t kExists = 0, kComputeVersion = 4, kDeviceName = 5; /* TVM's numbers of the attributes */
 constexpr const char* kVulkanLibrary = "libtvmbuild_vulkan.so";
+constexpr const char* kVulkanDevices = "tvmbuild_vulkan.devices";
 
 inline Value read_attribute(DLDevice device, int64_t attribute) {
   return invoke(find_global("runtime.GetDeviceAttr"),
@@ -105,8 +106,12 @@ inline DLDevice find_device(const std::string& kind) {
     load_cuda();
   }
   DLDevice device{kind == "cuda" ? kDLCUDA : kDLVulkan, 0};
-  if (read_attribute(device, kExists).view().v_int64 == 0)
-    throw Error("the package needs a " + kind + " device, and this machine has none that answers");
+  if (read_attribute(device, kExists).view().v_int64 == 0) {
+    std::string problem = "the package needs a " + kind + " device, and this machine has none that answers";
+    if (kind == "vulkan" && look_up(kVulkanDevices).type() == kTVMFFIFunction)
+      invoke(find_global(kVulkanDevices), {}, problem); /* throws with the reason */
+    throw Error(problem);
+  }
   return device;
 }
 

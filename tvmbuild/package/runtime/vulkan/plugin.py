@@ -62,6 +62,13 @@ def is_available() -> bool:
     return compiles or place_prebuilt(machine).is_file()
 
 
+def explain_left_out() -> str | None:
+    """Return that a setting keeps ours from being used, with the remedy; None: it does not."""
+    if os.environ.get(CHOICE) != "tvm":
+        return None
+    return f"{CHOICE}=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it"
+
+
 @cache
 def check_device(index: int) -> None:
     """Make sure that TVM and our runtime understand each other: memory, copies and errors; TvmbuildError otherwise.
@@ -90,6 +97,17 @@ def check_device(index: int) -> None:
         )
 
 
+def explain_refusal() -> str | None:
+    """Return why our runtime, loaded, takes none of the driver's devices; None: it does, or TVM's own is used."""
+    if not has_function(_OWN):
+        return None
+    try:
+        call(_OWN)
+    except RuntimeError as error:
+        return str(error).strip().splitlines()[-1].removeprefix("Vulkan: ")
+    return None
+
+
 def find_library(machine: str) -> Path:
     """Return the library for a machine: what a wheel or a bundle brought, else compiled once into the cache."""
     prebuilt = place_prebuilt(machine)
@@ -113,6 +131,7 @@ def _compile_into(machine: str, folder: Path) -> Path:
 
     Where nothing can be kept the library lies in a folder of this process, until it ends.
     """
+    report_progress(f"compiling the Vulkan runtime for {machine}, once")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".compiling-") as temporary:
