@@ -170,6 +170,7 @@ def test_a_package_that_any_device_of_its_kind_runs_is_validated_by_the_one_that
 
     def make(target: TargetSpec, here: Capabilities = HERE) -> tuple[Any, Path | None]:
         step = make_step(stage, Subject(MODEL, target), ROOT, here)
+        assert isinstance(step.options, ValidateStep)
         return step.options.stand_in, step.inputs.get("package")
 
     many = replace(vulkan, host=FrozenMap({**CPU, "num-cores": 64}))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quantised_graphs import Network, run_optimized
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
@@ -20,7 +21,7 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
-PLAIN = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
+PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
 IN_SCALE, OUT_SCALE = 0.02, 0.11
 
 

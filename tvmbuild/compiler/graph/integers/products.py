@@ -7,12 +7,12 @@ from tvm import relax
 
 from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.graph.integers.elementary import Emit
-from tvmbuild.compiler.graph.integers.values import UNSIGNED, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Known, Quantised, Sum
 
 
 def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
     """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs."""
-    values = _signed(weights)
+    values = _read_weights(weights, outputs=0)
     if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
         return None
     attributes, source = call.attrs, data.value
@@ -38,7 +38,7 @@ def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> S
 
 def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
-    values = _signed(weights)
+    values = _read_weights(weights, outputs=-1)
     if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
         return None
     total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
@@ -47,7 +47,11 @@ def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     return Sum(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
 
 
-def _signed(weights: Known) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+def _read_weights(weights: Known, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+    """Return the weights without their zeros; None where they or what an output adds up are too large."""
     values = weights.differences
-    fits = values.size > 0 and values.min() >= -UNSIGNED and values.max() < UNSIGNED
-    return np.ascontiguousarray(values.astype(np.int8)) if fits else None
+    if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:
+        return None
+    each_output = np.moveaxis(np.abs(values), outputs, 0).reshape(values.shape[outputs], -1)
+    largest = int(each_output.sum(axis=1).max()) * np.iinfo(np.uint8).max
+    return np.ascontiguousarray(values.astype(np.int8)) if largest < MOST else None

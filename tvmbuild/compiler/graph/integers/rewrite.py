@@ -18,12 +18,10 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.integers.elementary import dequantise, quantise, requantise, sum_up
 from tvmbuild.compiler.graph.integers.products import convolve, multiply
-from tvmbuild.compiler.graph.integers.values import UNSIGNED, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Known, Quantised, Sum
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 Tracked = Quantised | Known | Sum
-MOST = 1 << 30
-"""Of an offset in a sum of int32."""
 
 
 def use_integers(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -134,7 +132,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return None if made is None else self._track(sum_up(self._emit, made), made)
 
     def _add(self, call: relax.Call) -> relax.Expr | None:
-        """A constant that is added, a bias, is a number of the sum's steps."""
+        """Take a constant that is added, a bias, as a number of the sum's steps."""
         for one, other in (call.args, reversed(call.args)):
             found, bias = self._find(one), self._number(other)
             if isinstance(found, Sum) and bias is not None and not found.is_bounded:
@@ -192,8 +190,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         parts = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else call.args[0]
         if not isinstance(parts, relax.Tuple):
             return None
-        found = [self._find(part) for part in parts.fields]
-        if not all(isinstance(each, Quantised) and each.has_steps_of(found[0]) for each in found):
+        found = [each for part in parts.fields if isinstance(each := self._find(part), Quantised)]
+        if len(found) < len(parts.fields) or not all(each.has_steps_of(found[0]) for each in found):
             return None
         joined = self._emit(relax.op.concat([each.value for each in found], call.attrs.axis))
         made = replace(found[0], value=joined)

@@ -9,9 +9,12 @@ import numpy as np
 from tvm import relax
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Whole = np.ndarray[Any, np.dtype[np.int64]]
 Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
 UNSIGNED = 128
 """What makes a signed number of 8 bits one without sign."""
+MOST = 1 << 30
+"""Of a sum's products and of its offset: together they fit in int32."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,16 @@ class Known:
         return array.reshape([-1 if place == self.axis else 1 for place in range(self.values.ndim)])
 
     @property
-    def differences(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def differences(self) -> Whole:
         """Return the values without their zeros."""
-        return self.values.astype(np.int64) - self.widen(self.zeros)
+        result: Whole = np.subtract(self.values, self.widen(self.zeros), dtype=np.int64)
+        return result
 
     @property
     def numbers(self) -> Floats:
         """Return what it stands for."""
-        return (self.differences * self.widen(self.scales).astype(np.float64)).astype(np.float32)
+        result: Floats = np.multiply(self.differences, self.widen(self.scales), dtype=np.float64).astype(np.float32)
+        return result
 
     def transpose(self, axes: tuple[int, ...]) -> Known:
         """Return the transposed constant."""
@@ -70,7 +75,7 @@ class Sum:
     """
 
     value: relax.Expr
-    offset: np.ndarray[Any, np.dtype[np.int64]]
+    offset: Whole
     scale: Floats
     low: float = float("-inf")
     high: float = float("inf")

@@ -1,11 +1,15 @@
 """TVM's tensor intrinsics of the dot instructions: what a schedule and a record that names them need."""
 
+# mypy: disable-error-code="valid-type, untyped-decorator"
+# TVM reads these annotations, not Python.
+
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from tvm.s_tir import TensorIntrin
-from tvm.script import tirx as T
+from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
 from tvmbuild.compiler.dot_instructions import GROUP, INSTRUCTIONS, DotInstruction
 
@@ -17,7 +21,7 @@ def register_intrinsics() -> None:
         TensorIntrin.register(instruction.name, _describe(instruction), _implement(instruction), override=True)
 
 
-def _describe(instruction: DotInstruction):  # type: ignore[no-untyped-def]
+def _describe(instruction: DotInstruction) -> Any:
     lanes = instruction.lanes
 
     @T.prim_func(s_tir=True)
@@ -38,7 +42,7 @@ def _describe(instruction: DotInstruction):  # type: ignore[no-untyped-def]
     return description
 
 
-def _implement(instruction: DotInstruction):  # type: ignore[no-untyped-def]
+def _implement(instruction: DotInstruction) -> Any:
     lanes, llvm = instruction.lanes, instruction.llvm
     data_type, weights_type, sums_type = f"uint8x{4 * lanes}", f"int8x{4 * lanes}", f"int32x{lanes}"
 
