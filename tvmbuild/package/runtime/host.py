@@ -68,7 +68,8 @@ def find_device(kind: str) -> Any:
     load_backend(kind)
     device = tvm_ffi.device(kind, 0)
     if not call("runtime.GetDeviceAttr", device.dlpack_device_type(), device.index, _EXISTS):
-        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers")
+        why = _vulkan_plugin().explain_no_device() if kind == "vulkan" else ""
+        raise TvmbuildError(f"the package needs a {kind} device, and this machine has none that answers{why}")
     if kind == "vulkan":
         _vulkan_plugin().check_device(0)
     return device

@@ -20,6 +20,7 @@ from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads
 from tvmbuild.package.preprocess import Picture, preprocess_picture
+from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.elf_header import find_damage
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
@@ -61,10 +62,11 @@ class Session:
             self._library: Any = _load(library, package.library)  # mapped: the file may go
             if not use_own_pool(library, self.threads):
                 self.threads = num_threads()
-        self._params = self._load_params(package.params)
-        machine = self._make_machine()
-        self._check_arity(machine)
-        self._idle.append(_Machine(machine[self.info.entry]))
+        with EXPLAINED_ERRORS:
+            self._params = self._load_params(package.params)
+            machine = self._make_machine()
+            self._check_arity(machine)
+            self._idle.append(_Machine(machine[self.info.entry]))
 
     @property
     def metadata(self) -> PackageInfo:
@@ -88,10 +90,11 @@ class Session:
         aligned, as ``empty`` makes them, and copied otherwise.
         """
         arrays = self._check(inputs)
-        with self._machine() as machine:
-            result = machine.main(*self._arguments(arrays, machine.kept))
-        values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-        return {info.name: to_array(value) for info, value in zip(self.outputs, values, strict=True)}
+        with EXPLAINED_ERRORS:
+            with self._machine() as machine:
+                result = machine.main(*self._arguments(arrays, machine.kept))
+            values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+            return {info.name: to_array(value) for info, value in zip(self.outputs, values, strict=True)}
 
     def empty(self, name: str) -> np.ndarray:
         """Return an array for an input, to be filled: ``run`` uses it without a copy."""
@@ -133,15 +136,18 @@ class Session:
 
         It has a virtual machine of its own, which serves one call at a time.
         """
-        machine = self._make_machine()
-        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(self._check(inputs), {}))
+        arrays = self._check(inputs)
+        with EXPLAINED_ERRORS:
+            machine = self._make_machine()
+            machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(arrays, {}))
         bound: Callable[[], object] = machine["tvmbuild_bound"]
         if not self.info.target.on_gpu:
             return bound
 
         def run_and_wait() -> object:
-            result = bound()
-            self.wait()
+            with EXPLAINED_ERRORS:
+                result = bound()
+                self.wait()
             return result
 
         return run_and_wait
@@ -161,7 +167,8 @@ class Session:
     def wait(self) -> None:
         """Return when the device has done all that it was given; at once on a CPU."""
         if self.info.target.on_gpu:
-            call("runtime.Device_StreamSync", self._device, 0)
+            with EXPLAINED_ERRORS:
+                call("runtime.Device_StreamSync", self._device, 0)
 
     @contextmanager
     def _machine(self) -> Iterator[_Machine]:

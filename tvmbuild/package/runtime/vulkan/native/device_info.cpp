@@ -104,7 +104,7 @@ bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   }
   if (best < 0) return fail("Vulkan: %s cannot compute", info.name());
   info.queue_family = static_cast<uint32_t>(best);
-  info.has_timestamps = families[info.queue_family].timestampValidBits > 0;
+  info.timestamp_bits = families[info.queue_family].timestampValidBits;
   return true;
 }
 
@@ -120,7 +120,7 @@ void leave_out(DeviceInfo &info) {
   if (text == nullptr) return;
   if (is_named("unified_memory")) info.is_unified = false;
   if (is_named("push_descriptors")) info.push_descriptors = 0;
-  if (is_named("timestamps")) info.has_timestamps = false;
+  if (is_named("timestamps")) info.timestamp_bits = 0;
   for (uint32_t feature = 0; feature < FEATURES; feature++)
     if (is_named(FEATURE_NAMES[feature])) info.features &= ~(1u << feature);
 }
@@ -152,8 +152,9 @@ bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, Device
   VkFlags mapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                    VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   info.is_unified = shares && find_memory_type(info, ~0u, mapped, 0) >= 0;
+  if (!choose_queue_family(library, info)) return false;
   leave_out(info);
-  return choose_queue_family(library, info);
+  return true;
 }
 
 void read_memory(const VulkanLibrary &library, const DeviceInfo &info, VkDeviceSize &total, VkDeviceSize &available) {

@@ -28,7 +28,8 @@ struct DeviceInfo {
   uint32_t push_descriptors; // how many buffers a kernel may have with them; 0: none
   VkDeviceSize most_bytes;   // of one allocation
   uint32_t queue_family;
-  bool has_timestamps, has_memory_budget, is_unified;
+  uint32_t timestamp_bits;   // that count; 0: there are no timestamps
+  bool has_memory_budget, is_unified;
   bool has_extension_8bit, has_extension_float16, has_extension_dot;
 
   const char *name() const { return properties.deviceName; }
