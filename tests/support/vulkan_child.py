@@ -15,11 +15,28 @@ from vulkan_tensors import ScaleAndAdd, address, download, empty, launch_on, syn
 from tvmbuild.package.runtime.library import call
 from tvmbuild.package.runtime.vulkan.plugin import load_plugin
 
-__all__ = (
-    *("GROUP", "Event", "Kernel", "ScaleAndAdd", "Thread", "address", "call", "catch", "describe_devices", "download"),
-    *("empty", "gc", "launch_on", "load_module", "memory_of_device", "np", "synchronize", "upload", "vulkan_device"),
+__all__ = [
+    "GROUP",
+    "Event",
+    "Kernel",
+    "ScaleAndAdd",
+    "Thread",
+    "address",
+    "call",
+    "catch",
+    "describe_devices",
+    "download",
+    "empty",
+    "gc",
+    "launch_on",
+    "load_module",
+    "memory_of_device",
+    "np",
+    "synchronize",
+    "upload",
+    "vulkan_device",
     "write_blob",
-)
+]
 load_plugin()
 
 

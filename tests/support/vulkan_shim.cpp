@@ -44,6 +44,7 @@ void set(const char *name, T &value) {
 }
 
 struct Shown {
+  VkInstance instance;  // null: the place is free
   VkPhysicalDevice real;
   int index;
   char name[256];
@@ -58,8 +59,7 @@ struct Shown {
 
 GetInstanceProcAddr find_real;
 InstanceFunctions real;
-Shown shown[16];
-uint32_t shown_count;
+Shown shown[64];
 struct Allocation {
   VkDeviceMemory memory;
   VkDeviceSize size;
@@ -209,6 +209,8 @@ SHIM_EXPORT VkResult vkCreateInstance(const VkInstanceCreateInfo *info, const vo
 SHIM_EXPORT void vkDestroyInstance(VkInstance instance, const void *no) {
   auto destroy = reinterpret_cast<void (*)(VkInstance, const void *)>(find_real(instance, "vkDestroyInstance"));
   destroy(instance, no);
+  for (Shown &each : shown)
+    if (each.instance == instance) each = {};
 }
 SHIM_EXPORT VkResult vkEnumeratePhysicalDevices(VkInstance instance, uint32_t *count, VkPhysicalDevice *devices) {
   return list_devices(instance, count, devices);

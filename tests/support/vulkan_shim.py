@@ -1,4 +1,4 @@
-"""Devices and faults that this machine has not: children whose Vulkan loader is vulkan_shim.cpp, before the real one."""
+"""Devices and faults that this machine has not: children whose Vulkan loader is vulkan_shim.cpp."""
 
 from __future__ import annotations
 

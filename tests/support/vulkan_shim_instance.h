@@ -109,6 +109,29 @@ VkResult create_device(VkPhysicalDevice handle, const VkDeviceCreateInfo *info, 
   return result;
 }
 
+Shown &find_place(VkInstance instance, uint32_t index) {
+  Shown *place = nullptr;
+  for (Shown &each : shown) {
+    if (each.instance == instance && each.index == static_cast<int>(index)) return each;
+    if (each.instance == nullptr && place == nullptr) place = &each;
+  }
+  if (place == nullptr) abort();
+  place->instance = instance;
+  place->index = static_cast<int>(index);
+  return *place;
+}
+
+// Take "name:type" from the text; what follows it.
+const char *read_device(const char *text, Shown &device) {
+  char type[16] = {};
+  sscanf(text, "%255[^:]:%15[^,]", device.name, type);
+  for (uint32_t each = 0; each < 5; each++)
+    if (strcmp(type, TYPES[each]) == 0) device.type = each;
+  device.is_changed = true;
+  text += strcspn(text, ",");
+  return text + (*text == ',');
+}
+
 VkResult list_devices(VkInstance instance, uint32_t *count, VkPhysicalDevice *devices) {
   VkPhysicalDevice found[16] = {};
   uint32_t number = 16;
@@ -116,25 +139,16 @@ VkResult list_devices(VkInstance instance, uint32_t *count, VkPhysicalDevice *de
   if (result != VK_SUCCESS) return result;
   if (VkResult wish = planned("vkEnumeratePhysicalDevices", 0, 1)) return wish;
   const char *text = getenv("SHIM_DEVICES");
-  shown_count = text == nullptr ? number : 0;
-  for (uint32_t index = 0; text == nullptr && index < number; index++) shown[index].real = found[index];
-  while (text != nullptr && *text != 0 && number > 0) {
-    Shown &device = shown[shown_count++];
-    char type[16] = {};
-    sscanf(text, "%255[^:]:%15[^,]", device.name, type);
-    for (uint32_t each = 0; each < 5; each++)
-      if (strcmp(type, TYPES[each]) == 0) device.type = each;
-    device.real = found[0];
-    device.is_changed = true;
-    text += strcspn(text, ",");
-    text += *text == ',';
+  uint32_t listed = 0;
+  for (uint32_t index = 0; text == nullptr ? index < number : number > 0 && *text != 0; index++) {
+    Shown &device = find_place(instance, index);
+    device.real = found[text == nullptr ? index : 0];
+    if (text != nullptr) text = read_device(text, device);
+    if (devices != nullptr && index < *count) devices[index] = reinterpret_cast<VkPhysicalDevice>(&device);
+    listed++;
   }
-  for (uint32_t index = 0; index < shown_count; index++) {
-    shown[index].index = static_cast<int>(index);
-    if (devices != nullptr && index < *count) devices[index] = reinterpret_cast<VkPhysicalDevice>(&shown[index]);
-  }
-  if (devices == nullptr || *count > shown_count) *count = shown_count;
-  return *count < shown_count ? VK_INCOMPLETE : VK_SUCCESS;
+  if (devices == nullptr || *count > listed) *count = listed;
+  return *count < listed ? VK_INCOMPLETE : VK_SUCCESS;
 }
 
 VulkanFunction find_device_function(VkDevice device, const char *name) {
@@ -163,8 +177,9 @@ VkResult create_instance(const VkInstanceCreateInfo *info, const void *no, VkIns
       find_real(nullptr, "vkCreateInstance"));
   VkResult result = create(info, no, instance);
   if (result != VK_SUCCESS) return result;
-#define SHIM_REAL(name, type, parameters) \
-  real.name = reinterpret_cast<type(*) parameters>(find_real(*instance, "vk" #name));
+#define SHIM_REAL(name, type, parameters)                                                   \
+  if (VulkanFunction found = find_real(*instance, "vk" #name); found != nullptr) /* a 1.0 instance has fewer */ \
+    real.name = reinterpret_cast<type(*) parameters>(found);
   TVMBUILD_INSTANCE_FUNCTIONS(SHIM_REAL)
   return result;
 }

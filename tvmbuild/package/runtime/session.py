@@ -86,8 +86,7 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Compute the outputs, arrays of their own; TvmbuildError when an input is missing, unknown, or does not fit.
 
-        Inputs are NumPy arrays, or what DLPack can share. They are used in place where they are contiguous and 64-byte
-        aligned, as ``empty`` makes them, and copied otherwise.
+        Inputs are NumPy arrays, or what DLPack can share; not copied where contiguous and aligned, as of ``empty``.
         """
         arrays = self._check(inputs)
         with EXPLAINED_ERRORS:
@@ -175,8 +174,7 @@ class Session:
         """Lend a machine that nobody else uses meanwhile. One that raised is not used again."""
         with self._lock:
             machine = self._idle.pop() if self._idle else None
-        if machine is None:
-            machine = _Machine(self._make_machine()[self.info.entry])
+        machine = machine or _Machine(self._make_machine()[self.info.entry])
         yield machine
         with self._lock:
             if self._library is not None:

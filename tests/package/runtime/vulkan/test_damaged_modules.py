@@ -88,7 +88,7 @@ def test_any_byte_may_be_wrong() -> None:
         except RuntimeError as error:
             told = str(error)
             # Some damage is none, and a count may have become one that is too large.
-            assert told.startswith("Vulkan: the module is damaged: ") or "this runtime takes 64" in told  # noqa: PT017
+            assert told.startswith("Vulkan: the module is damaged: ") or "this runtime takes 64" in told
 
 
 def test_a_module_saves_what_it_was_made_of() -> None:

@@ -95,7 +95,12 @@ print(catch(lambda: function(*(address(a, {offset}),) * buffers, 1.0, 1)))
     [
         ("Kernel(flags=(1,) * 8 + (0,))", 64, 0, "kernel scale_and_add has 9 buffers, and HD 520 allows 8"),
         ("Kernel(local=(512, 1, 1))", 64, 0, "kernel scale_and_add has groups of 512 threads, and HD 520 allows 256"),
-        ("Kernel(shared=16388)", 64, 0, "kernel scale_and_add needs 16388 bytes of shared memory, and HD 520 has 16384"),
+        (
+            "Kernel(shared=16388)",
+            64,
+            0,
+            "kernel scale_and_add needs 16388 bytes of shared memory, and HD 520 has 16384",
+        ),
         (
             "Kernel()",
             (1 << 25) + 1024,
