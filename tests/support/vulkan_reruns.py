@@ -40,6 +40,10 @@ def run_tests(*names: str, **environment: str) -> str:
 
 def run_checked_tests(*names: str, **environment: str) -> None:
     """Do so under the layer that checks every call of Vulkan's: it has nothing to say."""
-    told = run_tests(*names, **{**environment, **LAYER})
-    errors = [line for line in told.splitlines() if re.match("(VUID|UNASSIGNED|SYNC-HAZARD)-", line.lstrip("."))]
+    errors = list_layer_errors(run_tests(*names, **{**environment, **LAYER}))
     assert not errors, "\n".join(errors[:10])
+
+
+def list_layer_errors(told: str) -> list[str]:
+    """Return the lines in which the layer speaks of an error."""
+    return [line for line in told.splitlines() if re.match("(VUID|UNASSIGNED|SYNC-HAZARD)-", line.lstrip("."))]

@@ -1,8 +1,8 @@
 // A libvulkan.so.1 before the real one: it shows other devices, older drivers and faults that this machine has not.
 //
 //   SHIM_REAL     the real loader
-//   SHIM_DEVICES  "RTX 4090:discrete,Iris Xe:integrated": the first real device once for each; a discrete one has
-//                 memory that the CPU does not reach
+//   SHIM_DEVICES  "RTX 4090:discrete,Iris Xe:integrated": one real device, lavapipe where it is there, once for each;
+//                 a discrete one has memory that the CPU does not reach
 //   SHIM_HIDE     extensions, features and functions that are not there, with commas between
 //   SHIM_SET      "maxStorageBufferRange=134217728,…": the numbers below; heap is a card's memory in bytes
 //   SHIM_FAIL     "vkQueueSubmit:-4@3,vkCreateDevice:-3,vkGetFenceStatus:1@2-9#1": what a call returns; the third one of

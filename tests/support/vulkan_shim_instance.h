@@ -139,10 +139,15 @@ VkResult list_devices(VkInstance instance, uint32_t *count, VkPhysicalDevice *de
   if (result != VK_SUCCESS) return result;
   if (VkResult wish = planned("vkEnumeratePhysicalDevices", 0, 1)) return wish;
   const char *text = getenv("SHIM_DEVICES");
-  uint32_t listed = 0;
+  uint32_t listed = 0, best = 0;
+  for (uint32_t index = 0; index < number; index++) {  // lavapipe, which is alike everywhere
+    VkPhysicalDeviceProperties properties;
+    real.GetPhysicalDeviceProperties(found[index], &properties);
+    if (properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) best = index;
+  }
   for (uint32_t index = 0; text == nullptr ? index < number : number > 0 && *text != 0; index++) {
     Shown &device = find_place(instance, index);
-    device.real = found[text == nullptr ? index : 0];
+    device.real = found[text == nullptr ? index : best];
     if (text != nullptr) text = read_device(text, device);
     if (devices != nullptr && index < *count) devices[index] = reinterpret_cast<VkPhysicalDevice>(&device);
     listed++;

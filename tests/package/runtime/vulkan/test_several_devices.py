@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from vulkan_reruns import LAYER, NEEDS_LAYER, list_layer_errors
 from vulkan_shim import run_child, shim_environment
 
 pytestmark = pytest.mark.vulkan
@@ -76,6 +77,13 @@ PAIRS = ["A:integrated,B:integrated", "A:discrete,B:discrete", "A:discrete,B:int
 @pytest.mark.parametrize("pair", PAIRS)
 def test_kernels_of_one_module_run_on_both(pair: str) -> None:
     assert run_child(COMPUTE, shim_environment(devices=pair)) == "True True True"
+
+
+@NEEDS_LAYER
+def test_no_call_is_wrong_on_two() -> None:
+    told = run_child(COMPUTE, {**shim_environment(devices=PAIRS[2]), **LAYER})
+    assert told.splitlines()[-1] == "True True True"
+    assert not list_layer_errors(told)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
