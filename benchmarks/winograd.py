@@ -118,7 +118,7 @@ def choose(setting: Setting, loads: Mapping[str, Load]) -> None:
         for load in loads.values():
             with start_worker(load) as worker:
                 worker.warm_up(0.5)
-                for row in worker.profile():
+                for row in worker.profile().rows:
                     if row.key is not None:
                         seconds[row.key] = row.us / row.calls / 1e6
     times = sum_times(tasks, seconds, tasks["direct"])

@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # README's two commands on a bare Debian that has Python and git and nothing else: no compiler, no home of yours.
 #
-#   tests/fresh_machine.sh [--suite trixie|bookworm] [--user NAME] [COMMAND]
+#   tests/fresh_machine.sh [--suite trixie|bookworm] [--user NAME] [--with PACKAGE]… [COMMAND]
 #
 # COMMAND runs in a fresh clone of HEAD; without one README's two do, each in a clone of its own, timed. --user: root, or
-# a name that the system then has; default: somebody. Needs root, debootstrap, and the right to mount. The bare system,
-# 400 MB, is kept in FRESH_MACHINES (default /var/tmp); the clone, 2 GB with its environment, is not. One run at a time.
+# a name that the system then has; default: somebody. --with: a package of Debian's that the system has as well
+# (mesa-vulkan-drivers: lavapipe). Needs root, debootstrap, and the right to mount. The bare system, 400 MB, is kept in
+# FRESH_MACHINES (default /var/tmp); the clone, 2 GB with its environment, is not. One run at a time.
 set -euo pipefail
 # What is mounted is gone with this process, however it ends.
 [ -n "${FRESH_MACHINE:-}" ] || FRESH_MACHINE=1 exec unshare --mount "$0" "$@"
 
-suite=trixie user=somebody
+suite=trixie user=somebody packages=
 while [ $# -gt 0 ]; do
   case $1 in
     --suite) suite=$2; shift 2 ;;
     --user) user=$2; shift 2 ;;
+    --with) packages+=,$2; shift 2 ;;
     *) break ;;
   esac
 done
 project=$(git -C "$(dirname "$0")" rev-parse --show-toplevel)
-system=${FRESH_MACHINES:-/var/tmp}/tvmbuild-fresh-$suite
+system=${FRESH_MACHINES:-/var/tmp}/tvmbuild-fresh-$suite${packages//,/-}
 home=/home/$user
 [ "$user" = root ] && home=/root
 
@@ -34,7 +36,7 @@ if [ ! -e "$system/.complete" ]; then
   fi
   rm -rf "$system"
   # shellcheck disable=SC2086 # no mirror: debootstrap's own
-  debootstrap --variant=minbase --include=python3,python3-venv,git,ca-certificates "$suite" "$system" $mirror >/dev/null
+  debootstrap --variant=minbase --include="python3,python3-venv,git,ca-certificates$packages" "$suite" "$system" $mirror >/dev/null
   touch "$system/.complete"
 fi
 cp /etc/resolv.conf /etc/hosts "$system/etc/"

@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
+from bundles import everything, unpack
 from doit_project import DoitProject, write_project
-from small_package import TAR_FILTER
 
 from tvmbuild.base.layout import Layout
 from tvmbuild.cli.bundle import site as bundle_site
@@ -37,11 +36,6 @@ def project(tmp_path: Path, digits: Path) -> DoitProject:
     return write_project(tmp_path, digits, MODELS, TARGETS)
 
 
-def everything() -> str:
-    """Return what --have says of a machine where all but tvmbuild is installed."""
-    return ",".join(line.split("==")[0] for line in list_needed(frozenset())) or "numpy"
-
-
 @pytest.mark.nightly
 @pytest.mark.toolchain
 def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) -> None:
@@ -52,8 +46,7 @@ def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) 
     made = project.tvmbuild("bundle", "digits@there", "--have", everything(), "-o", "b.tar")
     assert made.code == 0, made.output
     there = tmp_path / "there"
-    with tarfile.open(project.root / "b.tar") as archive:
-        archive.extractall(there, **TAR_FILTER)  # noqa: S202 - our own
+    unpack(project.root / "b.tar", there)
     targets = yaml.safe_load((there / "project" / "targets.yaml").read_text())["targets"]
     assert {name: (each["device"], each["link"]) for name, each in targets.items()} == {"there": ("local", "gcc")}
     done = subprocess.run(
@@ -66,8 +59,7 @@ def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    with tarfile.open(there / "results.tar.gz") as archive:
-        archive.extractall(project.root, **TAR_FILTER)  # noqa: S202 - our own
+    unpack(there / "results.tar.gz", project.root)
     assert (project.root / "results" / "build" / "cells" / "digits@there" / "result.json").is_file()
     came = project.tvmbuild("records", "import", "results/records")
     assert came.code == 0, came.output

@@ -24,6 +24,7 @@ def test_the_profile_says_what_each_operator_does(package: Path, capsys: pytest.
     profile = json.loads(Path("p.json").read_text())
     assert (profile["format"], profile["model"], profile["target"], profile["threads"]) == (1, "net", "here", 2)
     assert profile["latency_ms"]["repeat"] == 5
+    assert profile["clock"] == "host"
     operators = {row["function"]: row for row in profile["operators"]}
     written = {info.function: info for info in read_metadata(package).operators or ()}
     assert written
@@ -71,7 +72,7 @@ def test_a_package_without_operators_is_profiled_with_what_is_known(
     old = change_package(package, tmp_path / "old.tar", operators=None)
     names = Counter(info.function for info in read_metadata(package).operators or ())
     with start_worker(Load("tvm", old, reference_file(package, tmp_path), 1)) as worker:
-        rows = worker.profile(2)
+        rows = worker.profile(2).rows
     assert {row.function for row in rows} == {*names, "vm.builtin"}
     assert {(row.key, row.flops, row.bytes, row.covered) for row in rows} == {(None, None, None, None)}
     assert main(["run", str(old), "--profile", "--repeat", "1"]) == 0
@@ -90,7 +91,7 @@ def reference_file(package: Path, folder: Path) -> Path:
 def test_a_profile_leaves_results_alone(package: Path, tmp_path: Path) -> None:
     with start_worker(Load("tvm", package, reference_file(package, tmp_path), 1)) as worker:
         before = worker.outputs()["Plus214_Output_0"]
-        (first,) = {len(worker.profile(2)), len(worker.profile(2))}
+        (first,) = {len(worker.profile(2).rows), len(worker.profile(2).rows)}
         assert first > 3
         assert np.array_equal(worker.outputs()["Plus214_Output_0"], before)
 

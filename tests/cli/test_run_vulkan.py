@@ -50,7 +50,9 @@ def test_a_package_is_refused_in_the_doctors_words(
 
 
 @pytest.mark.vulkan
-def test_a_package_computes_what_the_model_does(vulkan_package: Path, digits: Path) -> None:
+def test_a_package_computes_what_the_model_does(
+    vulkan_package: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import onnxruntime
 
     command = ["run", str(vulkan_package), "--output", "out.npz", "--profile", "--profile-json", "p.json"]
@@ -60,9 +62,31 @@ def test_a_package_computes_what_the_model_does(vulkan_package: Path, digits: Pa
     with np.load("out.npz") as arrays:
         (got,) = (arrays[name] for name in arrays.files)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    rows = json.loads(Path("p.json").read_text())["operators"]
-    assert len(rows) > 5
-    assert not any(row["on_host"] for row in rows)
+    profile = json.loads(Path("p.json").read_text())
+    assert profile["clock"] == "device"
+    called = {info.function for info in read_metadata(vulkan_package).operators or ()}
+    assert len(called) > 5
+    assert {row["function"] for row in profile["operators"]} == called
+    assert not any(row["on_host"] for row in profile["operators"])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == [
+        "every operator ran on the vulkan device",
+        "timed by the vulkan device; what the latency has beyond the sum is launching and waiting",
+    ]
+
+
+@pytest.mark.vulkan
+def test_operators_are_timed_on_the_host_where_the_device_has_no_clock(
+    vulkan_package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TVMBUILD_VULKAN_WITHOUT", "timestamps")
+    assert main(["run", str(vulkan_package), "--profile", "--profile-json", "p.json", "--repeat", "1"]) == 0
+    profile = json.loads(Path("p.json").read_text())
+    assert profile["clock"] == "host"
+    called = {info.function for info in read_metadata(vulkan_package).operators or ()}
+    assert {row["function"] for row in profile["operators"]} == {*called, "vm.builtin"}
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("timed on the host, with a wait after each call: ")
 
 
 @pytest.mark.vulkan

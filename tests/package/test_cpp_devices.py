@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cpp_programs import SUPPORT, build_by_cmake, expect_pythons_ranking, install_programs, run_program
+from device_kinds import KINDS, attributes_of, read_arch
 from made_once import make_once
 from PIL import Image
 from small_package import ANY_X86, build_package, change_package
@@ -23,20 +23,11 @@ from tvmbuild.base.vulkan_driver import ask_driver, explain_driver
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.runtime.host import find_device
-from tvmbuild.package.runtime.library import call
 from tvmbuild.package.runtime.session import Session
 from tvmbuild.package.tvm_files import find_headers, find_runtime
-from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler, pytest.mark.toolchain]
-CARD = {"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32}
-KINDS = ["llvm", pytest.param("cuda", marks=pytest.mark.cuda), pytest.param("vulkan", marks=pytest.mark.vulkan)]
 VULKAN = "error: the package runs on a Vulkan device, and this machine cannot run it: "
-
-
-def read_arch() -> str:
-    device = find_device("cuda")
-    return "sm_" + str(call("runtime.GetDeviceAttr", device.dlpack_device_type(), 0, 4)).replace(".", "")
 
 
 def find_plugin() -> Path:
@@ -58,14 +49,10 @@ def programs() -> Path:
 @pytest.fixture
 def package(kind: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A classifier for this machine's CPU, card or Vulkan device."""
-    attributes: Mapping[str, Attributes] = {"llvm": ANY_X86}
-    if kind == "cuda":
-        attributes = {kind: FrozenMap({"arch": read_arch(), **CARD})}
     if kind == "vulkan":
         monkeypatch.setenv("TVMBUILD_VULKAN_LIBRARY", str(find_plugin()))
-        attributes = {kind: FrozenMap(sorted(FAMILIES["lavapipe"].items()))}
     host: Attributes = FrozenMap() if kind == "llvm" else HOST
-    built = build_package(digits, tmp_path, attributes[kind], kind, host)
+    built = build_package(digits, tmp_path, attributes_of(kind), kind, host)
     return change_package(built, tmp_path / "m.tar", preprocess=Preprocess(color="gray"))
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.planning import detection
 from tvmbuild.planning.detection import detect_capabilities, forget_probe
 
 DAMAGES = ("", "[]", "{}", '{"nonsense": 1}', '{"codegens": 3')
@@ -60,3 +62,11 @@ def test_forgetting_asks_again(cache: Path) -> None:
     detect_capabilities()
     forget_probe()
     assert list(cache.glob("*.json")) == []
+
+
+def test_a_vulkan_runtime_that_comes_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "place_prebuilt", lambda machine: tmp_path / machine)
+    without = detection._probe_key()
+    assert detection._probe_key() == without
+    (tmp_path / machine_of(platform.machine())).touch()
+    assert detection._probe_key() != without

@@ -9,6 +9,7 @@ import pytest
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -33,6 +34,7 @@ HERE = Capabilities(
     codegens=tuple(TARGETS),
     runtimes=tuple(TARGETS),
     devices=tuple(TARGETS),
+    vulkan_devices=("llvmpipe",),
     nvcc="13.0",
     machine="x86_64",
     host_cpu="zen4",
@@ -70,7 +72,7 @@ DESCRIPTIONS = {
     "compile:net@vulkan": "build the package of net for vulkan (vulkan)",
     "validate:net@llvm": "compute net@llvm on this CPU and compare its numbers",
     "validate:net@cuda": "compute net@cuda on this CPU and compare its numbers",
-    "validate:net@vulkan": "compute net@vulkan on this CPU and compare its numbers",
+    "validate:net@vulkan": "compute net@vulkan here and compare its numbers",
     "benchmark:net@llvm": "check and time net@llvm",
     "benchmark:net@cuda": "check and time net@cuda",
     "benchmark:net@vulkan": "check and time net@vulkan",
@@ -103,8 +105,9 @@ def test_every_stage_answers_every_question(stage: Stage, subject: Subject) -> N
     planner, step = stage_planner(stage.name), make_step(stage, subject, ROOT, HERE)
     assert type(step.options) is OPTIONS[stage.name]
     assert has_options(step, OPTIONS[stage.name])
-    assert planner.list_more_inputs(subject, ROOT) == {}
-    assert step.inputs.keys() <= set(stage.inputs)
+    more = planner.list_more_inputs(subject, ROOT, step.options)
+    assert list(more) == (["package"] if step.id == "validate:net@vulkan" else [])
+    assert step.inputs.keys() <= {*stage.inputs, *more}
     assert list(step.tools) == sorted(planner.list_tools(subject, HERE))
     assert step.tools.keys() >= ({"onnx"} if stage.scope == "model" else {"apache-tvm"})
     assert step.environment.get("TVM_NUM_THREADS") == (None if stage.scope == "model" else "2")
@@ -138,14 +141,20 @@ def test_a_stage_of_models_is_not_one_of_cells() -> None:
         explain_unavailable("simplify", CELLS[0].require_target(), HERE)
 
 
+def list_more_inputs(stage: Stage, subject: Subject, capabilities: Capabilities = HERE) -> dict[str, Path]:
+    planner = stage_planner(stage.name)
+    return planner.list_more_inputs(subject, ROOT, planner.make_options(subject, capabilities))
+
+
 def test_files_that_the_model_names_are_more_inputs() -> None:
     files = (ExportFile("weights", Source("path", "w.bin")), ExportFile("far", Source("url", "https://a/b")))
     export = replace(MODEL, source=Source("export", "make.py", export=Export("make", files=files)))
     pictures = replace(MODEL, accuracy=Accuracy("images", ("a.png", "b.png")))
     found = {
         stage.name: {
-            **stage_planner(stage.name).list_more_inputs(Subject(export, CELLS[0].target), ROOT),
-            **stage_planner(stage.name).list_more_inputs(Subject(pictures, CELLS[0].target), ROOT),
+            role: path
+            for model in (export, pictures)
+            for role, path in list_more_inputs(stage, Subject(model, CELLS[0].target)).items()
         }
         for stage in STAGES
     }
@@ -153,6 +162,25 @@ def test_files_that_the_model_names_are_more_inputs() -> None:
         "simplify": {"argument weights": ROOT / "w.bin"},
         "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
     }
+
+
+def test_a_package_that_any_device_of_its_kind_runs_is_validated_by_the_one_that_is_here() -> None:
+    llvm, cuda, vulkan = (replace(cell.require_target(), device=NoDevice()) for cell in CELLS)
+    stage, package = stage_of("validate"), Layout(ROOT).package("net", "vulkan")
+
+    def make(target: TargetSpec, here: Capabilities = HERE) -> tuple[Any, Path | None]:
+        step = make_step(stage, Subject(MODEL, target), ROOT, here)
+        return step.options.stand_in, step.inputs.get("package")
+
+    many = replace(vulkan, host=FrozenMap({**CPU, "num-cores": 64}))
+    assert make(vulkan) == make(many) == ("llvmpipe", package)
+    step = make_step(stage, Subject(MODEL, vulkan), ROOT, HERE)
+    assert list_needs(step, Subject(MODEL, vulkan), "zen4") == {STEPS: 1, "build:vulkan": 1, "vulkan": 1}
+    nothing: tuple[None, None] = (None, None)
+    assert make(llvm) == make(cuda) == nothing
+    assert make(vulkan, replace(HERE, devices=("llvm",), vulkan_missing="driver")) == nothing
+    board = replace(vulkan, host=FrozenMap({"mcpu": "cortex-a76", "mtriple": "aarch64-linux-gnu"}))
+    assert make(board) == make(replace(vulkan, host=FrozenMap({**CPU, "mcpu": "x86-64-v4"}))) == nothing
 
 
 def test_the_threads_of_each_stage() -> None:

@@ -12,19 +12,24 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from small_package import build_package
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, InputSpec, Tolerance
 from tvmbuild.base.steps import SimplifyStep, Step, ValidateStep
+from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.reference import read_reference, write_reference
 from tvmbuild.stages import simplify, validate
+from tvmbuild.targets.table import target_kind
+from tvmbuild.targets.vulkan_families import FAMILIES
 
 MakeStep = Callable[..., Step[SimplifyStep]]
 PI: Attributes = FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-unknown-linux-gnu", "num-cores": 4})
 CARD: Attributes = FrozenMap({"arch": "sm_80", "max_num_threads": 1024, "max_shared_memory_per_block": 49152})
 X86: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu"})
+INTEL: Attributes = FrozenMap(sorted(FAMILIES["intel-iris-xe"].items()))
 
 pytestmark = pytest.mark.compiler
 
@@ -106,3 +111,36 @@ def test_scalars_and_code_that_tvm_has_for_gpus_alone(simplify_step: MakeStep, t
     outputs = FrozenMap({"validated": tmp_path / "validated.json"})
     validate.run(Step("validate", "net@card", options, inputs, outputs, root=tmp_path))
     assert json.loads((tmp_path / "validated.json").read_text())["max_abs_error"] < 1e-3
+
+
+@pytest.fixture
+def on_vulkan(step: Step[ValidateStep], tmp_path: Path) -> Step[ValidateStep]:
+    """A step whose package the driver of this machine runs."""
+    package = build_package(step.input("model"), tmp_path, INTEL, "vulkan", X86)
+    options = ValidateStep("nuc", "vulkan", INTEL, X86, Tolerance(), stand_in="llvmpipe")
+    return replace(step, options=options, inputs=FrozenMap({**step.inputs, "package": package}))
+
+
+@pytest.mark.vulkan
+def test_a_device_of_this_machine_runs_the_package(on_vulkan: Step[ValidateStep]) -> None:
+    validate.run(on_vulkan)
+    assert read(on_vulkan)["max_abs_error"] < 1e-5
+    assert read(on_vulkan)["device"] == target_kind("vulkan").find_device_class()
+    reference = read_reference(on_vulkan.input("reference"))
+    outputs = {name: value + 1 for name, value in reference.outputs.items()}
+    write_reference(on_vulkan.input("reference"), replace(reference, outputs=outputs))
+    with pytest.raises(TvmbuildError, match="validate:net@pi: the package computes wrong numbers: output y is wrong"):
+        validate.run(on_vulkan)
+
+
+@pytest.mark.vulkan
+def test_what_a_device_of_this_machine_cannot_run_the_cpu_computes(
+    on_vulkan: Step[ValidateStep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVMBUILD_VULKAN_DEVICE", "no such device")
+    validate.run(on_vulkan)
+    assert read(on_vulkan)["max_abs_error"] < 1e-5
+    assert "device" not in read(on_vulkan)
+    validated = Validated.from_json(read(on_vulkan))
+    assert validated is not None
+    assert "on the CPU, for llvmpipe cannot run the package: " in validated.describe()

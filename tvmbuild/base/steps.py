@@ -80,6 +80,8 @@ class ValidateStep:
     host: Attributes
     tolerance: Tolerance
     precision: Precision = field(default="fp32", metadata=LATER)
+    stand_in: str | None = field(default=None, metadata=LATER)
+    """This machine's device that runs the package in place of the target's; None: its CPU computes the model."""
 
 
 @dataclass(frozen=True)

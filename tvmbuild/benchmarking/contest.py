@@ -132,7 +132,7 @@ def _run_once(trial: Trial) -> Result:
 def _profile(ours: Worker, call_ms: float) -> tuple[OperatorRow, ...]:
     """Return the time of each operator, over fewer runs of a slow model."""
     report_progress("timing the operators")
-    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
+    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms)))).rows
 
 
 def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
@@ -142,15 +142,15 @@ def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
         field.absent.append(Absent(name, _reason(error)))
 
 
-def check_numbers(trial: Trial, worker: Worker) -> Comparison:
-    """Compare the outputs with the reference's, of special inputs too; TvmbuildError when they are wrong."""
+def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Comparison:
+    """Compare the outputs with the reference's, of special inputs too; TvmbuildError, the stage's, for wrong ones."""
     report_progress("comparing the outputs with the reference")
     reference = read_reference(trial.reference)
     allowed = trial.tolerance.at_least(reference.precision)
     comparison = compare(worker.outputs(), reference.outputs, allowed)
     if comparison.problem is not None:
         raise TvmbuildError(
-            f"benchmark:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
+            f"{stage}:{trial.subject}: the package computes wrong numbers: {comparison.problem}",
             f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative; if that "
             "is good enough for this model, raise its `tolerance:` in models.yaml"
             if comparison.comparable
@@ -159,7 +159,7 @@ def check_numbers(trial: Trial, worker: Worker) -> Comparison:
     problem = find_special_problem(reference, worker.run, allowed)
     if problem is not None:
         raise TvmbuildError(
-            f"benchmark:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
+            f"{stage}:{trial.subject}: with zeros, infinities and NaN among the inputs the package computes "
             f"wrong numbers: {problem}",
             "the model has an operator that tells them: rewrite or replace it",
         )

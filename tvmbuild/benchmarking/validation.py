@@ -7,7 +7,6 @@ schedules and code, is the CPU's. What this finds is what import, rewrites and l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import tvm
@@ -15,6 +14,7 @@ import tvm
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Tolerance
+from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.building.scheduling import Model, import_for, lower_for, make_target
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import ImportedModel
@@ -28,28 +28,6 @@ from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.reference import Reference
 from tvmbuild.preparing.specials import find_special_problem
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
-
-FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Validated:
-    """How far the right numbers of a model are from its reference."""
-
-    max_abs_error: float
-    max_rel_error: float
-
-    def to_json(self) -> dict[str, object]:
-        """Return the value of `validated.json`."""
-        return {"format": FORMAT, "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error}
-
-    @classmethod
-    def from_json(cls, value: object) -> Validated | None:
-        """Return what `to_json` gave; None for anything else."""
-        if not isinstance(value, Mapping) or value.get("format") != FORMAT:
-            return None
-        absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
-        return cls(absolute, relative) if isinstance(absolute, float) and isinstance(relative, float) else None
 
 
 @dataclass(frozen=True)

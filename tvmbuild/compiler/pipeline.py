@@ -18,6 +18,8 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.integers.pack import pack_integers
+from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_hot import take_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
@@ -70,7 +72,7 @@ def lower(
     layout and algorithms give the same module in any process.
     """
     with target:
-        mod = make_scalars(take_rows(prepare(imported.mod)))
+        mod = make_scalars(take_rows(prepare(use_integers(imported.mod))))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
@@ -83,7 +85,8 @@ def lower(
                 converted, problem = _attempt(_convert_each_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
-                padded = pad_channels(separate_groups(rewritten.mod, target), target)
+                packed = pack_integers(rewritten.mod, target)
+                padded = pad_channels(separate_groups(packed, target), target)
                 convolutions = tuple(
                     replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions
                 )

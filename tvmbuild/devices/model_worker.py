@@ -16,7 +16,7 @@ import numpy as np
 from tvmbuild.devices.conversation import Conversation, converse
 from tvmbuild.devices.machine_state import MachineState, read_machine
 from tvmbuild.package.inputs import write_arrays
-from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.profile import Profile
 
 LOAD_LIMIT_S = 600.0
 """A worker that has not loaded its model by then is taken for hung: it would keep the device from all others."""
@@ -65,12 +65,9 @@ class Worker:
             raise TypeError(f"a worker answered {samples!r}")
         return [float(sample) for sample in samples]
 
-    def profile(self, repeat: int = 20) -> tuple[OperatorRow, ...]:
+    def profile(self, repeat: int = 20) -> Profile:
         """Return the time of each operator over ``repeat`` calls, the longest first; packages only."""
-        rows = self.ask({"do": "profile", "repeat": repeat})["rows"]
-        if not isinstance(rows, list):
-            raise TypeError(f"a worker answered {rows!r}")
-        return tuple(OperatorRow.from_json(row) for row in rows)
+        return Profile.from_json(self.ask({"do": "profile", "repeat": repeat}))
 
     def peak_memory_mb(self) -> float | None:
         """Return the high-water mark of the process's resident memory; None where the system does not tell."""

@@ -22,7 +22,7 @@ from tvmbuild.base.processes import die_with_parent
 from tvmbuild.devices.machine_state import find_peak_mb
 from tvmbuild.devices.watch import Watch
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.profile import Profile
 from tvmbuild.package.timing import time_calls, warm_up
 
 
@@ -43,7 +43,7 @@ class Runner(Protocol):
 class Profiler(Protocol):
     """A runner that can tell the time of each operator."""
 
-    def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
+    def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
         """Run ``repeat`` times and return the operators, the longest first."""
 
 
@@ -168,7 +168,7 @@ def _time(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
 def _profile(holder: _Holder, command: Command, beat: Beat) -> dict[str, object]:
     if not isinstance(holder.runner, Profiler):
         raise TvmbuildError("only packages can be profiled by operator, not the models of other runtimes")
-    return {"rows": [row.to_json() for row in holder.runner.profile(int(command["repeat"]), beat)]}
+    return holder.runner.profile(int(command["repeat"]), beat).to_json()
 
 
 def _start_watch(holder: _Holder, _command: Command, _beat: Beat) -> dict[str, object]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.profile import Profile
+from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.library import num_threads
 from tvmbuild.package.runtime.profiler import profile_operators
 from tvmbuild.package.runtime.session import Session
@@ -40,9 +41,10 @@ class TvmRunner:
         """Run once on other inputs."""
         return self._session.run(inputs)
 
-    def profile(self, repeat: int, beat: Callable[[], None]) -> tuple[OperatorRow, ...]:
+    def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
         """Return the time of each operator, the longest first."""
-        return profile_operators(self._session, self._inputs, repeat, beat)
+        with EXPLAINED_ERRORS:
+            return profile_operators(self._session, self._inputs, repeat, beat)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

@@ -18,6 +18,10 @@ Event = tuple[str, int]
 """A call that the virtual machine made: the function's name, and nanoseconds without those of calls inside it."""
 
 
+Clock = Literal["device", "host"]
+"""Whose times: the device's own of its kernels, or the host's, which waits for the device after each call."""
+
+
 @dataclass(frozen=True)
 class OperatorRow:
     """One function in one run of the model, all its calls together."""
@@ -57,6 +61,23 @@ class OperatorRow:
     def from_json(cls, value: Mapping[str, Any]) -> OperatorRow:
         """Read what ``to_json`` returned; keys of a later version are ignored."""
         return cls(**{each.name: value[each.name] for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One row a function, the longest first, and by which clock."""
+
+    rows: tuple[OperatorRow, ...]
+    clock: Clock
+
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; ``from_json`` is the inverse."""
+        return {"rows": [row.to_json() for row in self.rows], "clock": self.clock}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Profile:
+        """Read what ``to_json`` returned."""
+        return cls(tuple(OperatorRow.from_json(row) for row in value["rows"]), value["clock"])
 
 
 def is_on_host(row: OperatorRow) -> bool:

@@ -22,12 +22,13 @@ from typing import Any
 from tvmbuild.base.capabilities import TOOLS, Capabilities, installed_version
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.host_cpu import cpu_identity
+from tvmbuild.base.host_cpu import cpu_identity, machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.vulkan_driver import list_vulkan_files
 from tvmbuild.devices.qemu.board import list_boards
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.vulkan.build import place_prebuilt
 
 FORMAT = 2
 
@@ -106,6 +107,7 @@ def _probe_key() -> str:
         *list_vulkan_files(),
         *(f"{name}={os.environ.get(name)}" for name in ("TVMBUILD_VULKAN", "TVMBUILD_VULKAN_DEVICE")),
         _distribution_identity("ziglang"),
+        str(place_prebuilt(machine_of(platform.machine())).is_file()),
         *sorted(str(entry) for entry in importlib.metadata.entry_points(group="tvm.backends")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -17,12 +17,13 @@ from tvmbuild.stages.table import STAGES, Stage
 def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabilities) -> AnyStep:
     """Return the stage's step for the subject; ``capabilities`` are of the machine that runs it."""
     target, planner = subject.target, stage_planner(stage.name)
+    options = planner.make_options(subject, capabilities)
     inputs = {role: path for role in stage.inputs if (path := _input(role, subject, root)) is not None}
     return Step(
         stage=stage.name,
         subject=subject.name,
-        options=planner.make_options(subject),
-        inputs=FrozenMap({**inputs, **planner.list_more_inputs(subject, root)}),
+        options=options,
+        inputs=FrozenMap({**inputs, **planner.list_more_inputs(subject, root, options)}),
         outputs=FrozenMap({role: _path(stage, role, subject, root) for role in stage.outputs}),
         tools=FrozenMap(sorted(planner.list_tools(subject, capabilities).items())),
         version=stage.version,

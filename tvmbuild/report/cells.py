@@ -14,6 +14,7 @@ from tvmbuild.base.steps import AnyStep
 from tvmbuild.benchmarking.history import Entry, read_history
 from tvmbuild.benchmarking.regressions import explain_difference
 from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
+from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
 
@@ -110,8 +111,9 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     found = _read_json(path) if info and failure is None else {}
     result, emulated = read_result(found), read_emulated(found)
     status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result or emulated))
-    if status == "built" and _read_json(layout.cell_file(model, target, "validated.json")):
-        reason = f"{reason}; numbers checked on the CPU"
+    validated = Validated.from_json(_read_json(layout.cell_file(model, target, "validated.json")))
+    if status == "built" and validated is not None:
+        reason = f"{reason}; {validated.describe()}"
     simplify = _read_json(layout.model_file(model, "simplify.json"))
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(

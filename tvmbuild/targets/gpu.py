@@ -22,6 +22,10 @@ class Gpu:
         """Return the code generator."""
         return {f"build:{self.name}": 1}
 
+    def find_stand_in(self, _capabilities: Capabilities) -> str | None:
+        """Return None: code is made for one architecture."""
+        return None
+
     def list_device_needs(self, _cpu: str, _threads: int) -> dict[str, int]:
         """Return one device of the kind."""
         return {self.name: 1}

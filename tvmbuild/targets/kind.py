@@ -78,6 +78,9 @@ class TargetKind(Protocol):
     def explain_here(self, cpu: Attributes, capabilities: Capabilities, /) -> str | None:
         """Return why this machine does not run its packages, with the remedy; None: it does."""
 
+    def find_stand_in(self, capabilities: Capabilities, /) -> str | None:
+        """Return this machine's device where it runs the packages of every device of the kind; None: there is none."""
+
     def list_device_needs(self, cpu: str, threads: int, /) -> dict[str, int]:
         """Return what timing takes of a worker besides having it alone; ``cpu`` is LLVM's name."""
 

@@ -70,6 +70,10 @@ class Llvm:
         missing = [name for name in known if name not in capabilities.cpu_features]
         return f"{lacks} {', '.join(missing)}; {instead}" if missing else None
 
+    def find_stand_in(self, _capabilities: Capabilities) -> str | None:
+        """Return None: code is made for one architecture."""
+        return None
+
     def list_device_needs(self, cpu: str, threads: int) -> dict[str, int]:
         """Return as many cores of that CPU."""
         return {f"cpu:{cpu}": threads}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 from tvmbuild.base.vulkan_driver import PLUGIN_REMEDY, VulkanDriver, ask_driver, explain_driver, explain_runtime
 from tvmbuild.package.tvm_files import has_vulkan_runtime
@@ -63,6 +64,10 @@ class Vulkan(Gpu):
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return what of runtime, loader, driver and device is missing."""
         return explain_vulkan(capabilities)
+
+    def find_stand_in(self, capabilities: Capabilities) -> str | None:
+        """Return the driver's devices: any driver compiles SPIR-V."""
+        return ", ".join(capabilities.vulkan_devices) if self.explain_here(FrozenMap(), capabilities) is None else None
 
     def identify(self) -> dict[str, str] | None:
         """Return None: devices and their drivers cannot be told from others without asking the loader."""

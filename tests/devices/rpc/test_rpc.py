@@ -88,7 +88,7 @@ def test_a_package_runs_on_a_board_and_leaves_nothing_there(
         watch = device.watch([worker])
         worker.resume()
         assert len(worker.time(number=2, repeat=5)) == 5
-        assert worker.profile(3)
+        assert worker.profile(3).rows
         worker.pause()
         assert watch.read().cores >= 1
         assert len(list(session_folder.iterdir())) == 2

@@ -16,7 +16,7 @@ import yaml
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.progress import progress_shown_by, report_progress
-from tvmbuild.cli.bundle.site import SITE, add_package, pack_site
+from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import includes
@@ -47,12 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the archive."""
     root = find_root(Path.cwd())
-    cells = _choose(root, args.cells)
+    cells, kinds = _choose(root, args.cells)
     project = _pack_project(root, cells, args.link)
     with (
         TemporaryDirectory(prefix="tvmbuild-bundle-") as temporary,
         progress_shown_by(lambda text: print(text, flush=True)),
     ):
+        libraries = [find_vulkan_runtime(args.machine)] if "vulkan" in kinds else []
         site = pack_site(Path(temporary), args.python, args.machine, frozenset(args.have.split(",")))
         report_progress("writing the archive")
         memory = BytesIO()
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             runner = Path(__file__).parents[2] / "templates" / "bundle" / RUNNER
             _add(archive, RUNNER, runner.read_bytes())
             _add(archive, SITE, site.read_bytes())
-            add_package(archive)
+            add_package(archive, *libraries)
             for name, data in project.items():
                 _add(archive, f"project/{name}", data)
         write_bytes(args.output.absolute(), memory.getvalue())
@@ -70,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _choose(root: Path, globs: Iterable[str]) -> list[tuple[str, str]]:
+def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], set[str]]:
+    """Return the cells, and the kinds of their targets."""
     project = load_project(root)
     known = [(m.name, t.name) for m in project.models for t in project.targets if includes(m, t.name)]
     chosen: dict[tuple[str, str], None] = {}
@@ -79,7 +81,8 @@ def _choose(root: Path, globs: Iterable[str]) -> list[tuple[str, str]]:
         if not found:
             raise TvmbuildError(f"no cell matches {glob!r}", "`tvmbuild list --all` shows every step")
         chosen |= dict.fromkeys(found)
-    return list(chosen)
+    targets = {target for _, target in chosen}
+    return list(chosen), {target.kind for target in project.targets if target.name in targets}
 
 
 def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> dict[str, bytes]:

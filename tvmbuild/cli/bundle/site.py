@@ -17,14 +17,17 @@ from pathlib import Path
 
 import tvmbuild
 from tvmbuild.base.capabilities import installed_version
+from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.pip_download import download_command, foreign_options
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.vulkan.build import place_prebuilt
 
 SITE = "site.tar.xz"
 _TOP = "tvmbuild"
+_PACKAGE = Path(tvmbuild.__file__).parent
 _ONLY_HERE = frozenset({"onnxsim", "unearth", "pillow", "ziglang"})
 """Models are simplified before they travel; the other machine's own compiler links."""
 _UNUSED = re.compile(r"tvm/(3rdparty|src|web|include|lib64)/|.*/(tests?|testing/data)/|.*\.(pyi|cu|cuh)$")
@@ -68,12 +71,24 @@ def list_needed(have: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(f"{name}=={version}" for name, version in found.items()))
 
 
-def add_package(archive: tarfile.TarFile) -> None:
-    """Add tvmbuild itself, as it runs here, with the metadata by which doit finds its state's backend."""
-    package = Path(tvmbuild.__file__).parent
-    for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            _add(archive, f"site/tvmbuild/{path.relative_to(package).as_posix()}", path.read_bytes())
+def find_vulkan_runtime(machine: str) -> tuple[Path, Path]:
+    """Return the Vulkan runtime for the other machine, and its place in tvmbuild there; nothing compiles it there."""
+    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - it imports tvm_ffi
+
+    known = machine_of(machine)
+    return find_library(known), place_prebuilt(known).relative_to(_PACKAGE)
+
+
+def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None:
+    """Add tvmbuild itself, as it runs here, with the metadata by which doit finds its state's backend.
+
+    Compiled ``libraries`` are those of the other machine, each with its place.
+    """
+    for path in sorted(_PACKAGE.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so":
+            _add(archive, f"site/tvmbuild/{path.relative_to(_PACKAGE).as_posix()}", path.read_bytes())
+    for library, place in libraries:
+        _add(archive, f"site/tvmbuild/{place.as_posix()}", library.read_bytes())
     own = importlib.metadata.distribution(_TOP)
     folder = f"site/tvmbuild-{own.version}.dist-info"
     metadata = own.read_text("METADATA") or own.read_text("PKG-INFO") or ""

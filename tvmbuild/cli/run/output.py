@@ -14,7 +14,7 @@ from tvmbuild.base.wording import count
 from tvmbuild.cli.run.measure import Measurement
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.profile import OperatorRow, Peak, is_on_host, share_of_peak
+from tvmbuild.package.profile import Clock, OperatorRow, Peak, is_on_host, share_of_peak
 from tvmbuild.package.ranking import is_ranking, rank_classes
 
 PROFILE_FORMAT = 1
@@ -82,6 +82,8 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
         console.print(describe_peak(peak), highlight=False, markup=False)
     if info.target.on_gpu and info.operators is not None:
         console.print(describe_places(info.target.kind, measurement.rows), highlight=False, markup=False)
+    if info.target.on_gpu:
+        console.print(describe_clock(info.target.kind, measurement.clock), highlight=False, markup=False)
 
 
 def describe_peak(peak: Peak) -> str:
@@ -101,6 +103,13 @@ def describe_places(kind: str, rows: Sequence[OperatorRow]) -> str:
     return f"not on the {kind} device, {share:.1%} of the time: {', '.join(row.name for row in host)}"
 
 
+def describe_clock(kind: str, clock: Clock) -> str:
+    """Return by which clock a GPU package's operators were timed, and what that means for the sum."""
+    if clock == "device":
+        return f"timed by the {kind} device; what the latency has beyond the sum is launching and waiting"
+    return f"timed on the host, with a wait after each call: what a launch costs is in every time of the {kind} device"
+
+
 def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:
     """Return the JSON value of a profile, format 1."""
     peak = measurement.peak
@@ -110,6 +119,7 @@ def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, objec
         "target": info.target.name,
         "machine": measurement.machine,
         "threads": measurement.threads,
+        "clock": measurement.clock,
         "latency_ms": asdict(measurement.latency),
         "sum_us": sum(row.us for row in measurement.rows),
         "peak": None if peak is None else peak.to_json(),

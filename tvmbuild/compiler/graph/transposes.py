@@ -22,6 +22,7 @@ _ELEMENTWISE = frozenset(
     for name in (
         *("nn.relu", "nn.silu", "sigmoid", "tanh", "exp", "abs", "negative", "sqrt"),
         *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
+        *("astype", "round"),
     )
 )
 

@@ -182,7 +182,8 @@ class Found:
     calls: int
 
 
-_FREE = frozenset({"prim.likely", "tirx.reinterpret"})
+_FREE = frozenset({"prim.likely", "tirx.reinterpret", "tirx.nearbyint"})
+"""No more than an instruction."""
 
 
 def collect(expr: Any) -> Found:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 
-from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.inputs import check_inputs, make_inputs
-from tvmbuild.package.metadata import PackageInfo, TensorInfo, default_threads
+from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Picture, preprocess_picture
+from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
-from tvmbuild.package.runtime.elf_header import find_damage
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.tensors import empty_array, place, read_array, to_array, to_device
-from tvmbuild.package.runtime.thread_pool import use_own_pool
+from tvmbuild.package.runtime.tensors import empty_array, keep_apart, place, read_array, to_array, to_device
+from tvmbuild.package.runtime.thread_pool import choose_threads
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
 _POOLED_ALLOCATOR = 2
@@ -56,17 +53,20 @@ class Session:
             check_card(self.info.target, self._device)
         self._lock = Lock()
         self._idle: list[_Machine] = []
-        self.threads = _choose_threads(self.info, threads)
-        with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
-            library = Path(folder, "mod.so")
-            self._library: Any = _load(library, package.library)  # mapped: the file may go
-            if not use_own_pool(library, self.threads):
-                self.threads = num_threads()
+        self.threads = choose_threads(self.info, threads)
+        self._library, has_pool = load_code(package.library, self.threads)
+        if not has_pool:
+            self.threads = num_threads()
         with EXPLAINED_ERRORS:
             self._params = self._load_params(package.params)
             machine = self._make_machine()
             self._check_arity(machine)
             self._idle.append(_Machine(machine[self.info.entry]))
+
+    @property
+    def device(self) -> Any:
+        """Where the package runs: a `tvm_ffi.Device`."""
+        return self._device
 
     @property
     def metadata(self) -> PackageInfo:
@@ -88,12 +88,28 @@ class Session:
 
         Inputs are NumPy arrays, or what DLPack can share; not copied where contiguous and aligned, as of ``empty``.
         """
-        arrays = self._check(inputs)
         with EXPLAINED_ERRORS:
-            with self._machine() as machine:
-                result = machine.main(*self._arguments(arrays, machine.kept))
-            values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-            return {info.name: to_array(value) for info, value in zip(self.outputs, values, strict=True)}
+            return {name: to_array(tensor) for name, tensor in self._compute(inputs).items()}
+
+    def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
+        """Compute what ``run`` does and leave it on the device: inputs of sessions there, or others' by DLPack.
+
+        The tensors are ready, and only to be read. They stay as they are when the session runs again or is closed.
+        """
+        with EXPLAINED_ERRORS:
+            outputs = self._compute(inputs)
+            self.wait()
+        return outputs
+
+    def to_device(self, array: Any) -> tvm_ffi.Tensor:
+        """Return an array where the package runs, for inputs that serve again: itself or a copy, as ``run`` has it."""
+        with EXPLAINED_ERRORS:
+            return place("tensor", read_array("tensor", array), self._device, {})
+
+    def to_host(self, tensor: tvm_ffi.Tensor) -> np.ndarray:
+        """Return a copy of a tensor of ``run_on_device`` or ``to_device`` as an array."""
+        with EXPLAINED_ERRORS:
+            return to_array(tensor)
 
     def empty(self, name: str) -> np.ndarray:
         """Return an array for an input, to be filled: ``run`` uses it without a copy."""
@@ -135,10 +151,10 @@ class Session:
 
         It has a virtual machine of its own, which serves one call at a time.
         """
-        arrays = self._check(inputs)
         with EXPLAINED_ERRORS:
             machine = self._make_machine()
-            machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(arrays, {}))
+            arguments = self._arguments(self._check(inputs), {})
+            machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
         bound: Callable[[], object] = machine["tvmbuild_bound"]
         if not self.info.target.on_gpu:
             return bound
@@ -168,6 +184,16 @@ class Session:
         if self.info.target.on_gpu:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
+
+    def _compute(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
+        arrays = self._check(inputs)
+        with self._machine() as machine:
+            arguments = self._arguments(arrays, machine.kept)
+            result = machine.main(*arguments)
+            values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
+            # Within the machine's loan: who has it next writes into the inputs' memory.
+            values = keep_apart(values, arguments[: len(self.inputs)])
+        return {info.name: value for info, value in zip(self.outputs, values, strict=True)}
 
     @contextmanager
     def _machine(self) -> Iterator[_Machine]:
@@ -222,29 +248,3 @@ class Session:
         except (RuntimeError, ValueError) as error:
             raise TvmbuildError(f"mod.params cannot be read: {str(error).splitlines()[0]}", "build it again") from error
         return [to_device(params[name], self._device) for name in sorted(str(key) for key in params)]
-
-
-def _choose_threads(info: PackageInfo, threads: int | None) -> int:
-    cores = available_cores()
-    if threads is None:
-        return num_threads() if "TVM_NUM_THREADS" in os.environ else default_threads(info, cores)
-    if not 1 <= threads <= cores:
-        raise TvmbuildError(
-            f"{threads} threads were asked for, and there are {cores} cores", "ask for 1 or more of them"
-        )
-    return threads
-
-
-def _load(path: Path, content: bytes) -> Any:
-    reason = find_damage(content)
-    if reason is None:
-        path.write_bytes(content)
-        try:
-            # Not tvm.runtime.load_module: it keeps the library, and its threads, until the process ends.
-            library = tvm_ffi.load_module(str(path), keep_module_alive=False)
-            library["vm_load_executable"]
-        except (RuntimeError, AttributeError, OSError) as error:
-            reason = str(error).splitlines()[0].replace(str(path), path.name)
-        else:
-            return library
-    raise TvmbuildError(f"{path.name} cannot be loaded: {reason}", "build it again")

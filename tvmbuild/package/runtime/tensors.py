@@ -56,12 +56,15 @@ def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
 
 def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
     """Return a CPU tensor on the device: itself, or a copy, in the tensor ``into`` if there is one."""
-    if device.dlpack_device_type() == _CPU:
-        return tensor
-    shape = tvm_ffi.Shape(tuple(tensor.shape))
-    copy = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device, None) if into is None else into
-    call("runtime.TVMTensorCopyFromTo", tensor, copy)
-    return copy
+    return tensor if device.dlpack_device_type() == _CPU else _copy(tensor, device, into)
+
+
+def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Return the tensors, copies of those whose memory is an input's: a model may return what it was given."""
+    taken = [(each.data_ptr(), each.data_ptr() + each.numel() * each.dtype.itemsize) for each in inputs]
+    return [
+        _copy(tensor) if any(start <= tensor.data_ptr() < end for start, end in taken) else tensor for tensor in tensors
+    ]
 
 
 def to_array(tensor: Any) -> np.ndarray:
@@ -69,6 +72,14 @@ def to_array(tensor: Any) -> np.ndarray:
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
     return array
+
+
+def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:
+    shape = tvm_ffi.Shape(tuple(tensor.shape))
+    if into is None:
+        into = call("runtime.TVMTensorAllocWithScope", shape, tensor.dtype, device or tensor.device, None)
+    call("runtime.TVMTensorCopyFromTo", tensor, into)
+    return into
 
 
 def _aligned(value: np.ndarray) -> np.ndarray:

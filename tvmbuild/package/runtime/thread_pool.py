@@ -1,4 +1,4 @@
-"""The thread pool that a package brings (pool.c), switched on in place of the TVM runtime's."""
+"""How many threads, and whose: the pool that a package brings (pool.c), in place of the TVM runtime's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,26 @@ import ctypes
 import os
 from pathlib import Path
 
+from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageInfo, default_threads
+from tvmbuild.package.runtime.library import num_threads
+
 SOURCE = Path(__file__).with_name("pool.c")
 _SLOT = "__TVMBackendParallelLaunch"
 """Where TVM's code looks for the function that runs a parallel loop; the runtime fills it when it loads a library."""
+
+
+def choose_threads(info: PackageInfo, threads: int | None) -> int:
+    """Return how many threads a call uses: those asked for, which must be as many cores here, else the default."""
+    cores = available_cores()
+    if threads is None:
+        return num_threads() if "TVM_NUM_THREADS" in os.environ else default_threads(info, cores)
+    if not 1 <= threads <= cores:
+        raise TvmbuildError(
+            f"{threads} threads were asked for, and there are {cores} cores", "ask for 1 or more of them"
+        )
+    return threads
 
 
 def use_own_pool(library: Path, threads: int) -> bool:

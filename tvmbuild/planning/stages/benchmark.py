@@ -18,7 +18,7 @@ class Benchmark:
 
     about = "check numbers and measure latency of every package"
 
-    def make_options(self, subject: Subject) -> BenchmarkStep:
+    def make_options(self, subject: Subject, _capabilities: Capabilities) -> BenchmarkStep:
         """Return how packages are timed, and how far numbers may be off."""
         target = subject.require_target()
         return BenchmarkStep(
@@ -31,7 +31,7 @@ class Benchmark:
             accuracy=subject.model.accuracy,
         )
 
-    def list_more_inputs(self, subject: Subject, root: Path) -> dict[str, Path]:
+    def list_more_inputs(self, subject: Subject, root: Path, _options: BenchmarkStep) -> dict[str, Path]:
         """Return the files of real inputs, each in a role of its own, `sample 0` first."""
         accuracy = subject.model.accuracy
         return {f"sample {i}": root / path for i, path in enumerate(accuracy.paths)} if accuracy else {}

@@ -18,7 +18,7 @@ class Compile:
 
     about = "build the package of every model for every target"
 
-    def make_options(self, subject: Subject) -> CompileStep:
+    def make_options(self, subject: Subject, _capabilities: Capabilities) -> CompileStep:
         """Return what changes a package's bytes."""
         target = subject.require_target()
         return CompileStep(
@@ -33,7 +33,7 @@ class Compile:
             precision=target.precision,
         )
 
-    def list_more_inputs(self, _subject: Subject, _root: Path) -> dict[str, Path]:
+    def list_more_inputs(self, _subject: Subject, _root: Path, _options: CompileStep) -> dict[str, Path]:
         """Return none."""
         return {}
 

@@ -18,11 +18,11 @@ class StagePlanner(Protocol[Options]):
 
     # ------------------------------------------------------------------- the step
 
-    def make_options(self, subject: Subject, /) -> Options:
+    def make_options(self, subject: Subject, capabilities: Capabilities, /) -> Options:
         """Return what the stage is told: all that can change its outputs."""
 
-    def list_more_inputs(self, subject: Subject, root: Path, /) -> dict[str, Path]:
-        """Return role → path of the project's files that the stage reads besides its row's inputs."""
+    def list_more_inputs(self, subject: Subject, root: Path, options: Options, /) -> dict[str, Path]:
+        """Return role → path of the files that the stage reads besides its row's inputs."""
 
     def list_tools(self, subject: Subject, capabilities: Capabilities, /) -> dict[str, str]:
         """Return name → version of what can change its outputs, `absent` included: in the fingerprint."""

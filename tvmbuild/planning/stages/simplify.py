@@ -16,12 +16,12 @@ class Simplify:
 
     about = "fetch, check and simplify every model"
 
-    def make_options(self, subject: Subject) -> SimplifyStep:
+    def make_options(self, subject: Subject, _capabilities: Capabilities) -> SimplifyStep:
         """Return where the model comes from and what becomes of it."""
         model = subject.model
         return SimplifyStep(model.name, model.source, model.inputs, model.simplify)
 
-    def list_more_inputs(self, subject: Subject, root: Path) -> dict[str, Path]:
+    def list_more_inputs(self, subject: Subject, root: Path, _options: SimplifyStep) -> dict[str, Path]:
         """Return the project's own files among the arguments of an export, in the role `argument NAME`."""
         export = subject.model.source.export
         files = export.files if export else ()

@@ -20,7 +20,7 @@ class Tune:
 
     about = "search schedules for every model on every target"
 
-    def make_options(self, subject: Subject) -> TuneStep:
+    def make_options(self, subject: Subject, _capabilities: Capabilities) -> TuneStep:
         """Return what changes records."""
         target = subject.require_target()
         return TuneStep(
@@ -36,7 +36,7 @@ class Tune:
             needs_records=target_kind(target.kind).needs_records,
         )
 
-    def list_more_inputs(self, _subject: Subject, _root: Path) -> dict[str, Path]:
+    def list_more_inputs(self, _subject: Subject, _root: Path, _options: TuneStep) -> dict[str, Path]:
         """Return none."""
         return {}
 

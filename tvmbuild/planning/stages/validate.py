@@ -1,10 +1,12 @@
-"""The stage that compares a cell's numbers, computed by this CPU."""
+"""The stage that compares a cell's numbers, computed on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, ValidateStep
 from tvmbuild.planning.stages.threads import list_thread_variables
@@ -14,11 +16,11 @@ from tvmbuild.targets.table import target_kind
 
 
 class Validate:
-    """It takes no device: it is for packages that cannot run here."""
+    """It takes no device of a target's: it is for packages that cannot run there from here."""
 
-    about = "compare the numbers of packages that cannot run here, computed by this CPU"
+    about = "compare the numbers of packages whose device is not here, computed on this machine"
 
-    def make_options(self, subject: Subject) -> ValidateStep:
+    def make_options(self, subject: Subject, capabilities: Capabilities) -> ValidateStep:
         """Return what changes numbers, and how far they may be off."""
         target = subject.require_target()
         return ValidateStep(
@@ -28,11 +30,14 @@ class Validate:
             host=target.host,
             tolerance=subject.model.tolerance_in(target.precision),
             precision=target.precision,
+            stand_in=_find_stand_in(target, capabilities),
         )
 
-    def list_more_inputs(self, _subject: Subject, _root: Path) -> dict[str, Path]:
-        """Return none."""
-        return {}
+    def list_more_inputs(self, subject: Subject, root: Path, options: ValidateStep) -> dict[str, Path]:
+        """Return the package, where a device of this machine runs it."""
+        if options.stand_in is None:
+            return {}
+        return {"package": Layout(root).package(subject.model.name, subject.require_target().name)}
 
     def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return what computes the numbers."""
@@ -47,10 +52,21 @@ class Validate:
         """Ask for the code generator alone."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
-    def list_needs(self, _step: Step[ValidateStep], subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return what generating code takes, down to no machine code of a GPU."""
-        return target_kind(subject.require_target().kind).list_build_needs(compiles=False)
+    def list_needs(self, step: Step[ValidateStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
+        """Return what generating code takes, down to no machine code of a GPU; and the device that runs it."""
+        kind = target_kind(subject.require_target().kind)
+        device = {} if step.options.stand_in is None else kind.list_device_needs(host_cpu, 1)
+        return {**kind.list_build_needs(compiles=False), **device}
 
     def describe(self, step: Step[ValidateStep]) -> str:
         """Name the cell."""
-        return f"compute {step.subject} on this CPU and compare its numbers"
+        where = "on this CPU" if step.options.stand_in is None else "here"
+        return f"compute {step.subject} {where} and compare its numbers"
+
+
+def _find_stand_in(target: TargetSpec, capabilities: Capabilities) -> str | None:
+    """Return this machine's device that runs the target's packages, host code too, whatever its threads."""
+    host = FrozenMap((name, value) for name, value in target.cpu.items() if name != "num-cores")
+    if target_kind("llvm").explain_here(host, capabilities) is not None:
+        return None
+    return target_kind(target.kind).find_stand_in(capabilities)

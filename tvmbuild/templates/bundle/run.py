@@ -1,4 +1,4 @@
-"""Tunes and times the cells of a tvmbuild bundle; needs Python 3.11 or later, NumPy, a C compiler, and the card.
+"""Tunes and times the cells of a tvmbuild bundle; needs Python 3.11 or later, NumPy, a C compiler, and the device.
 
     python3 run.py [STEP …] [--minutes 60] [--jobs 4] [--no-benchmark]
 

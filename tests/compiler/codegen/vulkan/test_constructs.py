@@ -9,8 +9,9 @@ import pytest
 import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as script
-from vulkan_kernels import build, build_as_written, lavapipe, run, write_kernel
+from vulkan_kernels import build, build_as_written, generate, run, write_kernel
 
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.host import find_device
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
@@ -193,10 +194,35 @@ def test_in_place() -> None:
         np.testing.assert_array_equal(tensor.numpy(), ((X * 2) * 2 + 1) * 2 + 2)
 
 
-def test_more_blocks_than_one_direction_holds_are_refused() -> None:
-    def body(y: Any, block: Any) -> None:
-        script.buffer_store(y, 1.0, [block])
+@pytest.mark.parametrize("others", [[], [("blockIdx.z", 2)], [("blockIdx.y", 2)]])
+def test_more_blocks_than_a_direction_takes(others: list[tuple[str, int]]) -> None:
+    """Rows of blocks follow each other along a direction that is free; the last row has blocks that are none."""
+    count = 65535 * 2 + 38
 
-    assert compute(body, np.zeros(65535, np.float32), threads=[("blockIdx.x", 65535)]).sum() == 65535
-    with pytest.raises(Exception, match=r"main_kernel has 65536 blocks in blockIdx\.x, more than 65535"):
-        build(write_kernel([((65536,), "float32")], [("blockIdx.x", 65536)], body), lavapipe())
+    def body(y: Any, block: Any, *rest: Any) -> None:
+        *other, thread = rest
+        line = script.alloc_shared((2,), "int32")
+        script.buffer_store(line, block + (other[0] if other else 0), [thread])
+        script.evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+        row = other[0] * (count + 8) if other else 0
+        with script.If(thread == 0), script.Then():
+            script.buffer_store(y, line[1] + 1, [row + block])
+
+    rows = 2 if others else 1
+    threads = [("blockIdx.x", count), *others, ("threadIdx.x", 2)]
+    got = compute(body, np.zeros(rows * (count + 8), np.int32), threads=threads, raw=False).reshape(rows, -1)
+    for number, row in enumerate(got):
+        np.testing.assert_array_equal(row, [*range(1 + number, count + 1 + number), *([0] * 8)])
+
+
+def test_more_blocks_than_a_device_takes_are_told() -> None:
+    def body(y: Any, *blocks: Any) -> None:
+        script.buffer_store(y, 1.0, [sum(blocks)])
+
+    for others in ([], ["blockIdx.x", "blockIdx.z"]):
+        mod = write_kernel([((70004,), "float32")], [("blockIdx.y", 70000), *((tag, 2) for tag in others)], body)
+        with pytest.raises(TvmbuildError, match=r"70000 blocks in blockIdx\.y, more than 65535"):
+            generate(mod)
+    mod = write_kernel([((70004,), "float32")], [("blockIdx.x", 70000), ("blockIdx.y", 2), ("blockIdx.z", 2)], body)
+    with pytest.raises(TvmbuildError, match=r"70000 blocks in blockIdx\.x, more than 65535"):
+        generate(mod)

@@ -56,6 +56,8 @@ WORDS_AT = len(GOOD) - 16 - 4 * (len(scale_and_add()) + 1)
         (write_blob(Kernel(extents=13)), "too many extents"),
         (write_blob(Kernel(axes=(1, -1, -1))), "groups name no extent"),
         (write_blob(Kernel(axes=(-2, -1, -1))), "groups name no extent"),
+        (write_blob(Kernel(axes=(-1, -2, -1))), "groups name no extent"),
+        (write_blob(Kernel(axes=(0, -3, -1))), "groups name no extent"),
         (write_blob(Kernel(local=(0, 1, 1))), "impossible size"),
         (write_blob(Kernel(features=1 << 8)), "unknown features"),
         (change(GOOD, WORDS_AT, 0xFFFFFFFF), "ends within a kernel's code"),

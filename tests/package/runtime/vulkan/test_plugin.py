@@ -55,7 +55,7 @@ def test_it_compiles_for_every_machine_without_a_warning(machine: str, tmp_path:
 @pytest.mark.usefixtures("own_folders")
 def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache/tvmbuild/zig"))
-    monkeypatch.setattr(plugin, "_PREBUILT", Path("/nonexistent"))
+    monkeypatch.setattr(plugin, "place_prebuilt", Path("/nonexistent").joinpath)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(plugin.find_library, ["x86_64", "x86_64"])
     assert first == second
@@ -65,7 +65,7 @@ def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_wheel_brings_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "_PREBUILT", tmp_path)
+    monkeypatch.setattr(plugin, "place_prebuilt", lambda machine: tmp_path / machine / NAME)
     (tmp_path / "aarch64").mkdir()
     (tmp_path / "aarch64" / NAME).touch()
     assert plugin.find_library("aarch64") == tmp_path / "aarch64" / NAME
@@ -73,7 +73,7 @@ def test_what_a_wheel_brings_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("own_folders")
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "_PREBUILT", Path("/nonexistent"))
+    monkeypatch.setattr(plugin, "place_prebuilt", Path("/nonexistent").joinpath)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(TvmbuildError, match="there is no compiler") as caught:
         plugin.find_library(machine_of(platform.machine()))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,15 +23,33 @@ def test_kernels_are_timed_and_computed() -> None:
     count = 1000 * GROUP
     ones, total = upload(np.ones(count, "float32")), upload(np.zeros(count, "float32"))
     call("tvmbuild_vulkan.profile_start")
-    for _ in range(50):
+    for turn in range(50):
+        assert call("tvmbuild_vulkan.profile_count") == turn
         compute(total, ones, total)
+    call("runtime.TVMTensorCopyFromTo", total, ones)
     rows = json.loads(call("tvmbuild_vulkan.profile_stop"))
-    (row,) = (row for row in rows if row["name"] == "scale_and_add")
-    assert row["calls"] == 50
-    assert 0 < row["us"] < 10_000_000
+    assert [row["name"] for row in rows] == ["scale_and_add"] * 50 + ["copy"]
+    assert all(row["us"] > 0 for row in rows[:-1])
+    assert rows[-1]["us"] >= 0
     assert np.array_equal(download(total), np.full(count, 50, "float32"))
     compute(total, ones, total)
-    assert np.array_equal(download(total), np.full(count, 51, "float32"))
+    assert np.array_equal(download(total), np.full(count, 100, "float32"))
+
+
+def test_a_device_without_timestamps_says_so() -> None:
+    program = """
+from tvmbuild.package.runtime.library import call
+from tvmbuild.package.runtime.vulkan.plugin import load_plugin
+from tvmbuild.package.runtime.vulkan.timestamps import has_timestamps
+load_plugin()
+print(has_timestamps(0))
+call("tvmbuild_vulkan.profile_start")
+"""
+    environment = {**os.environ, "TVMBUILD_VULKAN_WITHOUT": "timestamps"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "False\n")
+    assert done.stderr.strip().endswith("has no timestamps")
 
 
 def test_devices_are_described() -> None:

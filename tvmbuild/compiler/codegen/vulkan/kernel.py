@@ -15,18 +15,15 @@ from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.memory import Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Storage
 from tvmbuild.compiler.codegen.vulkan.statements import Statements
+from tvmbuild.compiler.codegen.vulkan.threads import Threads
 from tvmbuild.compiler.codegen.vulkan.tree import count_scalars, read_dtype, walk_statements
 from tvmbuild.compiler.codegen.vulkan.values import DType, Value
 from tvmbuild.errors import TvmbuildError
 
 _SCALARS = {"int32": 0, "int64": 1, "float32": 2, "uint32": 3, "bool": 4}
 """The module's numbers of scalar arguments' types."""
-_AXES = "xyz"
-MOST_GROUPS = 65535
-"""In each direction: what every device has."""
 MOST_BUFFERS = 64
 """Whatever a device takes: the runtime's own limit."""
-
 _FEATURES = {
     Capability.FLOAT16: (0, "supports_float16"),
     Capability.INT64: (3, "supports_int64"),
@@ -55,7 +52,7 @@ class Kernel:
     extents: int
     """How many numbers end the call."""
     groups: tuple[int, int, int]
-    """Which of them says how many groups there are in x, y, z; -1: one."""
+    """Which of them says how many groups there are in x, y, z; -1: one; or FOLDED."""
     local_size: tuple[int, int, int]
     shared_bytes: int
     features: int
@@ -79,25 +76,27 @@ class _Generator:
         self._assembly = Assembly()
         self._emit = Emitter(self._assembly)
         self._make = Expressions(self._emit)
-        self._statements = Statements(self._make)
+        tags = [str(tag) for tag in function.attrs.get("tirx.kernel_launch_params", ())]
+        self._extents = len(tags)
+        self._threads = Threads(self._make, tags)
+        self._statements = Statements(self._make, self._threads)
 
     def run(self) -> Kernel:
         buffers, scalars = self._bind_parameters()
         self._statements.run(self._function.body)
         self._make.access.finish(buffers)
-        tags = [str(tag) for tag in self._function.attrs.get("tirx.kernel_launch_params", ())]
-        groups = tuple(self._find(tags, f"blockIdx.{axis}") for axis in _AXES)
-        size = tuple(self._statements.extents.get(f"threadIdx.{axis}", 1) for axis in _AXES)
-        self._check_limits(tags, size, len(buffers), len(scalars))
-        words = self._assembly.finish((size[0], size[1], size[2]))
+        self._threads.check()
+        size = self._threads.list_threads()
+        self._check_limits(size, len(buffers), len(scalars))
+        words = self._assembly.finish(size)
         capabilities = self._check_capabilities()
         return Kernel(
             name=self._name,
             read_only=tuple(not memory.writable for memory in buffers),
             scalars=scalars,
-            extents=len(tags),
-            groups=(groups[0], groups[1], groups[2]),
-            local_size=(size[0], size[1], size[2]),
+            extents=self._extents,
+            groups=self._threads.list_groups(),
+            local_size=size,
             shared_bytes=self._statements.shared_bytes,
             features=sum(1 << _FEATURES[each][0] for each in capabilities),
             words=tuple(words),
@@ -161,16 +160,7 @@ class _Generator:
                 found[hash(node.data)] = max(found.get(hash(node.data), 0), count_scalars(node.buffer.ty))
         return found
 
-    def _find(self, tags: list[str], tag: str) -> int:
-        return tags.index(tag) if tag in tags else -1
-
-    def _check_limits(self, tags: list[str], size: tuple[int, ...], buffers: int, scalars: int) -> None:
-        extents = self._statements.extents
-        for tag in tags:
-            if tag.startswith("threadIdx") and tag not in extents:
-                raise NotImplementedError(f"a number of threads in {tag} that is not constant")
-            if tag.startswith("blockIdx") and extents.get(tag, 1) > MOST_GROUPS:
-                raise NotImplementedError(f"{extents[tag]} blocks in {tag}, more than {MOST_GROUPS}")
+    def _check_limits(self, size: tuple[int, int, int], buffers: int, scalars: int) -> None:
         counts = {
             "max_threads_per_block": size[0] * size[1] * size[2],
             "max_shared_memory_per_block": self._statements.shared_bytes,

@@ -151,7 +151,7 @@ class Decoration(IntEnum):
 
 VERSION = 0x00010300
 MAGIC = 0x07230203
-WORKGROUP_ID, LOCAL_INVOCATION_ID = 26, 27
+NUM_WORKGROUPS, WORKGROUP_ID, LOCAL_INVOCATION_ID = 24, 26, 27
 """Built-in variables."""
 COMPUTE, LOCAL_SIZE = 5, 17
 """The execution model, and the execution mode that says how many threads a group has."""

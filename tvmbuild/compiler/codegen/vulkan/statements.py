@@ -13,28 +13,23 @@ from tvmbuild.compiler.codegen.vulkan.accumulators import is_barrier, list_accum
 from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.memory import WIDEST, Memory
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
+from tvmbuild.compiler.codegen.vulkan.threads import Threads
 from tvmbuild.compiler.codegen.vulkan.tree import count_scalars, dtype_of, read_dtype, walk
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
 _STORAGES = {"shared": Storage.WORKGROUP, "local": Storage.FUNCTION}
 _UNROLLED = 3
 """TensorIR's number of loops to unroll."""
-_THREADS = {
-    f"{builtin}.{axis}": (number, index)
-    for builtin, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))
-    for index, axis in enumerate("xyz")
-}
 
 
 class Statements:
     """Emits statements one after another."""
 
-    def __init__(self, expressions: Expressions) -> None:
+    def __init__(self, expressions: Expressions, threads: Threads) -> None:
         self._make = expressions
+        self._threads = threads
         self._emit = expressions.emit
         self._assembly = expressions.emit.assembly
-        self.extents: dict[str, int] = {}
-        """Of threads and blocks, as far as they are constant."""
         self.shared_bytes = 0
 
     def run(self, statement: Any) -> None:
@@ -51,31 +46,11 @@ class Statements:
             self.run(each)
 
     def _attribute(self, node: Any) -> None:
-        if node.attr_key in ("thread_extent", "virtual_thread"):
-            self._thread(node)
-        self.run(node.body)
-
-    def _thread(self, node: Any) -> None:
-        tag, address = str(node.node.thread_tag), hash(node.node.var)
-        if address in self._make.variables:
-            return
-        if tag not in _THREADS:
-            raise NotImplementedError(f"threads of {tag}")
-        extent = int(node.value) if isinstance(node.value, tirx.IntImm) else None
-        if extent is not None:
-            self.extents[tag] = extent
-        if extent == 1:
-            self._make.variables[address] = (self._emit.integer(0),)
-            return
-        number, index = _THREADS[tag]
-        assembly = self._assembly
-        pointer = self._emit.point(
-            assembly.pointer(Storage.INPUT, assembly.scalar("u32")),
-            assembly.builtin(number),
-            assembly.constant("u32", index),
-        )
-        loaded = self._emit.read(pointer, "u32", constant=True)
-        self._make.variables[address] = (Value(loaded, "u32", 0, (extent or 1 << 31) - 1),)
+        exists = self._threads.bind(node) if node.attr_key in ("thread_extent", "virtual_thread") else None
+        if exists is None:
+            self.run(node.body)
+        else:
+            self._emit_branch(exists, node.body, None)
 
     def _bind(self, node: Any) -> None:
         address = hash(node.var)
@@ -144,11 +119,14 @@ class Statements:
             elif node.else_case is not None:
                 self.run(node.else_case)
             return
+        self._emit_branch(condition, node.then_case, node.else_case)
+
+    def _emit_branch(self, condition: Value, then_case: Any, else_case: Any) -> None:
         yes, merge = self._assembly.new_id(), self._assembly.new_id()
-        no = merge if node.else_case is None else self._assembly.new_id()
+        no = merge if else_case is None else self._assembly.new_id()
         self._assembly.emit(Op.SELECTION_MERGE, merge, opcodes.NO_CONTROL)
         self._assembly.emit(Op.BRANCH_CONDITIONAL, condition.id, yes, no)
-        for label, case in ((yes, node.then_case), (no, node.else_case)):
+        for label, case in ((yes, then_case), (no, else_case)):
             if case is not None:
                 with self._emit.block():
                     self._forget()

@@ -15,6 +15,7 @@ from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_s
 from tvmbuild.compiler.schedules.attempt import REFUSALS
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
+from tvmbuild.compiler.schedules.cpu.integers import schedule_integers
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
 from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
 
@@ -144,4 +145,5 @@ MOST_RANKS = 8
 
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:
     """Return the rules: the first that can handle a block schedules it."""
-    return schedule_injective, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops
+    integers = partial(schedule_integers, rank=variant.rank)
+    return schedule_injective, integers, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops

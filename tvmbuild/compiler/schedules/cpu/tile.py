@@ -31,12 +31,12 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
     loops = _split_loops(sch, nest, tile, vectors_outside=outside)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
-    epilogue = _attach_epilogue(sch, nest, outer[-1])
+    epilogue = attach_epilogue(sch, nest, outer[-1])
     if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
         for loop in loops.reduced:
             sch.unroll(loop)
-    _make_vectors(sch, loops.tile, tile)
-    _finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
+    make_vectors(sch, loops.tile, tile)
+    finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     sch.decompose_reduction(block, loops.reduced[0])
@@ -67,12 +67,15 @@ def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside
     return Loops(tuple(loops), tuple(reduced), tuple(inner))
 
 
-def _attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:
-    """Compute what follows, else a copy to the output, inside ``loop``; return its block."""
+def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
+    """Compute what follows, else a copy to the output, inside ``loop``; return its block.
+
+    ``narrower``: also what reads no more than the first elements of each row.
+    """
     consumers = sch.get_consumers(nest.block)
     if len(consumers) == 1:
         follower = view_nest(sch, consumers[0])
-        if follower is not None and follower.store is not None and _is_elementwise(nest, follower):
+        if follower is not None and follower.store is not None and _is_elementwise(nest, follower, narrower):
             sch.reverse_compute_at(consumers[0], loop)
             return consumers[0]
     copy = sch.cache_write(nest.block, 0, "global")
@@ -80,12 +83,13 @@ def _attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any) -> Any:
     return copy
 
 
-def _is_elementwise(nest: Nest, follower: Nest) -> bool:
+def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
     """Say whether the follower reads each element of the nest's output once, where it writes its own."""
     if follower.reduced or nest.store is None or follower.store is None:
         return False
     reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
-    if [axis.extent for axis in follower.axes if axis.extent > 1] != [a.extent for a in nest.spatial if a.extent > 1]:
+    own, theirs = ([axis.extent for axis in _long(axes)] for axes in (nest.spatial, follower.axes))
+    if own != theirs and not (narrower and own[:-1] == theirs[:-1] and own[-1] > theirs[-1]):
         return False
     return all(
         read.stride(axis.var) == follower.store.stride(axis.var) == nest.store.stride(own.var)
@@ -98,7 +102,8 @@ def _long(axes: tuple[Axis, ...]) -> list[Axis]:
     return [axis for axis in axes if axis.extent > 1]
 
 
-def _make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+def make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+    """Make a vector of the last loop, and no loops of the others."""
     for loop in loops[:-1]:
         sch.unroll(loop)
     if tile.lanes > 1:
@@ -107,9 +112,10 @@ def _make_vectors(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None
         sch.unroll(loops[-1])
 
 
-def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+def finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
+    """Compute what follows in the tile's vectors, where it is as wide."""
     if loops and int(sch.get(loops[-1]).extent) == tile.width:
-        _make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
+        make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
 
 
 def _pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile) -> None:

@@ -25,6 +25,11 @@ def list_sources() -> list[Path]:
     return sorted(path for path in _NATIVE.iterdir() if path.suffix in {".h", ".cpp"})
 
 
+def place_prebuilt(machine: str) -> Path:
+    """Return where a wheel or a bundle brings the library for a machine."""
+    return Path(__file__).with_name("lib") / machine / NAME
+
+
 def compile_library(machine: str, folder: Path, *flags: str) -> Path:
     """Compile the library for a machine into ``folder``, which is there; TvmbuildError when it fails."""
     library = folder / NAME

@@ -23,7 +23,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.device_errors import explain
 from tvmbuild.package.runtime.library import call, has_function, load_runtime
-from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources
+from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources, place_prebuilt
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 CHOICE = "TVMBUILD_VULKAN"
@@ -32,7 +32,6 @@ PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 """Whose C++ classes native/tvm_classes.h repeats."""
 _API = "device_api.vulkan"
 _OWN = "tvmbuild_vulkan.devices"
-_PREBUILT = Path(__file__).with_name("lib")
 _lock = Lock()
 
 
@@ -61,7 +60,7 @@ def is_available() -> bool:
         return False
     machine = machine_of(platform.machine())
     compiles = machine in MACHINES and importlib.util.find_spec("ziglang") is not None
-    return compiles or (_PREBUILT / machine / NAME).is_file()
+    return compiles or place_prebuilt(machine).is_file()
 
 
 def explain_no_device() -> str:
@@ -104,8 +103,8 @@ def check_device(index: int) -> None:
 
 
 def find_library(machine: str) -> Path:
-    """Return the library for a machine: what the wheel brought, else compiled once into the cache."""
-    prebuilt = _PREBUILT / machine / NAME
+    """Return the library for a machine: what a wheel or a bundle brought, else compiled once into the cache."""
+    prebuilt = place_prebuilt(machine)
     if prebuilt.is_file():
         return prebuilt
     if machine not in MACHINES:

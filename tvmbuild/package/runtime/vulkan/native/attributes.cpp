@@ -103,7 +103,7 @@ void describe(const DeviceInfo &info, Text &json) {
   json.add_string(info.driver.driverInfo);
   json.add(", \"driver_version\": %u, \"unified_memory\": %s, \"push_descriptors\": %u, \"timestamps\": %s",
            info.properties.driverVersion, info.is_unified ? "true" : "false", info.push_descriptors,
-           info.timestamp_bits > 0 ? "true" : "false");
+           info.timestamp_mask != 0 ? "true" : "false");
   json.add(", \"limits\": {\"max_threads_per_block\": %u, \"max_shared_memory_per_block\": %u",
            limits.maxComputeWorkGroupInvocations, limits.maxComputeSharedMemorySize);
   json.add(", \"max_storage_buffer_range\": %u, \"min_storage_buffer_offset_alignment\": %llu, \"max_allocations\": %u}",

@@ -81,7 +81,9 @@ bool read_shape(Reader &reader, Kernel &kernel) {
   if (!reader.is_whole()) return damaged("it ends within a kernel's sizes");
   memcpy(kernel.axes, axes, 3);
   for (int8_t axis : kernel.axes)
-    if (axis < -1 || axis >= static_cast<int>(kernel.extents)) return damaged("a kernel's groups name no extent");
+    if (axis < FOLDED || axis >= static_cast<int>(kernel.extents)) return damaged("a kernel's groups name no extent");
+  if (kernel.axes[0] < (kernel.axes[1] == FOLDED || kernel.axes[2] == FOLDED ? 0 : -1))
+    return damaged("a kernel's groups name no extent");
   for (uint32_t local : kernel.local)
     if (local == 0 || local > 1 << 16) return damaged("a kernel's groups have an impossible size");
   if (kernel.features >> FEATURES != 0) return damaged("a kernel needs unknown features");

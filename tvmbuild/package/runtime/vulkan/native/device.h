@@ -38,7 +38,7 @@ struct Device : OnHeap {
   uint64_t saved_at;
 
   bool is_profiling;
-  List<KernelTime> times;
+  List<OperationTime> times;  // of this profile
 };
 
 // How many devices there are; 0 with the failure set where there is no driver.

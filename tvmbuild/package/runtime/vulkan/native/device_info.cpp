@@ -104,7 +104,8 @@ bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   }
   if (best < 0) return fail("Vulkan: %s cannot compute", info.name());
   info.queue_family = static_cast<uint32_t>(best);
-  info.timestamp_bits = families[info.queue_family].timestampValidBits;
+  uint32_t bits = families[info.queue_family].timestampValidBits;
+  info.timestamp_mask = bits >= 64 ? ~0ull : (1ull << bits) - 1;
   return true;
 }
 
@@ -120,7 +121,7 @@ void leave_out(DeviceInfo &info) {
   if (text == nullptr) return;
   if (is_named("unified_memory")) info.is_unified = false;
   if (is_named("push_descriptors")) info.push_descriptors = 0;
-  if (is_named("timestamps")) info.timestamp_bits = 0;
+  if (is_named("timestamps")) info.timestamp_mask = 0;
   for (uint32_t feature = 0; feature < FEATURES; feature++)
     if (is_named(FEATURE_NAMES[feature])) info.features &= ~(1u << feature);
 }

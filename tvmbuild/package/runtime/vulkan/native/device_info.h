@@ -28,7 +28,7 @@ struct DeviceInfo {
   uint32_t push_descriptors; // how many buffers a kernel may have with them; 0: none
   VkDeviceSize most_bytes;   // of one allocation
   uint32_t queue_family;
-  uint32_t timestamp_bits;   // that count; 0: there are no timestamps
+  uint64_t timestamp_mask;   // of the bits that count, after which the clock begins anew; 0: there is none
   bool has_memory_budget, is_unified;
   bool has_extension_8bit, has_extension_float16, has_extension_dot;
 

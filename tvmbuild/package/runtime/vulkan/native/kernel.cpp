@@ -141,20 +141,32 @@ static bool bind_buffer(Device &device, const Kernel &kernel, uint32_t index, ui
   return true;
 }
 
+// How many groups there are in each direction; the kernel itself leaves out those that fill a last row.
+static bool count_groups(const Device &device, const Kernel &kernel, const int64_t *extents, uint32_t *groups) {
+  const VkPhysicalDeviceLimits &limits = device.info.limits();
+  int64_t counts[3] = {1, 1, 1};
+  for (int axis = 0; axis < 3; axis++)
+    if (kernel.axes[axis] >= 0) counts[axis] = extents[kernel.axes[axis]];
+  for (int axis = 1; axis < 3; axis++)
+    if (kernel.axes[axis] == FOLDED && counts[0] > MOST_GROUPS) {
+      counts[axis] = (counts[0] - 1) / MOST_GROUPS + 1;
+      counts[0] = (counts[0] - 1) / counts[axis] + 1;
+    }
+  for (int axis = 0; axis < 3; axis++) {
+    if (counts[axis] < 0 || counts[axis] > limits.maxComputeWorkGroupCount[axis])
+      return fail("Vulkan: kernel %s is launched with %lld groups in %c, and %s allows %u", kernel.name,
+                  static_cast<long long>(counts[axis]), "xyz"[axis], device.info.name(),
+                  limits.maxComputeWorkGroupCount[axis]);
+    groups[axis] = static_cast<uint32_t>(counts[axis]);
+  }
+  return true;
+}
+
 bool launch_kernel(Device &device, Kernel &kernel, const uint64_t *addresses, const uint64_t *scalars,
                    const int64_t *extents) {
-  const VkPhysicalDeviceLimits &limits = device.info.limits();
-  uint32_t groups[3] = {1, 1, 1};
-  for (int axis = 0; axis < 3; axis++) {
-    if (kernel.axes[axis] < 0) continue;
-    int64_t count = extents[kernel.axes[axis]];
-    if (count == 0) return true;
-    if (count < 0 || count > limits.maxComputeWorkGroupCount[axis])
-      return fail("Vulkan: kernel %s is launched with %lld groups in %c, and %s allows %u", kernel.name,
-                  static_cast<long long>(count), "xyz"[axis], device.info.name(),
-                  limits.maxComputeWorkGroupCount[axis]);
-    groups[axis] = static_cast<uint32_t>(count);
-  }
+  uint32_t groups[3];
+  if (!count_groups(device, kernel, extents, groups)) return false;
+  if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0) return true;
   if (prepare_kernel(device, kernel) == nullptr) return false;
   Lock lock(device.lock);
   if (!check_alive(device)) return false;

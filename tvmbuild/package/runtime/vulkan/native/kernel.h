@@ -8,6 +8,9 @@ namespace tvmbuild {
 
 constexpr uint32_t MOST_BUFFERS = 64, MOST_SCALARS = 16, MOST_EXTENTS = 12;
 
+constexpr int8_t FOLDED = -2;         // the axis continues x
+constexpr uint32_t MOST_GROUPS = 65535;  // in each direction: what every device has
+
 enum ScalarKind : uint8_t { SCALAR_INT32 = 0, SCALAR_INT64 = 1, SCALAR_FLOAT32 = 2, SCALAR_UINT32 = 3, SCALAR_BOOL = 4 };
 
 struct KernelOnDevice : OnHeap {
@@ -24,7 +27,7 @@ struct Kernel {
   char name[256];
   uint32_t buffers, scalars, extents;
   const uint8_t *flags, *kinds;
-  int8_t axes[3];  // which of the extents is the number of groups in x, y, z; -1: it is 1
+  int8_t axes[3];  // which of the extents is the number of groups in x, y, z; -1: it is 1; or FOLDED
   uint32_t local[3], shared_bytes, features, words;
   const uint8_t *spirv;
   KernelOnDevice *on[MOST_DEVICES];

@@ -9,15 +9,8 @@ namespace tvmbuild {
 namespace {
 
 void add_time(Device &device, const char *name, double nanoseconds) {
-  for (KernelTime &each : device.times)
-    if (strcmp(each.name, name) == 0) {
-      each.calls++;
-      each.nanoseconds += nanoseconds;
-      return;
-    }
-  KernelTime time = {};
+  OperationTime time = {};
   memcpy(time.name, name, strlen(name));
-  time.calls = 1;
   time.nanoseconds = nanoseconds;
   device.times.add(time);
 }
@@ -32,9 +25,8 @@ bool read_times(Device &device, const List<uint64_t> &words, uint32_t operations
   const uint64_t *word = words.begin();
   for (uint32_t index = 0; index < operations; index++, word += operation_size(word)) {
     const char *name = *word == LAUNCH ? reinterpret_cast<const Kernel *>(word[1])->name : "copy";
-    uint64_t counted = ~0ull >> (64 - device.info.timestamp_bits);  // it begins again at 0, after a minute on some
-    double passed = static_cast<double>((ticks[2 * index + 1] - ticks[2 * index]) & counted);
-    add_time(device, name, passed * static_cast<double>(device.info.limits().timestampPeriod));
+    uint64_t passed = (ticks[2 * index + 1] - ticks[2 * index]) & device.info.timestamp_mask;
+    add_time(device, name, static_cast<double>(passed) * static_cast<double>(device.info.limits().timestampPeriod));
   }
   return true;
 }
@@ -43,11 +35,18 @@ bool read_times(Device &device, const List<uint64_t> &words, uint32_t operations
 
 bool start_profile(Device &device) {
   Lock lock(device.lock);
-  if (device.info.timestamp_bits == 0) return fail("Vulkan: %s has no timestamps", device.info.name());
+  if (device.info.timestamp_mask == 0) return fail("Vulkan: %s has no timestamps", device.info.name());
   if (!wait_for_all(device)) return false;
   device.times.clear();
   device.is_profiling = true;
   return true;
+}
+
+int64_t count_profiled(Device &device) {
+  Lock lock(device.lock);
+  size_t count = device.times.size();
+  for (const Lane &lane : device.lanes) count += lane.operations;
+  return static_cast<int64_t>(count);
 }
 
 bool stop_profile(Device &device, Text &json) {
@@ -57,13 +56,14 @@ bool stop_profile(Device &device, Text &json) {
   if (!is_done) return false;
   json.add("[");
   const char *comma = "";
-  for (const KernelTime &each : device.times) {
+  for (const OperationTime &each : device.times) {
     json.add("%s{\"name\": ", comma);
     json.add_string(each.name);
-    json.add(", \"calls\": %llu, \"us\": %.3f}", static_cast<unsigned long long>(each.calls), each.nanoseconds / 1000);
+    json.add(", \"us\": %.3f}", each.nanoseconds / 1000);
     comma = ", ";
   }
   json.add("]");
+  device.times.clear();
   return true;
 }
 

@@ -1,4 +1,4 @@
-// How long each kernel takes, told by the device's own clock.
+// How long each launch and copy takes, told by the device's own clock.
 #pragma once
 #include <stdint.h>
 
@@ -10,14 +10,15 @@ namespace tvmbuild {
 struct Device;
 struct Kernel;
 
-struct KernelTime {
-  char name[256];
-  uint64_t calls;
+struct OperationTime {
+  char name[256];  // the kernel's, or "copy"
   double nanoseconds;
 };
 
 bool start_profile(Device &device);
-// Ends it and writes a JSON array of {"name", "calls", "us"}.
+// How many operations the device was given since then.
+int64_t count_profiled(Device &device);
+// Ends it and writes a JSON array of {"name", "us"}: every operation, those of one thread in its order.
 bool stop_profile(Device &device, Text &json);
 
 // Run operations with timestamps around each, and wait. The device's lock is held.

@@ -146,12 +146,11 @@ class Recorder {
     vk_.CmdResetQueryPool(recording_.commands, queries, 0, count);
   }
 
-  // One operation at a time, so that each has a time of its own.
+  // One operation at a time, so that each has a time of its own. All that came before is done at the first of its two
+  // times as well: at the top of the pipe a time is written while the operation before still runs.
   void write_time(VkQueryPool queries, uint32_t query) {
     if (query % 2 == 0) barrier(STAGES, WRITES, STAGES, READS | WRITES);
-    vk_.CmdWriteTimestamp(recording_.commands,
-                          query % 2 == 0 ? VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT : VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
-                          queries, query);
+    vk_.CmdWriteTimestamp(recording_.commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, query);
   }
 
   Device &device_;

@@ -43,6 +43,13 @@ int begin_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *
   return device != nullptr && start_profile(*device) ? 0 : raise_failure();
 }
 
+int count_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  Device *device = profiled_device(arguments, count);
+  if (device == nullptr) return raise_failure();
+  *result = make_int(count_profiled(*device));
+  return 0;
+}
+
 int end_profile(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
   Device *device = profiled_device(arguments, count);
   Text json;
@@ -72,6 +79,7 @@ TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
                  register_function("ffi.Module.load_from_bytes.vulkan", load_module) &&
                  register_function("tvmbuild_vulkan.devices", give_devices) &&
                  register_function("tvmbuild_vulkan.profile_start", begin_profile) &&
+                 register_function("tvmbuild_vulkan.profile_count", count_profile) &&
                  register_function("tvmbuild_vulkan.profile_stop", end_profile);
   return is_done ? 0 : -1;
 }

@@ -1,0 +1,42 @@
+"""What is known of the numbers of a package whose device is not here. No TVM: the report reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Validated:
+    """How far the right numbers of a model are from its reference."""
+
+    max_abs_error: float
+    max_rel_error: float
+    device: str | None = None
+    """The class of the device that ran the package; None: the CPU computed the model."""
+    note: str | None = None
+    """Why no device ran it although there is one."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the value of `validated.json`."""
+        told = {name: value for name in ("device", "note") if (value := getattr(self, name)) is not None}
+        return {"format": FORMAT, "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error, **told}
+
+    @classmethod
+    def from_json(cls, value: object) -> Validated | None:
+        """Return what `to_json` gave; None for anything else."""
+        if not isinstance(value, Mapping) or value.get("format") != FORMAT:
+            return None
+        absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
+        if not isinstance(absolute, float) or not isinstance(relative, float):
+            return None
+        device, note = (text if isinstance(text := value.get(name), str) else None for name in ("device", "note"))
+        return cls(absolute, relative, device, note)
+
+    def describe(self) -> str:
+        """Return where the numbers were checked."""
+        if self.device is not None:
+            return f"numbers checked on {self.device}"
+        return "numbers checked on the CPU" if self.note is None else f"numbers checked on the CPU, for {self.note}"

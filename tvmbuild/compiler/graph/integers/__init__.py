@@ -1,0 +1,1 @@
+"""Quantised networks in integers: what they compute between a dequantisation and the next quantisation."""

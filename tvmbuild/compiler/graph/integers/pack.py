@@ -1,0 +1,176 @@
+"""Integer convolutions in NHWC with their weights in the order in which the target's dot instruction takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.dot_instructions import ANNOTATION, GROUP, DotInstruction, find_instruction
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
+
+_NAME = "conv2d_int8"
+
+
+def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Rewrite each NHWC convolution of uint8 with constant int8 weights that the target has an instruction for."""
+    instruction = find_instruction(target)
+    if instruction is None:
+        return mod
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod, instruction)))
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, instruction: DotInstruction) -> None:
+        super().__init__(mod)
+        self._instruction = instruction
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if not _is_of_integers(call):
+            return call
+        groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
+        padded = _find_padding(bound_value(self, call.args[0]), call)
+        if groups == 1:
+            padded = self._fill_groups(padded)
+            packed = constant(_pack(weights, self._instruction.lanes))
+            function = _write_dense(call, padded, packed, self._instruction)
+        elif weights.shape[2] == 1 and groups == weights.shape[3]:
+            packed = constant(weights[:, :, 0, :].astype(np.float32))
+            function = _write_depthwise(call, padded, packed)
+        else:
+            return call
+        return relax.call_tir(self.builder_.add_func(function, _NAME), [padded.source, packed], call.ty)
+
+    def _fill_groups(self, padded: _Padded) -> _Padded:
+        """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
+        more = -int(padded.source.ty.shape.values[3]) % GROUP
+        if not more:
+            return padded
+        (top, left), (bottom, right) = padded.before, padded.after
+        width = [0, 0, top, bottom, left, right, 0, more]
+        filled = self.builder_.emit(relax.op.nn.pad(padded.source, width, pad_value=padded.value))
+        return _Padded(filled, padded.value, (0, 0), (0, 0))
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """A tensor with so many rows and columns more on each side, all of one number."""
+
+    source: relax.Expr
+    value: int
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+def _is_of_integers(call: relax.Call) -> bool:
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+        return False
+    attributes, (data, weights) = call.attrs, call.args
+    return (
+        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
+        and isinstance(weights, tvm.ir.GenericConst)
+        and [str(each.ty.dtype) for each in (data, weights, call)] == ["uint8", "int8", "int32"]
+        and static_shape(data) is not None
+    )
+
+
+def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:
+    """Return what the convolution pads, or what a padding before it does."""
+    top, left, bottom, right = (int(each) for each in call.attrs.padding)
+    own = _Padded(call.args[0], 0, (top, left), (bottom, right))
+    is_pad = isinstance(data, tvm.ir.Call) and data.op == tvm.ir.Op.get("relax.nn.pad")
+    if not is_pad or any((top, left, bottom, right)) or data.attrs.pad_mode != "constant":
+        return own
+    width = [int(each) for each in data.attrs.pad_width]
+    if any(width[:2]) or any(width[6:]):
+        return own
+    return _Padded(
+        data.args[0],
+        int(data.args[1].value) if len(data.args) > 1 else int(data.attrs.pad_value),
+        (width[2], width[4]),
+        (width[3], width[5]),
+    )
+
+
+def _pack(weights: np.ndarray[Any, Any], lanes: int) -> np.ndarray[Any, Any]:
+    """Return vectors of outputs x rows x columns x groups of inputs x outputs x inputs, filled up with zeros."""
+    rows, columns, inputs, outputs = weights.shape
+    filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % GROUP), (0, -outputs % lanes)))
+    apart = filled.reshape(rows, columns, -1, GROUP, filled.shape[3] // lanes, lanes)
+    return np.ascontiguousarray(apart.transpose(4, 0, 1, 2, 5, 3))
+
+
+def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
+    vectors, rows, columns, groups, lanes, _ = (int(each) for each in packed.ty.shape.values)
+    data, weights = _placeholder(padded.source), _placeholder(packed)
+    read = _pad(data, padded)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    *place, channels = call.ty.shape.values
+    row, column, group, k = _reduce(rows, columns, groups, GROUP)
+
+    def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+        number = read[n, y * down + row * below, x * right + column * beside, group * GROUP + k]
+        weight = weights[c // lanes, row, column, group, c % lanes, k]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, group, k])
+
+    attributes = {ANNOTATION: instruction.name}
+    if vectors * lanes == int(channels):
+        return _finish([data, weights, te.compute(call.ty.shape.values, product, name=_NAME, attrs=attributes)])
+    filled = (*place, _index(vectors * lanes))
+    whole = te.compute(filled, product, name=_NAME, attrs=attributes)
+    return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")])
+
+
+def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
+    """Add up in float32, which is exact: a window's products are far fewer than 2^24 of their steps."""
+    data, weights = _placeholder(padded.source), _placeholder(weights_of)
+    rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    read = _pad(data, padded)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column = _reduce(rows, columns)
+
+    def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+        number = read[n, y * down + row * below, x * right + column * beside, c]
+        return te.sum(number.astype("float32") * weights[row, column, c], axis=[row, column])
+
+    whole = te.compute(call.ty.shape.values, product, name=f"{_NAME}_depthwise")
+    return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at].astype("int32"))])
+
+
+def _placeholder(expr: relax.Expr) -> te.Tensor:
+    return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
+
+
+def _reduce(*extents: int) -> list[Any]:
+    return [te.reduce_axis((_index(0), _index(each)), name=f"r{place}") for place, each in enumerate(extents)]
+
+
+def _index(number: int) -> tirx.IntImm:
+    """Return a constant of the type that Relax gives to shapes: indices of two types cannot be compared."""
+    return tirx.const(number, "int64")
+
+
+def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
+    """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
+    if not any((*padded.before, *padded.after)):
+        return data
+    before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
+    return topi.nn.pad(data, before, after, tirx.const(padded.value, "uint8"), "pad_temp")
+
+
+def _index_all(*numbers: int) -> list[tirx.IntImm]:
+    return [_index(number) for number in numbers]
+
+
+def _finish(arguments: list[te.Tensor]) -> tirx.PrimFunc:
+    function = te.create_prim_func(arguments)
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)

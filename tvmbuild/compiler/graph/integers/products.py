@@ -1,0 +1,53 @@
+"""Convolutions and products of quantised tensors with constant weights: sums in int32."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from tvmbuild.compiler.expressions import constant
+from tvmbuild.compiler.graph.integers.elementary import Emit
+from tvmbuild.compiler.graph.integers.values import UNSIGNED, Known, Quantised, Sum
+
+
+def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
+    """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs."""
+    values = _signed(weights)
+    if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
+        return None
+    attributes, source = call.attrs, data.value
+    padding = [int(each) for each in attributes.padding]
+    if any(padding) and data.zero:
+        top, left, bottom, right = padding
+        width = [0, 0, 0, 0, top, bottom, left, right]
+        source, padding = emit(relax.op.nn.pad(source, width, pad_value=data.zero)), [0, 0, 0, 0]
+    total = relax.op.nn.conv2d(
+        source,
+        constant(values),
+        strides=list(attributes.strides),
+        padding=padding,
+        dilation=list(attributes.dilation),
+        groups=int(attributes.groups),
+        out_dtype="int32",
+    )
+    over_channels = [1, -1, 1, 1]
+    offset = -data.zero * values.astype(np.int64).sum(axis=(1, 2, 3)).reshape(over_channels)
+    scale = data.scale * weights.scales.astype(np.float32)
+    return Sum(emit(total), offset, scale.reshape(over_channels if weights.is_per_axis else ()))
+
+
+def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
+    """Return the sum of a product with a matrix; None where its weights do not fit in int8 or have scales along rows."""
+    values = _signed(weights)
+    if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
+        return None
+    total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
+    offset = -data.zero * values.astype(np.int64).sum(axis=0)
+    scale = data.scale * weights.scales.astype(np.float32)
+    return Sum(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
+
+
+def _signed(weights: Known) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+    values = weights.differences
+    fits = values.size > 0 and values.min() >= -UNSIGNED and values.max() < UNSIGNED
+    return np.ascontiguousarray(values.astype(np.int8)) if fits else None

@@ -1,0 +1,81 @@
+"""What is known of a value besides its expression: the integers that stand for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Integers = np.ndarray[Any, np.dtype[np.integer[Any]]]
+UNSIGNED = 128
+"""What makes a signed number of 8 bits one without sign."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """(value - zero) * scale, where the value is a tensor of uint8."""
+
+    value: relax.Expr
+    scale: np.float32
+    zero: int
+
+    def has_steps_of(self, other: Quantised) -> bool:
+        """Say whether equal integers stand for equal numbers in both."""
+        return self.scale == other.scale and self.zero == other.zero
+
+
+@dataclass(frozen=True)
+class Known:
+    """(values - zeros) * scales, a constant; scales and zeros are one, or one for each index of an axis."""
+
+    values: Integers
+    scales: Floats
+    zeros: Integers
+    axis: int
+
+    @property
+    def is_per_axis(self) -> bool:
+        """Say whether each index of the axis has a scale of its own."""
+        return self.scales.size > 1
+
+    def widen(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return scales or zeros in a shape that spreads over the values."""
+        if array.size == 1:
+            return array.reshape(())
+        return array.reshape([-1 if place == self.axis else 1 for place in range(self.values.ndim)])
+
+    @property
+    def differences(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the values without their zeros."""
+        return self.values.astype(np.int64) - self.widen(self.zeros)
+
+    @property
+    def numbers(self) -> Floats:
+        """Return what it stands for."""
+        return (self.differences * self.widen(self.scales).astype(np.float64)).astype(np.float32)
+
+    def transpose(self, axes: tuple[int, ...]) -> Known:
+        """Return the transposed constant."""
+        return replace(self, values=self.values.transpose(axes), axis=axes.index(self.axis % self.values.ndim))
+
+
+@dataclass(frozen=True)
+class Sum:
+    """(value + offset) * scale within bounds, where the value is a tensor of int32.
+
+    Offset and scale spread over the value, along one axis at most.
+    """
+
+    value: relax.Expr
+    offset: np.ndarray[Any, np.dtype[np.int64]]
+    scale: Floats
+    low: float = float("-inf")
+    high: float = float("inf")
+
+    @property
+    def is_bounded(self) -> bool:
+        """Say whether an activation has bounded it: what is added then is no part of the sum."""
+        return self.low > float("-inf") or self.high < float("inf")

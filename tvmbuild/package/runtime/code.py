@@ -1,0 +1,36 @@
+"""A package's code, mod.so: checked, loaded, with the threads that it brings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tvm_ffi
+
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.elf_header import find_damage
+from tvmbuild.package.runtime.thread_pool import use_own_pool
+
+
+def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
+    """Return the loaded library, and whether its own pool of ``threads`` runs it; TvmbuildError for what is none."""
+    with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
+        library = Path(folder, "mod.so")
+        loaded = _load(library, content)  # mapped: the file may go
+        return loaded, use_own_pool(library, threads)
+
+
+def _load(path: Path, content: bytes) -> Any:
+    reason = find_damage(content)
+    if reason is None:
+        path.write_bytes(content)
+        try:
+            # Not tvm.runtime.load_module: it keeps the library, and its threads, until the process ends.
+            library = tvm_ffi.load_module(str(path), keep_module_alive=False)
+            library["vm_load_executable"]
+        except (RuntimeError, AttributeError, OSError) as error:
+            reason = str(error).splitlines()[0].replace(str(path), path.name)
+        else:
+            return library
+    raise TvmbuildError(f"{path.name} cannot be loaded: {reason}", "build it again")
