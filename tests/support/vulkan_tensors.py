@@ -17,12 +17,17 @@ def vulkan_device(index: int = 0) -> Any:
     return tvm_ffi.device("vulkan", index)
 
 
-def empty(count: int) -> Any:
-    return call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((count,)), "float32", vulkan_device(), None)
+def launch_on(index: int) -> None:
+    """Let this thread's kernels run on that device, as host code says before its launches."""
+    call("__tvm_set_device", vulkan_device().dlpack_device_type(), index)
 
 
-def upload(values: np.ndarray, into: Any = None) -> Any:
-    target = empty(values.size) if into is None else into
+def empty(count: int, device: int = 0) -> Any:
+    return call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((count,)), "float32", vulkan_device(device), None)
+
+
+def upload(values: np.ndarray, into: Any = None, device: int = 0) -> Any:
+    target = empty(values.size, device) if into is None else into
     call("runtime.TVMTensorCopyFromTo", tvm_ffi.from_dlpack(np.ascontiguousarray(values)), target)
     return target
 
@@ -31,9 +36,8 @@ def download(tensor: Any) -> np.ndarray:
     return to_array(tensor)
 
 
-def synchronize() -> None:
-    device = vulkan_device()
-    call("runtime.Device_StreamSync", device, 0)
+def synchronize(device: int = 0) -> None:
+    call("runtime.Device_StreamSync", vulkan_device(device), 0)
 
 
 def address(tensor: Any, offset: int = 0) -> ctypes.c_void_p:

@@ -26,18 +26,28 @@ def name_culprit(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) 
         raise
     except TVM_ERRORS as error:
         for name, part in _take_apart(mod):
-            reason = _find_reason(part, build)
-            if reason:
-                raise TvmbuildError(f"TVM cannot build the operator {name}: {reason}", _HINT) from error
-        raise TvmbuildError(f"TVM cannot build the model: {summarize(error)}", _HINT) from error
+            found = _find_error(part, build)
+            if found:
+                reason, hint = _read(found)
+                raise TvmbuildError(f"TVM cannot build the operator {name}: {reason}", hint) from error
+        reason, hint = _read(error)
+        raise TvmbuildError(f"TVM cannot build the model: {reason}", hint) from error
 
 
-def _find_reason(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> str | None:
+def _find_error(mod: tvm.ir.IRModule, build: Callable[[tvm.ir.IRModule], Any]) -> Exception | None:
     try:
         build(mod)
     except TVM_ERRORS as error:
-        return summarize(error)
+        return error
     return None
+
+
+def _read(error: Exception) -> tuple[str, str]:
+    """Return reason and remedy: a TvmbuildError of our own generator keeps only its text on its way through TVM."""
+    *_, reason, last = ["", "", *filter(None, map(str.strip, str(error).splitlines()))]
+    if last.startswith("hint: "):
+        return reason, last.removeprefix("hint: ")
+    return summarize(error), _HINT
 
 
 def summarize(error: Exception) -> str:

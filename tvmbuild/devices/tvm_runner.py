@@ -9,6 +9,7 @@ import numpy as np
 
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Profile
+from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.library import num_threads
 from tvmbuild.package.runtime.profiler import profile_operators
 from tvmbuild.package.runtime.session import Session
@@ -42,7 +43,8 @@ class TvmRunner:
 
     def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
         """Return the time of each operator, the longest first."""
-        return profile_operators(self._session, self._inputs, repeat, beat)
+        with EXPLAINED_ERRORS:
+            return profile_operators(self._session, self._inputs, repeat, beat)
 
     def threads(self) -> int:
         """Return the number of threads of the runtime's pool."""

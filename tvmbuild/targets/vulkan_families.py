@@ -32,7 +32,8 @@ FAMILIES: Mapping[str, Mapping[str, AttributeValue]] = MappingProxyType(
         "intel-iris-xe": _COMMON,  # has no 64-bit floats
         "amd-rdna": {**_COMMON, "supports_float64": True},
         "nvidia-rtx": {**_COMMON, "supports_float64": True, "max_shared_memory_per_block": 49152},
-        "lavapipe": {**_COMMON, "supports_float64": True},
+        # Mesa 22.3's; current drivers of the others take as many as the runtime does.
+        "lavapipe": {**_COMMON, "supports_float64": True, "max_per_stage_descriptor_storage_buffer": 32},
     }
 )
 

@@ -18,6 +18,7 @@ from tvmbuild.package.inputs import check_inputs, make_inputs
 from tvmbuild.package.metadata import PackageInfo, TensorInfo
 from tvmbuild.package.preprocess import Picture, preprocess_picture
 from tvmbuild.package.runtime.code import load_code
+from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
 from tvmbuild.package.runtime.tensors import empty_array, keep_apart, place, read_array, to_array, to_device
@@ -56,10 +57,11 @@ class Session:
         self._library, has_pool = load_code(package.library, self.threads)
         if not has_pool:
             self.threads = num_threads()
-        self._params = self._load_params(package.params)
-        machine = self._make_machine()
-        self._check_arity(machine)
-        self._idle.append(_Machine(machine[self.info.entry]))
+        with EXPLAINED_ERRORS:
+            self._params = self._load_params(package.params)
+            machine = self._make_machine()
+            self._check_arity(machine)
+            self._idle.append(_Machine(machine[self.info.entry]))
 
     @property
     def device(self) -> Any:
@@ -84,27 +86,30 @@ class Session:
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Compute the outputs, arrays of their own; TvmbuildError when an input is missing, unknown, or does not fit.
 
-        Inputs are NumPy arrays, or what DLPack can share. They are used in place where they are contiguous and 64-byte
-        aligned, as ``empty`` makes them, and copied otherwise.
+        Inputs are NumPy arrays, or what DLPack can share; not copied where contiguous and aligned, as of ``empty``.
         """
-        return {name: to_array(tensor) for name, tensor in self._compute(inputs).items()}
+        with EXPLAINED_ERRORS:
+            return {name: to_array(tensor) for name, tensor in self._compute(inputs).items()}
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Compute what ``run`` does and leave it on the device: inputs of sessions there, or others' by DLPack.
 
         The tensors are ready, and only to be read. They stay as they are when the session runs again or is closed.
         """
-        outputs = self._compute(inputs)
-        self.wait()
+        with EXPLAINED_ERRORS:
+            outputs = self._compute(inputs)
+            self.wait()
         return outputs
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
         """Return an array where the package runs, for inputs that serve again: itself or a copy, as ``run`` has it."""
-        return place("tensor", read_array("tensor", array), self._device, {})
+        with EXPLAINED_ERRORS:
+            return place("tensor", read_array("tensor", array), self._device, {})
 
     def to_host(self, tensor: tvm_ffi.Tensor) -> np.ndarray:
         """Return a copy of a tensor of ``run_on_device`` or ``to_device`` as an array."""
-        return to_array(tensor)
+        with EXPLAINED_ERRORS:
+            return to_array(tensor)
 
     def empty(self, name: str) -> np.ndarray:
         """Return an array for an input, to be filled: ``run`` uses it without a copy."""
@@ -146,15 +151,18 @@ class Session:
 
         It has a virtual machine of its own, which serves one call at a time.
         """
-        machine = self._make_machine()
-        machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *self._arguments(self._check(inputs), {}))
+        with EXPLAINED_ERRORS:
+            machine = self._make_machine()
+            arguments = self._arguments(self._check(inputs), {})
+            machine["save_function"](self.info.entry, "tvmbuild_bound", 1, *arguments)
         bound: Callable[[], object] = machine["tvmbuild_bound"]
         if not self.info.target.on_gpu:
             return bound
 
         def run_and_wait() -> object:
-            result = bound()
-            self.wait()
+            with EXPLAINED_ERRORS:
+                result = bound()
+                self.wait()
             return result
 
         return run_and_wait
@@ -174,7 +182,8 @@ class Session:
     def wait(self) -> None:
         """Return when the device has done all that it was given; at once on a CPU."""
         if self.info.target.on_gpu:
-            call("runtime.Device_StreamSync", self._device, 0)
+            with EXPLAINED_ERRORS:
+                call("runtime.Device_StreamSync", self._device, 0)
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         arrays = self._check(inputs)
@@ -191,8 +200,7 @@ class Session:
         """Lend a machine that nobody else uses meanwhile. One that raised is not used again."""
         with self._lock:
             machine = self._idle.pop() if self._idle else None
-        if machine is None:
-            machine = _Machine(self._make_machine()[self.info.entry])
+        machine = machine or _Machine(self._make_machine()[self.info.entry])
         yield machine
         with self._lock:
             if self._library is not None:

@@ -21,6 +21,7 @@ from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.runtime.device_errors import explain
 from tvmbuild.package.runtime.library import call, has_function, load_runtime
 from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_library, list_sources, place_prebuilt
 from tvmbuild.package.tvm_files import has_vulkan_runtime
@@ -85,7 +86,8 @@ def check_device(index: int) -> None:
         call("runtime.TVMTensorCopyFromBytes", tensor, ctypes.cast(sent, ctypes.c_void_p), len(sent))
         call("runtime.TVMTensorCopyToBytes", tensor, ctypes.cast(got, ctypes.c_void_p), len(sent))
     except RuntimeError as error:
-        raise TvmbuildError(f"the Vulkan device {index} cannot be used: {error}") from error
+        said = explain(error)
+        raise TvmbuildError(f"the Vulkan device {index} cannot be used: {said.message}", said.hint) from error
     try:
         call("runtime.TVMTensorAllocWithScope", tvm_ffi.Shape((1 << 60,)), "uint8", device, None)
         reason = ""

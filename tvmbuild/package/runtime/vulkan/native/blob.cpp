@@ -49,14 +49,16 @@ bool read_name(Reader &reader, Kernel &kernel) {
   if (name == nullptr) return damaged("it ends within a name");
   if (length == 0 || length >= sizeof(kernel.name)) return damaged("a kernel's name is empty or too long");
   for (uint32_t index = 0; index < length; index++)
-    if (name[index] < 0x20) return damaged("a kernel's name has control characters");
+    if (name[index] <= 0x20 || name[index] >= 0x7f) return damaged("a kernel's name has characters that no name has");
   memcpy(kernel.name, name, length);
   return true;
 }
 
 bool read_arguments(Reader &reader, Kernel &kernel) {
   kernel.buffers = reader.number();
-  if (kernel.buffers > MOST_BUFFERS) return damaged("a kernel has too many buffers");
+  if (kernel.buffers > MOST_BUFFERS && kernel.buffers <= reader.left())
+    return fail("Vulkan: kernel %s has %u buffers, and this runtime takes %u", kernel.name, kernel.buffers,
+                MOST_BUFFERS);
   kernel.flags = reader.bytes(kernel.buffers);
   kernel.scalars = reader.number();
   if (kernel.scalars > MOST_SCALARS) return damaged("a kernel has too many scalars");

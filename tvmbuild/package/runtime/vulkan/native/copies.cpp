@@ -103,6 +103,7 @@ bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size) 
     Lock lock(device.lock);
     Binding target;
     if (!check_alive(device) || !find_range(device, to, size, true, target)) return false;
+    target.memory->is_stale = false;
     if (target.memory->mapped == nullptr) return upload(device, static_cast<const char *>(from), target, size);
     place = host_address(target);
     if (!wait_for_memory(device, target.memory, true)) return false;
@@ -124,7 +125,9 @@ bool copy_to_host(Device &device, uint64_t from, void *to, size_t size) {
       return is_done;
     }
     place = host_address(source);
-    if (!wait_for_lane(device, current_lane(device)) || !wait_for_memory(device, source.memory, false)) return false;
+    if (!wait_for_lane(device, current_lane(device)) || !wait_for_memory(device, source.memory, false) ||
+        !check_fresh(device, source))
+      return false;
     save_pipelines_now_and_then(device);
   }
   memcpy(to, place, size);
@@ -145,8 +148,14 @@ bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size) {
 
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size) {
   List<char> bytes;
-  bytes.grow(size);
-  return copy_to_host(source, from, bytes.data(), size) && copy_to_device(target, bytes.data(), to, size);
+  bytes.grow(size < MOST_STAGING ? size : MOST_STAGING);
+  for (size_t done = 0; done < size; done += MOST_STAGING) {
+    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+    if (!copy_to_host(source, from + done, bytes.data(), part) ||
+        !copy_to_device(target, bytes.data(), to + done, part))
+      return false;
+  }
+  return true;
 }
 
 bool synchronize(Device &device, Lane *stream) {

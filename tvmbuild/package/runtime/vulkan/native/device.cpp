@@ -63,6 +63,16 @@ bool create_handle(Device &device) {
   return fail("Vulkan: %s cannot be used (%s)", info.name(), describe_result(result));
 }
 
+bool create_command_pool(Device &device) {
+  device.vk.GetDeviceQueue(device.handle, device.info.queue_family, 0, &device.queue);
+  VkCommandPoolCreateInfo pool = {};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  pool.queueFamilyIndex = device.info.queue_family;
+  return check(device, device.vk.CreateCommandPool(device.handle, &pool, nullptr, &device.command_pool),
+               "create a command pool");
+}
+
 Device *start_device(int index) {
   Device *device = new Device();
   device->library = library;
@@ -70,18 +80,11 @@ Device *start_device(int index) {
   device->index = index;
   pthread_mutex_init(&device->lock, nullptr);
   pthread_mutex_init(&device->pipeline_lock, nullptr);
-  if (!create_handle(*device)) {
-    delete device;
+  if (!create_handle(*device) || !create_command_pool(*device)) {
+    if (device->vk.DestroyDevice != nullptr) device->vk.DestroyDevice(device->handle, nullptr);
+    delete device;  // the next call tries again
     return nullptr;
   }
-  device->vk.GetDeviceQueue(device->handle, device->info.queue_family, 0, &device->queue);
-  VkCommandPoolCreateInfo pool = {};
-  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
-  pool.queueFamilyIndex = device->info.queue_family;
-  if (!check(*device, device->vk.CreateCommandPool(device->handle, &pool, nullptr, &device->command_pool),
-             "create a command pool"))
-    return nullptr;
   open_pipeline_cache(*device);
   return device;
 }
@@ -147,7 +150,10 @@ bool check_alive(Device &device) {
 bool check(Device &device, VkResult result, const char *what) {
   if (result == VK_SUCCESS) return true;
   if (result == VK_ERROR_DEVICE_LOST) device.is_lost = true;
-  return check_alive(device) && fail("Vulkan: %s could not %s (%s)", device.info.name(), what, describe_result(result));
+  if (!check_alive(device)) return false;
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
+    return fail("Vulkan: out of memory on %s: it could not %s (%s)", device.info.name(), what, describe_result(result));
+  return fail("Vulkan: %s could not %s (%s)", device.info.name(), what, describe_result(result));
 }
 
 }  // namespace tvmbuild

@@ -22,10 +22,12 @@ struct Device : OnHeap {
   VkCommandPool command_pool;
   pthread_mutex_t lock;
   bool is_lost;
+  char given_up[512];  // why, of what was given up last
 
   List<Memory *> memories;  // by address
   List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
+  uint64_t allocated;       // bytes of its own memory
   Lane lanes[MOST_LANES];
   Submissions submissions;
   Recordings recordings;

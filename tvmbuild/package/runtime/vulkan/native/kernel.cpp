@@ -1,5 +1,7 @@
 #include "kernel.h"
 
+#include <stdio.h>
+
 #include "device.h"
 #include "failure.h"
 #include "lock.h"
@@ -77,9 +79,9 @@ bool make_pipeline(Device &device, const Kernel &kernel, KernelOnDevice &on) {
     info.layout = on.layout;
     result = device.vk.CreateComputePipelines(device.handle, device.pipeline_cache, 1, &info, nullptr, &on.pipeline);
   }
-  if (result == VK_SUCCESS) return true;
-  if (!check(device, result, "compile a kernel") && device.is_lost) return false;
-  return fail("Vulkan: %s could not compile kernel %s (%s)", device.info.name(), kernel.name, describe_result(result));
+  char what[sizeof(kernel.name) + 32];
+  snprintf(what, sizeof(what), "compile kernel %s", kernel.name);
+  return check(device, result, what);
 }
 
 void destroy(Device &device, KernelOnDevice *on) {

@@ -1,5 +1,7 @@
 #include "lane.h"
 
+#include <stdio.h>
+
 #include "device.h"
 #include "failure.h"
 #include "kernel.h"
@@ -15,6 +17,7 @@ uint64_t bit(int lane) { return 1ull << lane; }
 
 void mark(int lane, const Binding &binding) {
   (binding.is_written ? binding.memory->writers : binding.memory->readers) |= bit(lane);
+  if (binding.is_written) binding.memory->is_stale = false;
 }
 
 // What other lanes hold and this must come after.
@@ -34,19 +37,44 @@ bool count_operation(Device &device, int lane) {
   return flush_lane(device, lane);
 }
 
-void forget_operations(Device &device, int lane) {
+void forget_memory_uses(Memory *memory, int lane) {
+  memory->readers &= ~bit(lane);
+  memory->writers &= ~bit(lane);
+}
+
+// What they should have written must not be read: the one who reads may not have heard of the failure.
+void give_up_operations(Device &device, int lane) {
+  snprintf(device.given_up, sizeof(device.given_up), "%s", failure());
+  for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(lane)) != 0;
+}
+
+// What waits in a lane may mention what is gone by now where the device is lost: nothing of it is looked at then.
+bool submit_words(Device &device, int lane) {
   Lane &mine = device.lanes[lane];
-  for (Memory *memory : device.memories) memory->readers &= ~bit(lane), memory->writers &= ~bit(lane);
-  mine.words.clear();
-  mine.operations = 0;
+  if (!check_alive(device)) return false;
+  if (device.is_profiling) return run_profiled(device, mine.words, mine.operations, mine.last);
+  Recording *recording = find_recording(device, mine.words);
+  if (recording == nullptr || !submit(device, recording->commands, recording->last)) return false;
+  mine.last = recording->last;
+  for (Memory *memory : recording->memories) {
+    forget_memory_uses(memory, lane);
+    memory->last_use = recording->last;
+  }
+  return true;
 }
 
 }  // namespace
 
+bool check_fresh(const Device &device, const Binding &binding) {
+  if (binding.is_written || !binding.memory->is_stale) return true;
+  return fail("Vulkan: %s has not computed what is read here, because of an earlier failure: %s", device.info.name(),
+              device.given_up);
+}
+
 bool add_launch(Device &device, int lane, Kernel *kernel, const uint32_t *groups, const uint64_t *scalars,
                 const Binding *bindings) {
   for (uint32_t index = 0; index < kernel->buffers; index++)
-    if (!flush_others(device, lane, bindings[index])) return false;
+    if (!check_fresh(device, bindings[index]) || !flush_others(device, lane, bindings[index])) return false;
   size_t size = LAUNCH_WORDS + BINDING_WORDS * kernel->buffers + kernel->scalars;
   uint64_t *words = device.lanes[lane].words.grow(size);
   *words++ = LAUNCH;
@@ -66,7 +94,7 @@ bool add_launch(Device &device, int lane, Kernel *kernel, const uint32_t *groups
 }
 
 bool add_copy(Device &device, int lane, Binding from, Binding to, size_t size) {
-  if (!flush_others(device, lane, from) || !flush_others(device, lane, to)) return false;
+  if (!check_fresh(device, from) || !flush_others(device, lane, from) || !flush_others(device, lane, to)) return false;
   uint64_t *words = device.lanes[lane].words.grow(COPY_WORDS);
   *words++ = COPY;
   const Binding both[] = {from, to};
@@ -83,25 +111,13 @@ bool add_copy(Device &device, int lane, Binding from, Binding to, size_t size) {
 bool flush_lane(Device &device, int lane) {
   Lane &mine = device.lanes[lane];
   if (mine.words.size() == 0) return true;
-  if (device.is_profiling) {
-    bool is_done = run_profiled(device, mine.words, mine.operations, mine.last);
-    forget_operations(device, lane);
-    return is_done;
-  }
-  Recording *recording = find_recording(device, mine.words);
-  if (recording == nullptr || !submit(device, recording->commands, recording->last)) {
-    forget_operations(device, lane);
-    return false;
-  }
-  mine.last = recording->last;
-  for (Memory *memory : recording->memories) {
-    memory->readers &= ~bit(lane);
-    memory->writers &= ~bit(lane);
-    memory->last_use = recording->last;
-  }
+  bool is_done = submit_words(device, lane);
+  if (!is_done) give_up_operations(device, lane);
+  if (!is_done || device.is_profiling)
+    for (Memory *memory : device.memories) forget_memory_uses(memory, lane);
   mine.words.clear();
   mine.operations = 0;
-  return true;
+  return is_done;
 }
 
 bool wait_for_lane(Device &device, int lane) {
@@ -116,17 +132,16 @@ bool wait_for_lane(Device &device, int lane) {
 
 bool wait_for_memory(Device &device, Memory *memory, bool is_written) {
   uint64_t lanes = memory->writers | (is_written ? memory->readers : 0);
-  for (int lane = 0; lanes != 0; lane++, lanes >>= 1) {
-    if (!(lanes & 1)) continue;
-    if (!flush_lane(device, lane)) return false;
-  }
-  return wait_for(device, memory->last_use);
+  bool is_done = true;  // every lane, whatever becomes of the first: the memory may be about to go
+  for (int lane = 0; lanes != 0; lane++, lanes >>= 1)
+    if (lanes & 1) is_done &= flush_lane(device, lane);
+  return wait_for(device, memory->last_use) && is_done;
 }
 
 bool wait_for_all(Device &device) {
-  for (int lane = 0; lane < MOST_LANES; lane++)
-    if (!flush_lane(device, lane)) return false;
-  return wait_for(device, device.submissions.last, WhileWaiting::LOCKED);
+  bool is_done = check_alive(device);
+  for (int lane = 0; lane < MOST_LANES; lane++) is_done &= flush_lane(device, lane);
+  return wait_for(device, device.submissions.last, WhileWaiting::LOCKED) && is_done;
 }
 
 }  // namespace tvmbuild

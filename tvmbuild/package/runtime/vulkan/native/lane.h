@@ -39,7 +39,10 @@ bool add_launch(Device &device, int lane, Kernel *kernel, const uint32_t *groups
                 const Binding *bindings);
 bool add_copy(Device &device, int lane, Binding from, Binding to, size_t size);
 
-// Submit what a lane holds.
+// False where what is to be read was given up.
+bool check_fresh(const Device &device, const Binding &binding);
+
+// Submit what a lane holds. Where that fails, it is given up.
 bool flush_lane(Device &device, int lane);
 // Submit, and wait for all that the lane ever submitted.
 bool wait_for_lane(Device &device, int lane);

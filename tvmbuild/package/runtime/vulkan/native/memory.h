@@ -16,6 +16,7 @@ struct Memory : OnHeap {
   uint64_t readers, writers;  // lanes with unsubmitted work on it, a bit each
   uint64_t last_use;   // the latest submission that touches it
   uint64_t mark;       // of the recording that listed it last
+  bool is_stale;       // what should have been written was given up
 };
 
 // Null with the failure set. The device's lock is held in all of these.

@@ -11,30 +11,36 @@ namespace {
 constexpr VkFlags SHARED = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr size_t PAGE = 4096;
 
-bool explain_shortage(Device &device, VkResult result, size_t size) {
+bool explain_shortage(Device &device, VkResult result, size_t size, MemoryUse use) {
   if (result == VK_ERROR_TOO_MANY_OBJECTS)
     return fail("Vulkan: %s has no room for one more allocation; it allows %u", device.info.name(),
                 device.info.limits().maxMemoryAllocationCount);
-  VkDeviceSize total, available;
+  if (result != VK_ERROR_OUT_OF_DEVICE_MEMORY && result != VK_ERROR_OUT_OF_HOST_MEMORY)
+    return check(device, result, "allocate memory");
+  size_t wanted = (size + (1 << 20) - 1) >> 20;
+  if (use == MemoryUse::STAGING)
+    return fail("Vulkan: out of memory on %s: asked for %zu MiB for copies", device.info.name(), wanted);
+  VkDeviceSize total, available, most = device.info.most_bytes;
   read_memory(*device.library, device.info, total, available);
-  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
-    return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(),
-                (size + (1 << 20) - 1) >> 20, static_cast<unsigned long long>(available >> 20),
-                static_cast<unsigned long long>(total >> 20));
-  return check(device, result, "allocate memory");
+  if (!device.info.has_memory_budget) available = total > device.allocated ? total - device.allocated : 0;
+  if (most > 0 && size > most && size <= available)
+    return fail("Vulkan: out of memory on %s: asked for %zu MiB, and one allocation may have %llu MiB",
+                device.info.name(), wanted, static_cast<unsigned long long>(most >> 20));
+  return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(), wanted,
+              static_cast<unsigned long long>(available >> 20), static_cast<unsigned long long>(total >> 20));
 }
 
 bool fill(Device &device, Block &block, MemoryUse use) {
   const DeviceFunctions &vk = device.vk;
   if (device.info.most_bytes > 0 && block.size > device.info.most_bytes)
-    return explain_shortage(device, VK_ERROR_OUT_OF_DEVICE_MEMORY, block.size);
+    return explain_shortage(device, VK_ERROR_OUT_OF_DEVICE_MEMORY, block.size, use);
   VkBufferCreateInfo buffer = {};
   buffer.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   buffer.size = (block.size + 15) / 16 * 16;  // kernels may load whole vectors
   buffer.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
                  (use == MemoryUse::KERNELS ? VK_BUFFER_USAGE_STORAGE_BUFFER_BIT : 0u);
   VkResult result = vk.CreateBuffer(device.handle, &buffer, nullptr, &block.buffer);
-  if (result != VK_SUCCESS) return explain_shortage(device, result, block.size);
+  if (result != VK_SUCCESS) return explain_shortage(device, result, block.size, use);
   VkMemoryRequirements needs;
   vk.GetBufferMemoryRequirements(device.handle, block.buffer, &needs);
   bool is_mapped = use == MemoryUse::STAGING || device.info.is_unified;
@@ -48,7 +54,7 @@ bool fill(Device &device, Block &block, MemoryUse use) {
   info.allocationSize = needs.size;
   info.memoryTypeIndex = static_cast<uint32_t>(type);
   result = vk.AllocateMemory(device.handle, &info, nullptr, &block.memory);
-  if (result != VK_SUCCESS) return explain_shortage(device, result, block.size);
+  if (result != VK_SUCCESS) return explain_shortage(device, result, block.size, use);
   result = vk.BindBufferMemory(device.handle, block.buffer, block.memory, 0);
   if (result != VK_SUCCESS) return check(device, result, "bind memory");
   if (is_mapped) {
@@ -74,12 +80,17 @@ size_t round_up(size_t size) { return (size + PLACE_ALIGNMENT - 1) / PLACE_ALIGN
 Block *create_block(Device &device, size_t size, MemoryUse use) {
   Block *block = new Block();
   block->size = size;
-  if (fill(device, *block, use)) return block;
+  if (fill(device, *block, use)) {
+    block->is_of_device = use == MemoryUse::KERNELS;
+    if (block->is_of_device) device.allocated += block->size;
+    return block;
+  }
   destroy_block(device, block);
   return nullptr;
 }
 
 void destroy_block(Device &device, Block *block) {
+  if (block->is_of_device) device.allocated -= block->size;
   if (block->buffer) device.vk.DestroyBuffer(device.handle, block->buffer, nullptr);
   if (block->memory) device.vk.FreeMemory(device.handle, block->memory, nullptr);
   if (block->is_reserved) munmap(reinterpret_cast<void *>(block->address), (block->size + PAGE - 1) / PAGE * PAGE);

@@ -21,7 +21,7 @@ struct Block : OnHeap {
   char *mapped;      // null: only the device reaches it
   uint64_t address;  // what TVM takes for its pointer
   bool is_reserved;  // the address is our own reservation
-  bool is_shared;
+  bool is_shared, is_of_device;
   List<Range> free;  // of a shared one, by offset
 };
 

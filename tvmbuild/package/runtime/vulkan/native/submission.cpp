@@ -1,6 +1,7 @@
 #include "submission.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "device.h"
 
@@ -8,6 +9,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint64_t LOOKS_NS = 200000;  // to be woken takes longer than most of what is waited for
+constexpr int MOST_FAILURES = 1000;    // of a driver that has no memory to wait with, a millisecond each
 
 uint64_t now_ns() {
   timespec time;
@@ -15,16 +17,24 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
+bool is_told(VkResult result) { return result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST; }
+
+// What a fence guards is in use until it is told: a wait that is given up frees memory that is computed with.
 VkResult wait_for_fence(const Device &device, VkFence fence) {
   uint64_t end = now_ns() + LOOKS_NS;
   do {
     VkResult result = device.vk.GetFenceStatus(device.handle, fence);
-    if (result != VK_NOT_READY) return result;
+    if (is_told(result)) return result;
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   } while (now_ns() < end);
-  return device.vk.WaitForFences(device.handle, 1, &fence, 1, ~0ull);
+  for (int failures = 0; failures < MOST_FAILURES;) {
+    VkResult result = device.vk.WaitForFences(device.handle, 1, &fence, 1, ~0ull);
+    if (is_told(result)) return result;
+    if (result != VK_TIMEOUT) failures++, usleep(1000);  // some drivers know no time as long as what they are given
+  }
+  return VK_ERROR_DEVICE_LOST;
 }
 
 void reclaim(Device &device) {

@@ -19,6 +19,7 @@ namespace tvmbuild {
   X(GetDeviceProcAddr, VulkanFunction, (VkDevice, const char *))
 
 #define TVMBUILD_DEVICE_FUNCTIONS(X)                                                                                   \
+  X(DestroyDevice, void, (VkDevice, const void *))                                                                     \
   X(GetDeviceQueue, void, (VkDevice, uint32_t, uint32_t, VkQueue *))                                                   \
   X(DeviceWaitIdle, VkResult, (VkDevice))                                                                              \
   X(AllocateMemory, VkResult, (VkDevice, const VkMemoryAllocateInfo *, const void *, VkDeviceMemory *))                \

@@ -35,7 +35,7 @@ static bool create_instance(GetInstanceProcAddr find, VkInstance &instance) {
 
 static bool open_once() {
   void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return fail("Vulkan: the loader libvulkan.so.1 is not installed");
+  if (library == nullptr) return fail("Vulkan: the loader is not installed (%s)", dlerror());
   auto find = reinterpret_cast<GetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
   if (find == nullptr) return fail("Vulkan: libvulkan.so.1 has no vkGetInstanceProcAddr");
   VkInstance instance = nullptr;
@@ -77,6 +77,8 @@ const char *describe_result(VkResult result) {
       return "initialisation failed";
     case VK_ERROR_DEVICE_LOST:
       return "the device is lost";
+    case VK_ERROR_MEMORY_MAP_FAILED:
+      return "memory cannot be mapped";
     case VK_ERROR_LAYER_NOT_PRESENT:
       return "a layer is not installed";
     case VK_ERROR_EXTENSION_NOT_PRESENT:

@@ -1,0 +1,63 @@
+"""Concatenations, the operators of most buffers: as many as a target takes are right, and one more is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from vulkan_devices import HOST
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.building.package import BuildOptions, build_package
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.runtime.session import Session
+from tvmbuild.targets.vulkan_families import FAMILIES
+
+pytestmark = pytest.mark.compiler
+
+
+def build(count: int, family: str, path: Path) -> None:
+    lengths = [3 + index % 3 for index in range(count)]
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [1, n]) for i, n in enumerate(lengths)]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, sum(lengths)])
+    join = helper.make_node("Concat", [each.name for each in inputs], ["y"], axis=1)
+    model = helper.make_model(
+        helper.make_graph([join], "g", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnx.checker.check_model(model)
+    target = PackageTarget("here", "vulkan", FrozenMap(sorted(FAMILIES[family].items())), HOST)
+    write_package(path, build_package(model.SerializeToString(), target, options=BuildOptions("join")))
+
+
+@pytest.mark.parametrize(
+    ("family", "count", "reason", "hint"),
+    [
+        (
+            "lavapipe",
+            32,
+            "33 buffers; the target allows 32",
+            "say `max_per_stage_descriptor_storage_buffer: 33` where ",
+        ),
+        ("intel-iris-xe", 64, "65 buffers; the Vulkan runtime takes 64", "simplify this part of the model: a concaten"),
+    ],
+)
+def test_one_too_many_is_refused_by_name(family: str, count: int, reason: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(TvmbuildError) as caught:
+        build(count, family, tmp_path / "join.tar")
+    assert caught.value.message == f"TVM cannot build the operator concatenate: the kernel main_kernel has {reason}"
+    assert str(caught.value.hint).startswith(hint)
+
+
+@pytest.mark.vulkan
+def test_the_most_that_lavapipe_takes_is_right(tmp_path: Path) -> None:
+    build(31, "lavapipe", tmp_path / "join.tar")
+    with Session(tmp_path / "join.tar") as session:
+        drawn = np.random.default_rng(1)
+        inputs = {each.name: drawn.standard_normal(each.shape).astype("float32") for each in session.inputs}
+        want = np.concatenate([inputs[f"x{index}"] for index in range(31)], axis=1)
+        np.testing.assert_array_equal(session.run(inputs)["y"], want)

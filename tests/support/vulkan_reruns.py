@@ -1,0 +1,49 @@
+"""The Vulkan runtime's tests, run again where a device, a driver or a setting is another."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+LAYERS = [Path(folder, "vulkan/explicit_layer.d") for folder in ("/usr/share", "/usr/local/share", "/etc")]
+NEEDS_LAYER = pytest.mark.skipif(
+    not any(folder.glob("*khronos_validation*") for folder in LAYERS), reason="no VK_LAYER_KHRONOS_validation"
+)
+LAYER = {
+    "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+    "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",  # barriers that are missing
+}
+
+
+def run_tests(*names: str, **environment: str) -> str:
+    """Run files of tests/package/runtime/vulkan; return all that they print."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-s", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *(f"tests/package/runtime/vulkan/test_{name}.py" for name in names)],
+        env={**os.environ, **environment},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert re.search(r"\d+ passed", done.stdout)
+    assert "skipped" not in done.stdout
+    return done.stdout + done.stderr
+
+
+def run_checked_tests(*names: str, **environment: str) -> None:
+    """Do so under the layer that checks every call of Vulkan's: it has nothing to say."""
+    errors = list_layer_errors(run_tests(*names, **{**environment, **LAYER}))
+    assert not errors, "\n".join(errors[:10])
+
+
+def list_layer_errors(told: str) -> list[str]:
+    """Return the lines in which the layer speaks of an error."""
+    return [line for line in told.splitlines() if re.match("(VUID|UNASSIGNED|SYNC-HAZARD)-", line.lstrip("."))]

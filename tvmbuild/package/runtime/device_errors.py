@@ -1,0 +1,41 @@
+"""What a device's runtime says while a package runs, as the error that users see."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+
+from tvmbuild.errors import TvmbuildError
+
+_VULKAN = "Vulkan: "
+"""What our runtime's messages begin with."""
+_HINTS = {
+    " was lost ": "the system's log (`dmesg`) says why; update the driver if it happens again",
+    "out of memory": "end what else uses the device's memory, or take a smaller batch or `precision: fp16`",
+    r"cannot be used \(": "update its driver; TVMBUILD_VULKAN_DEVICE chooses another device",
+    "could not compile": "update the driver, or leave out one of its features: TVMBUILD_VULKAN_WITHOUT",
+    r"lacks|allows|shared memory|has \d+ bytes|reaches": "build for a target that states what this device has: "
+    "`from_device: 0` and `tvmbuild target lock`",
+}
+"""By what a message has of it; the first counts."""
+
+
+class ExplainedErrors:
+    """A context: what our Vulkan runtime raises inside leaves as TvmbuildError."""
+
+    def __enter__(self) -> None:
+        """Nothing is kept: one object serves any number of threads."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        """Raise TvmbuildError for the runtime's own errors."""
+        if isinstance(error, RuntimeError) and str(error).startswith(_VULKAN):
+            raise explain(error) from error
+
+
+def explain(error: Exception) -> TvmbuildError:
+    """Return the runtime's message with what to do about it."""
+    message = str(error).splitlines()[0]
+    return TvmbuildError(message, next((hint for part, hint in _HINTS.items() if re.search(part, message)), None))
+
+
+EXPLAINED_ERRORS = ExplainedErrors()
