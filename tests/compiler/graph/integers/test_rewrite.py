@@ -41,7 +41,6 @@ def check(model: bytes, shape: tuple[int, ...], target: tvm.target.Target | None
     assert left_in_floats(model) == set()
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     want = run_optimized(model, {"x": x})["y"]
-    assert np.unique(want).size > 3
     np.testing.assert_array_equal(compute(model, x, target), want)
 
 

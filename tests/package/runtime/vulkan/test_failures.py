@@ -131,7 +131,7 @@ print(download(out).sum())
 
 
 CANNOT = "the Vulkan device 0 cannot be used: Vulkan: "
-NONE = "the package needs a vulkan device, and this machine has none that answers: Vulkan: "
+NONE = "the package needs a vulkan device, and this machine has none that answers: "
 FULL = "end what else uses the device's memory, or take a smaller batch or `precision: fp16`"
 ANOTHER = "update its driver; TVMBUILD_VULKAN_DEVICE chooses another device"
 

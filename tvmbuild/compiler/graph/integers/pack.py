@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.dot_instructions import ANNOTATION, GROUP, DotInstruction, find_instruction
+from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, find_instruction
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
@@ -39,7 +39,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         padded = _find_padding(bound_value(self, call.args[0]), call)
         if groups == 1:
             padded = self._fill_groups(padded)
-            packed = constant(_pack(weights, self._instruction.lanes))
+            packed = constant(_pack(weights, self._instruction))
             function = _write_dense(call, padded, packed, self._instruction)
         elif weights.shape[2] == 1 and groups == weights.shape[3]:
             packed = constant(weights[:, :, 0, :].astype(np.float32))
@@ -50,7 +50,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _fill_groups(self, padded: _Padded) -> _Padded:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
-        more = -int(padded.source.ty.shape.values[3]) % GROUP
+        more = -int(padded.source.ty.shape.values[3]) % self._instruction.group
         if not more:
             return padded
         (top, left), (bottom, right) = padded.before, padded.after
@@ -99,25 +99,26 @@ def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:
     )
 
 
-def _pack(weights: np.ndarray[Any, Any], lanes: int) -> np.ndarray[Any, Any]:
+def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
     """Return vectors of outputs x rows x columns x groups of inputs x outputs x inputs, filled up with zeros."""
     rows, columns, inputs, outputs = weights.shape
-    filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % GROUP), (0, -outputs % lanes)))
-    apart = filled.reshape(rows, columns, -1, GROUP, filled.shape[3] // lanes, lanes)
+    lanes, group = instruction.lanes, instruction.group
+    filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))
+    apart = filled.reshape(rows, columns, -1, group, filled.shape[3] // lanes, lanes)
     return np.ascontiguousarray(apart.transpose(4, 0, 1, 2, 5, 3))
 
 
 def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    vectors, rows, columns, groups, lanes, _ = (int(each) for each in packed.ty.shape.values)
+    vectors, rows, columns, groups, lanes, own = (int(each) for each in packed.ty.shape.values)
     data, weights = _placeholder(padded.source), _placeholder(packed)
-    read = _pad(data, padded)
+    read = _widen(_pad(data, padded), instruction)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
     *place, channels = call.ty.shape.values
-    row, column, group, k = _reduce(rows, columns, groups, GROUP)
+    row, column, group, k = _reduce(rows, columns, groups, own)
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
-        number = read[n, y * down + row * below, x * right + column * beside, group * GROUP + k]
+        number = read[n, y * down + row * below, x * right + column * beside, group * own + k]
         weight = weights[c // lanes, row, column, group, c % lanes, k]
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, group, k])
 
@@ -165,6 +166,13 @@ def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
         return data
     before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
     return topi.nn.pad(data, before, after, tirx.const(padded.value, "uint8"), "pad_temp")
+
+
+def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
+    """Return what the instruction takes."""
+    if instruction.data == "uint8":
+        return data
+    return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
 
 
 def _index_all(*numbers: int) -> list[tirx.IntImm]:

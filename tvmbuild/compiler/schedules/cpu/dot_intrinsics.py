@@ -11,7 +11,7 @@ from typing import Any
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
-from tvmbuild.compiler.dot_instructions import GROUP, INSTRUCTIONS, DotInstruction
+from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, DotInstruction
 
 
 @cache
@@ -22,19 +22,19 @@ def register_intrinsics() -> None:
 
 
 def _describe(instruction: DotInstruction) -> Any:
-    lanes = instruction.lanes
+    lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
 
     @T.prim_func(s_tir=True)
     def description(
-        data: T.Buffer((GROUP,), "uint8", offset_factor=1),
-        weights: T.Buffer((lanes, GROUP), "int8", offset_factor=1),
+        data: T.Buffer((group,), data_type, offset_factor=1),
+        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
         sums: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(sums[0:lanes], data[0:GROUP], weights[0:lanes, 0:GROUP])
+            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
             T.writes(sums[0:lanes])
             for lane in T.serial(0, lanes):
-                for k in T.serial(0, GROUP):
+                for k in T.serial(0, group):
                     with T.sblock("update"):
                         vi, vk = T.axis.remap("SR", [lane, k])
                         sums[vi] = sums[vi] + T.cast(data[vk], "int32") * T.cast(weights[vi, vk], "int32")
@@ -43,26 +43,48 @@ def _describe(instruction: DotInstruction) -> Any:
 
 
 def _implement(instruction: DotInstruction) -> Any:
-    lanes, llvm = instruction.lanes, instruction.llvm
-    data_type, weights_type, sums_type = f"uint8x{4 * lanes}", f"int8x{4 * lanes}", f"int32x{lanes}"
+    """Four bytes of data go to all lanes at once."""
+    lanes, group, data_type, llvm = instruction.lanes, instruction.group, instruction.data, instruction.llvm
+    whole, sums_type = lanes * group, f"int32x{lanes}"
+    adds = group == 4  # else the sums are added to what the instruction gives
 
     @T.prim_func(s_tir=True)
-    def implementation(
-        data: T.Buffer((GROUP,), "uint8", offset_factor=1),
-        weights: T.Buffer((lanes, GROUP), "int8", offset_factor=1),
+    def fused(
+        data: T.Buffer((group,), data_type, offset_factor=1),
+        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
         sums: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(sums[0:lanes], data[0:GROUP], weights[0:lanes, 0:GROUP])
+            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
             T.writes(sums[0:lanes])
             sums[T.ramp(T.int32(0), 1, lanes)] = T.call_llvm_pure_intrin(
                 T.llvm_lookup_intrinsic_id(llvm),
                 sums.vload([0], sums_type),
                 T.reinterpret(
-                    T.broadcast(T.reinterpret(data.vload([0], "uint8x4"), dtype="int32"), lanes), dtype=data_type
+                    T.broadcast(T.reinterpret(data.vload([0], f"{data_type}x{group}"), dtype="int32"), lanes),
+                    dtype=f"{data_type}x{whole}",
                 ),
-                weights.vload([0, 0], weights_type),
+                weights.vload([0, 0], f"int8x{whole}"),
                 dtype=sums_type,
             )
 
-    return implementation
+    @T.prim_func(s_tir=True)
+    def apart(
+        data: T.Buffer((group,), data_type, offset_factor=1),
+        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
+        sums: T.Buffer((lanes,), "int32", offset_factor=1),
+    ) -> None:
+        with T.sblock("root"):
+            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
+            T.writes(sums[0:lanes])
+            sums[T.ramp(T.int32(0), 1, lanes)] = sums.vload([0], sums_type) + T.call_llvm_pure_intrin(
+                T.llvm_lookup_intrinsic_id(llvm),
+                T.reinterpret(
+                    T.broadcast(T.reinterpret(data.vload([0], f"{data_type}x{group}"), dtype="int32"), lanes),
+                    dtype=f"{data_type}x{whole}",
+                ),
+                T.cast(weights.vload([0, 0], f"int8x{whole}"), f"{data_type}x{whole}"),
+                dtype=sums_type,
+            )
+
+    return fused if adds else apart

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import s_tir
 
-from tvmbuild.compiler.dot_instructions import ANNOTATION, GROUP, INSTRUCTIONS
+from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
 from tvmbuild.compiler.schedules.cpu.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
@@ -30,7 +30,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     if nest is None or instruction is None:
         return False
     register_intrinsics()
-    tile = _choose_tile(nest, instruction.lanes, machine, rank)
+    tile = _choose_tile(nest, instruction, machine, rank)
     outer = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
     *sums, step = (axis.loop for axis in nest.reduced)
     over, vectors, lane = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
@@ -39,18 +39,42 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         far, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         outer.append(far)
         inner.insert(0, rows)
-    loops = [over, *outer] if _weights_stay(nest, tile, machine) else [*outer[:-1], over, *outer[-1:]]
+    wide = _find_widening(sch, nest)
+    stay = wide is None and _weights_stay(nest, tile, machine)
+    loops = [over, *outer] if stay else [*outer[:-1], over, *outer[-1:]]
     sch.reorder(*loops, *sums, *inner, step)
+    divided = loops
+    if wide is not None and len(outer) > 1:
+        divided = outer[:-1]  # the first of the loops, too
+        _widen_near(sch, wide, divided[-1], machine)
     epilogue = attach_epilogue(sch, nest, loops[-1], narrower=tile.width == tile.vector.extent)
     for loop in inner[:-1]:
         sch.unroll(loop)
     _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
-    run_parallel(sch, loops, nest.work // GROUP, machine)
+    run_parallel(sch, divided, nest.work // instruction.group, machine)
     start = sch.decompose_reduction(block, [*sums, *inner][0])
     make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
     sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.name)
     return True
+
+
+def _find_widening(sch: s_tir.Schedule, nest: Nest) -> Nest | None:
+    """Return what brings the data to the type that the instruction takes; None where it takes them as they are."""
+    for producer in sch.get_producers(nest.block):
+        made = view_nest(sch, producer)
+        if made is not None and made.store is not None and str(made.store.buffer.dtype) == "int16":
+            return made
+    return None
+
+
+def _widen_near(sch: s_tir.Schedule, wide: Nest, loop: Any, machine: Machine) -> None:
+    """Widen the rows that the next row of the output reads: they stay in the nearest cache."""
+    sch.compute_at(wide.block, loop)
+    last = sch.get_loops(wide.block)[-1]
+    lanes = power_of_two_divisor(int(sch.get(last).extent), machine.lanes(16))
+    if lanes > 1:
+        sch.vectorize(sch.split(last, [None, lanes])[1])
 
 
 def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> None:
@@ -61,15 +85,15 @@ def _finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> N
         make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [None, lanes])], tile)
 
 
-def _choose_tile(nest: Nest, lanes: int, machine: Machine, rank: int) -> Tile:
+def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank: int) -> Tile:
     """Return the tile with the fewest loads a sum, or the next best."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
-    most = machine.registers - SPARE_REGISTERS
+    most = machine.registers - SPARE_REGISTERS - (0 if instruction.data == "uint8" else SPARE_REGISTERS // 2)
     tiles = [
-        Tile(along, lanes, vectors, across, rows)
+        Tile(along, instruction.lanes, vectors, across, rows)
         for rows in divisors(across.extent if across else 1, most)
-        for vectors in divisors(along.extent // lanes, MAX_VECTORS)
+        for vectors in divisors(along.extent // instruction.lanes, MAX_VECTORS)
         if rows * vectors <= most
     ]
     ranking = sorted(tiles, key=lambda tile: _cost(tile, machine))
