@@ -19,7 +19,7 @@ from functools import partial
 from typing import NoReturn
 
 from tvmbuild.base.processes import die_with_parent
-from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics
+from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cuda_intrinsics, use_dot_intrinsics
 from tvmbuild.errors import TvmbuildError
 
 MEMORY = 8 << 30
@@ -59,6 +59,8 @@ def _import_intrinsics(kind: str | None) -> None:
         use_cuda_intrinsics()
     else:
         import tvm.s_tir.tensor_intrin  # noqa: F401, PLC0415 - registers them: 15 s of CPU
+
+        use_dot_intrinsics()
 
 
 def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:

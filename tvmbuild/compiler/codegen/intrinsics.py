@@ -31,12 +31,21 @@ def use_cuda_intrinsics() -> None:
     importlib.import_module(f"{_PACKAGE}.cuda")
 
 
+def use_dot_intrinsics() -> None:
+    """Register those of CPUs' products of integers."""
+    from tvmbuild.compiler.schedules.cpu.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
+
+    register_intrinsics()
+
+
 def prepare_intrinsics(mod: Any, target: Any) -> None:
     """Register what records of the module's Tasks may name; call it before any of them is read."""
     if _multiplies_on_tensor_cores(mod, target):
         use_cuda_intrinsics()
-    else:
-        skip_tensor_intrinsics()
+        return
+    skip_tensor_intrinsics()
+    if _names_dots(mod):
+        use_dot_intrinsics()
 
 
 def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
@@ -48,6 +57,17 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
         return False
     of_each = (function.params for function in mod.functions.values() if isinstance(function, tirx.PrimFunc))
     return any(str(getattr(buffer, "dtype", "")) == "float16" for params in of_each for buffer in params)
+
+
+def _names_dots(mod: Any) -> bool:
+    """Say whether a function of the module adds up integers by an instruction."""
+    from tvm import tirx  # noqa: PLC0415 - as above
+
+    from tvmbuild.compiler.dot_instructions import ANNOTATION  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.prim_funcs import list_blocks  # noqa: PLC0415 - as above
+
+    functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
+    return any(ANNOTATION in block.annotations for function in functions for block in list_blocks(function))
 
 
 def _find_tvm() -> Path:
