@@ -79,8 +79,8 @@ def _quantise(setting: Setting, path: Path) -> None:
     """Write the simplified model, quantised."""
     from onnxruntime import quantization  # noqa: PLC0415 - in a process of its own
 
-    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415
     from tvmbuild.package.metadata import TensorInfo  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415
 
     logging.disable()
     model = load_model(setting.folder / "model.onnx", setting.model.name)
@@ -91,7 +91,11 @@ def _quantise(setting: Setting, path: Path) -> None:
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             self._left: Iterator[dict[str, np.ndarray]] = (
-                {name: value for name, value in make_inputs(infos, find_inputs(setting.model.stem), seed).items() if name in names}
+                {
+                    name: value
+                    for name, value in make_inputs(infos, find_inputs(setting.model.stem), seed).items()
+                    if name in names
+                }
                 for seed in range(CALIBRATED)
             )
 

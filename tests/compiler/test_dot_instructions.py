@@ -54,6 +54,8 @@ def test_the_code_has_it(cpu: str) -> None:
     lowered = lower(import_onnx(net.finish(net.round(summed, 0.1, 120), (1, 16, 14, 14))), target)
     mod = apply_records(lowered, target, tvm.s_tir.meta_schedule.database.MemoryDatabase()).mod
     (function,) = (each for variable, each in mod.functions.items() if "conv2d_int8" in variable.name_hint)
-    text = tvm.tirx.build(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target).inspect_source("s")
+    text = tvm.tirx.build(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), target).inspect_source(
+        "s"
+    )
     assert text.count(instruction) >= 8
     assert "vpmaddubsw" not in text

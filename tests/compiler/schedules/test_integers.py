@@ -1,0 +1,72 @@
+"""Integer products by rule: none is left to a plain loop, and a record of one can be replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from quantised_graphs import Network
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.schedules.cpu.rules import list_schedules, sums_without_tiles
+from tvmbuild.compiler.schedules.nest import describe_machine
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.records.schedule import Schedule
+from tvmbuild.replay.database import database_from_schedule
+from tvmbuild.replay.traces import dump_trace
+
+pytestmark = pytest.mark.compiler
+SHAPES: dict[str, dict[str, Any]] = {
+    "3x3": {"weights": (32, 16, 3, 3), "size": (14, 14), "pads": [1, 1, 1, 1]},
+    "picture": {"weights": (24, 3, 3, 3), "size": (33, 31), "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    "pointwise": {"weights": (58, 37, 1, 1), "size": (7, 7)},
+    "one pixel": {"weights": (16, 4, 1, 1), "size": (1, 1)},
+    "one row": {"weights": (64, 64, 1, 3), "size": (1, 31)},
+    "depthwise": {"weights": (20, 1, 5, 5), "size": (11, 8), "pads": [2, 2, 2, 2], "group": 20},
+}
+
+
+def lower_for(cpu: str, name: str) -> tuple[Lowered, tvm.target.Target]:
+    given = dict(SHAPES[name])
+    shape, size = given.pop("weights"), given.pop("size")
+    net = Network(np.random.RandomState(0))
+    weights, scales = net.weigh(shape)
+    summed = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(shape[0], scales, 0.02)], **given)
+    model = net.finish(net.round(summed, 0.1, 120), (1, shape[1] * given.get("group", 1), *size))
+    target = tvm_target("llvm", FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap())
+    return lower(import_onnx(model), target), target
+
+
+@pytest.mark.parametrize("cpu", ["cascadelake", "alderlake", "x86-64-v4", "x86-64-v3", "x86-64"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_sum_has_a_tile(name: str, cpu: str) -> None:
+    lowered, target = lower_for(cpu, name)
+    assert lowered.notes == ()
+    machine = describe_machine(target)
+    tasks = extract_tasks(lowered)
+    assert any("conv2d" in task.name for task in tasks)
+    assert [task.name for task in tasks if sums_without_tiles(task.mod["main"], machine)] == []
+
+
+@pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3"])
+def test_records_of_schedules_by_rule_are_replayed(cpu: str) -> None:
+    lowered, target = lower_for(cpu, "3x3")
+    prepare_intrinsics(lowered.mod, target)
+    (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name)
+    schedules = list_schedules(task.mod, target, 3)
+    assert len(schedules) == 3
+    for sch in schedules:
+        workload = ms.database.MemoryDatabase().commit_workload(task.mod)
+        arguments = ms.arg_info.ArgInfo.from_entry_func(task.mod)
+        trace = dump_trace(ms.database.TuningRecord(sch.trace, workload, [1e-3], target, arguments))
+        assert "dot_av" in trace
+        database = database_from_schedule(Schedule(FrozenMap({task.key: trace})), extract_tasks(lowered), target)
+        assert apply_records(lowered, target, database).coverage.covered.keys() == {task.key}

@@ -1,0 +1,57 @@
+"""What may be asked of a quantised model's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from quantised_graphs import Network
+
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.preparing.onnx_graph import find_precision
+from tvmbuild.preparing.reference import SPREADS, Reference, read_reference, write_reference
+from tvmbuild.preparing.simplify import simplify
+
+
+def make_network() -> bytes:
+    """Return a network in which many sums lie half-way between two steps: floats fall on either side."""
+    net = Network(np.random.RandomState(0))
+    values = np.random.RandomState(1).randint(-3, 4, (8, 8, 1, 1)).astype(np.int8)
+    weights = net.add("DequantizeLinear", [net.keep(values), net.keep(np.float32(0.1)), net.keep(np.int8(0))])
+    return net.finish(net.round(net.add("Conv", [net.round("x", 0.1, 128), weights]), 0.02, 128), (1, 8, 9, 9))
+
+
+def test_a_quantised_model_is_told_by_its_operators() -> None:
+    model = onnx.load_from_string(make_network())
+    assert find_precision(model) == "int8"
+    for kind in ("QLinearConv", "DynamicQuantizeLinear", "QGemm"):
+        graph = helper.make_graph([helper.make_node(kind, ["x"], ["y"])], "g", [], [])
+        assert find_precision(helper.make_model(graph)) == "int8"
+    weights = onnx.numpy_helper.from_array(np.zeros(4, np.int8), "w")
+    graph = helper.make_graph([helper.make_node("DequantizeLinear", ["w", "s"], ["y"])], "g", [], [], [weights])
+    assert find_precision(helper.make_model(graph)) == "fp32"
+
+
+def test_what_the_model_leaves_open_is_measured_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(make_network())
+    reference = simplify(path).reference
+    assert reference.precision == "int8"
+    assert 0 < reference.spread < 0.1
+    write_reference(tmp_path / "reference.npz", reference)
+    assert read_reference(tmp_path / "reference.npz").spread == reference.spread
+    assert reference.allow(Tolerance()).of_largest == max(5 / 255, SPREADS * reference.spread)
+    assert reference.allow(Tolerance(of_largest=0.5)).of_largest == 0.5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_others_are_asked_for_what_they_were(precision: str) -> None:
+    assert Reference({}, {}, precision).allow(Tolerance()) == Tolerance().at_least(precision)
+
+
+def test_a_file_without_a_spread_has_none(tmp_path: Path) -> None:
+    write_reference(tmp_path / "r.npz", Reference({}, {"y": np.zeros(1, np.float32)}))
+    assert read_reference(tmp_path / "r.npz").spread == 0.0
