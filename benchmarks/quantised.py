@@ -43,7 +43,7 @@ def main() -> int:
         ratios.append((times[COLUMNS[0]] / times[COLUMNS[1]], times[COLUMNS[0]] / times[COLUMNS[2]]))
         shown = [f"{times[name]:.2f}" for name in COLUMNS] + [f"{ratio:.2f}" for ratio in ratios[-1]]
         print(f"| {setting.model.stem} | {' | '.join(shown)} |", flush=True)
-    means = [f"{geometric_mean(column):.2f}" for column in zip(*ratios, strict=True)]
+    means = [f"{geometric_mean(list(column)):.2f}" for column in zip(*ratios, strict=True)]
     print(f"| geometric mean |{' |' * len(COLUMNS)} {' | '.join(means)} |")
     print(f"{describe(setting)}, no records", file=sys.stderr)
     return 0
@@ -80,23 +80,18 @@ def _quantise(setting: Setting, path: Path) -> None:
     from onnxruntime import quantization  # noqa: PLC0415 - in a process of its own
 
     from tvmbuild.package.metadata import TensorInfo  # noqa: PLC0415
-    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import load_model  # noqa: PLC0415
 
     logging.disable()
     model = load_model(setting.folder / "model.onnx", setting.model.name)
     tensors = read_reference(setting.folder / "reference.npz").inputs
     infos = [TensorInfo(name, value.shape, str(value.dtype)) for name, value in tensors.items()]
-    names = {each.name for each in graph_inputs(model)}
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
+            specs = find_inputs(setting.model.stem)
             self._left: Iterator[dict[str, np.ndarray]] = (
-                {
-                    name: value
-                    for name, value in make_inputs(infos, find_inputs(setting.model.stem), seed).items()
-                    if name in names
-                }
-                for seed in range(CALIBRATED)
+                make_inputs(infos, specs, seed) for seed in range(CALIBRATED)
             )
 
         def get_next(self) -> dict[str, np.ndarray] | None:

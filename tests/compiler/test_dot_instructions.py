@@ -7,13 +7,14 @@ import pytest
 from quantised_graphs import Network
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, choose_instruction, find_instruction
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 
-X86 = {"mtriple": "x86_64-linux-gnu", "num-cores": 2}
+X86: dict[str, AttributeValue] = {"mtriple": "x86_64-linux-gnu", "num-cores": 2}
 IN_CODE = {
     "cascadelake": ("dot_avx512_vnni", "vpdpbusd"),
     "znver4": ("dot_avx512_vnni", "vpdpbusd"),
