@@ -27,7 +27,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=2,
+        version=3,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
@@ -35,7 +35,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=5,
+        version=6,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -43,7 +43,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=9,
+        version=10,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),
@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="validate",
-        version=1,
+        version=2,
         scope="cell",
         inputs=("model", "reference", "schedule"),
         outputs=FrozenMap({"validated": "validated.json"}),
