@@ -17,6 +17,8 @@ MOST_ELEMENTS = 1 << 22
 _UNKNOWN = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+_KEPT = frozenset({"DequantizeLinear"})
+"""What later passes want to see with its integers."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
 _CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
 """Operators that the reference knows in the sense of this opset alone."""
@@ -39,13 +41,15 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
     """Say whether folding may have something to do with the node, where ``known`` are the constants."""
+    if node.op_type in _KEPT:
+        return False
     return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
 
 
 def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
     if node.op_type in _OF_SHAPES:
         return _evaluate_shape(node, scope)
-    if node.op_type in _UNKNOWN or any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
+    if node.op_type in _UNKNOWN | _KEPT or any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
         return None
     if scope.opset < _CHANGED.get(node.op_type, 0):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import onnx
 import onnx.inliner
@@ -12,12 +12,12 @@ from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_lo
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.norms import lp_normalization
+from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT, ONNX
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, walk_nodes
+from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
 from tvmbuild.errors import TvmbuildError
 
-Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
 MOST_ROUNDS = 32
 """Of rules within what rules have made; loops in loops, functions in functions."""
 _FUNCTIONS = (
@@ -37,7 +37,8 @@ _FUNCTIONS = (
     "SwiGLU",
     "Swish",
 )
-RULES: Mapping[str, Rule] = {
+_OWN: Mapping[str, Rule] = {
+    **ONNX,
     **dict.fromkeys(_FUNCTIONS, by_function),
     "DFT": fourier_transform,
     "GRU": unroll_gru,
@@ -52,8 +53,12 @@ RULES: Mapping[str, Rule] = {
     "Scan": unroll_scan,
     "SpaceToDepth": space_to_depth,
 }
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    **dict.fromkeys(("", "ai.onnx", "ai.onnx.preview"), _OWN),
+    "com.microsoft": MICROSOFT,
+}
+"""Domain → operator → rule."""
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
-_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
 
 
 def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -109,4 +114,4 @@ def _has_work(model: onnx.ModelProto) -> bool:
 
 
 def _find_rule(node: onnx.NodeProto) -> Rule | None:
-    return RULES.get(node.op_type) if node.domain in _DOMAINS else None
+    return RULES.get(node.domain, {}).get(node.op_type)

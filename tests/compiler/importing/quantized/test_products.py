@@ -1,0 +1,98 @@
+"""QLinearConv, QLinearMatMul and QGemm beside ONNX Runtime, within one step of their results' scales."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from quantized_nodes import BYTES, MICROSOFT, Drawn, check
+
+Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def fit(drawn: Drawn, name: str, products: int, shape: tuple[int, ...] = ()) -> str:
+    """Add a scale with which sums of that many products mostly stay in range, and sometimes never."""
+    return drawn.scale(name, shape, most=0.1 * 0.1 * np.sqrt(products) * drawn.pick(1, 60, 60, 200))
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    drawn = Drawn(draw)
+    data, weights = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
+    rank, groups = drawn.pick(1, 2, 2, 2, 3), drawn.pick(1, 1, 2)
+    inside, outside = drawn.pick(1, 3, 8), drawn.pick(1, 4, 8)
+    channels, out = (inside, outside * 1) if groups == 1 else (inside * groups, outside * groups)
+    kernel, size = drawn.pick(1, 3), drawn.pick(5, 8)
+    names = [drawn.tensor("x", (1, channels, *[size] * rank), data), drawn.scale("xs"), drawn.zero_point("xz", data)]
+    per_channel = drawn.pick((), (), (1,), (out,))
+    names += [drawn.tensor("w", (out, inside, *[kernel] * rank), weights, known=True), drawn.scale("ws", per_channel)]
+    # ONNX Runtime takes one zero point for all channels alone, if a vector of it.
+    names += [drawn.constant("wz", np.full(per_channel, 0 if weights == "int8" else drawn.pick(0, 128, 255)), weights)]
+    names += [fit(drawn, "ys", inside * kernel**rank), drawn.zero_point("yz", data)]
+    if drawn.pick(True, False):
+        names.append(drawn.constant("b", drawn.random.integers(-9999, 9999, out), "int32"))
+    attributes: dict[str, Any] = {"group": groups, "strides": [drawn.pick(1, 2)] * rank}
+    if drawn.pick(True, False):
+        attributes["pads"] = [drawn.pick(0, 1) for _ in range(2 * rank)]
+    else:
+        attributes["auto_pad"] = drawn.pick("SAME_UPPER", "VALID")
+    return drawn.model(helper.make_node("QLinearConv", names, ["y"], **attributes), drawn.pick(10, 17, 21)), drawn.fed
+
+
+@given(drawn=convolutions())
+@FEW
+def test_convolutions(cpu: tvm.target.Target, drawn: Case) -> None:
+    check(drawn, cpu, steps=1)
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> Case:
+    drawn = Drawn(draw)
+    left, right = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
+    rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
+    batch = drawn.pick((), (), (2,))
+    names = [drawn.tensor("a", (*batch, rows, inner), left), drawn.scale("as"), drawn.zero_point("az", left)]
+    names.append(drawn.tensor("b", (*drawn.pick((), batch), inner, columns), right, known=drawn.pick(True, False)))
+    per_column = drawn.pick((), (1,), (columns,))
+    names += [drawn.scale("bs", per_column), drawn.zero_point("bz", right, per_column)]
+    names += [fit(drawn, "ys", inner), drawn.zero_point("yz", left)]
+    return drawn.model(helper.make_node("QLinearMatMul", names, ["y"]), drawn.pick(10, 17, 21)), drawn.fed
+
+
+@given(drawn=matrices())
+@FEW
+def test_matrices(cpu: tvm.target.Target, drawn: Case) -> None:
+    check(drawn, cpu, steps=1)
+
+
+@st.composite
+def gemms(draw: st.DrawFn) -> Case:
+    drawn = Drawn(draw)
+    left, right = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
+    rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
+    swapped = [drawn.pick(0, 1), drawn.pick(0, 1)]
+    shapes = [(rows, inner)[:: -1 if swapped[0] else 1], (inner, columns)[:: -1 if swapped[1] else 1]]
+    names = [drawn.tensor("a", shapes[0], left), drawn.scale("as"), drawn.zero_point("az", left)]
+    per_column = drawn.pick((), (columns,))
+    names += [drawn.tensor("b", shapes[1], right, known=True), drawn.scale("bs", per_column)]
+    names.append(drawn.zero_point("bz", right, per_column))
+    form = drawn.pick(None, (columns,), (1, columns), (rows, columns), (rows, 1))
+    names.append("" if form is None else drawn.constant("c", drawn.random.integers(-9999, 9999, form), "int32"))
+    if drawn.pick(True, True, False):
+        names += [fit(drawn, "ys", inner), drawn.zero_point("yz", left)]
+    attributes: dict[str, Any] = {"alpha": drawn.pick(1.0, 0.5), "transA": swapped[0], "transB": swapped[1]}
+    node = helper.make_node("QGemm", names, ["y"], domain=MICROSOFT, **attributes)
+    return drawn.model(node, drawn.pick(13, 21)), drawn.fed
+
+
+@given(drawn=gemms())
+@FEW
+def test_gemms(cpu: tvm.target.Target, drawn: Case) -> None:
+    check(drawn, cpu, steps=1)

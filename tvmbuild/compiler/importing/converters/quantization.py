@@ -1,0 +1,85 @@
+"""QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, as Relax's quantize and dequantize.
+
+TVM's own take no int32 and round twice for half precision, and know no range of one number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.importing.converters.call import NodeCall
+
+_MOST = 255.0
+
+
+def convert_quantize(call: NodeCall) -> relax.Expr:
+    """Divide in float32, round half to even, add the zero point, clip."""
+    data, scale = (_as_float32(call, each) for each in call.inputs[:2])
+    zero = call.inputs[2]
+    kind = str(zero.ty.dtype) if zero is not None else _named_type(call, "uint8")
+    return relax.op.quantize(data, scalar(call, scale), _zero(call, kind), axis=_axis(call), out_dtype=kind)
+
+
+def convert_dequantize(call: NodeCall) -> relax.Expr:
+    """Subtract the zero point as integers, and multiply."""
+    scale = call.inputs[1]
+    kind = _named_type(call, str(scale.ty.dtype))
+    zero = _zero(call, call.dtype)
+    return relax.op.dequantize(call.data, scalar(call, scale), zero, axis=_axis(call), out_dtype=kind)
+
+
+def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
+    """Quantise the range that there is, zero in it, to uint8; zeros alone have the scale one, as in ONNX Runtime."""
+    zero, most = call.number(0.0), call.number(_MOST)
+    high = call.emit(relax.op.maximum, call.emit(relax.op.max, call.data), zero)
+    low = call.emit(relax.op.minimum, call.emit(relax.op.min, call.data), zero)
+    width = call.emit(relax.op.subtract, high, low)
+    empty = call.emit(relax.op.equal, width, zero)
+    scale = call.emit(relax.op.where, empty, call.number(1.0), call.emit(relax.op.divide, width, most))
+    first = call.emit(relax.op.subtract, zero, call.emit(relax.op.divide, low, scale))
+    clipped = call.emit(relax.op.minimum, call.emit(relax.op.maximum, first, zero), most)
+    zero_point = call.emit(relax.op.astype, call.emit(relax.op.round, clipped), "uint8")
+    values = call.emit(relax.op.quantize, call.data, scale, zero_point, axis=0, out_dtype="uint8")
+    return relax.Tuple([values, scale, zero_point])
+
+
+def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
+    """Return a parameter of one element as a scalar, others as they are."""
+    shape = static_shape(parameter)
+    if not shape or np.prod(shape) != 1:
+        return parameter
+    if isinstance(parameter, tvm.ir.GenericConst):
+        return constant(parameter.value.numpy().reshape(()))
+    return call.emit(relax.op.reshape, parameter, [])
+
+
+def _zero(call: NodeCall, kind: str) -> relax.Expr:
+    given = call.inputs[2]
+    return relax.const(np.array(0, kind), kind) if given is None else scalar(call, given)
+
+
+def _as_float32(call: NodeCall, value: relax.Expr) -> relax.Expr:
+    if str(value.ty.dtype) == "float32":
+        return value
+    if isinstance(value, tvm.ir.GenericConst):
+        array: np.ndarray[Any, Any] = value.value.numpy()
+        return constant(array.astype(np.float32))
+    return call.emit(relax.op.astype, value, "float32")
+
+
+def _named_type(call: NodeCall, default: str) -> str:
+    named = call.attributes.get("output_dtype", 0)
+    return str(onnx.helper.tensor_dtype_to_np_dtype(named)) if named else default
+
+
+def _axis(call: NodeCall) -> int:
+    """Return the axis of vectors; any that there is for a scalar."""
+    rank = int(call.data.ty.ndim)
+    axis = int(call.attributes.get("axis", 1))
+    return axis % rank if -rank <= axis < rank else 0
