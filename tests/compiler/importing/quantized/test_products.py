@@ -6,12 +6,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from quantized_nodes import BYTES, MICROSOFT, Drawn, check
+from quantized_nodes import MICROSOFT, Drawn, check
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -28,7 +27,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     data, weights = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
     rank, groups = drawn.pick(1, 2, 2, 2, 3), drawn.pick(1, 1, 2)
     inside, outside = drawn.pick(1, 3, 8), drawn.pick(1, 4, 8)
-    channels, out = (inside, outside * 1) if groups == 1 else (inside * groups, outside * groups)
+    channels, out = (inside, outside) if groups == 1 else (inside * groups, outside * groups)
     kernel, size = drawn.pick(1, 3), drawn.pick(5, 8)
     names = [drawn.tensor("x", (1, channels, *[size] * rank), data), drawn.scale("xs"), drawn.zero_point("xz", data)]
     per_channel = drawn.pick((), (), (1,), (out,))
@@ -59,8 +58,9 @@ def matrices(draw: st.DrawFn) -> Case:
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
     batch = drawn.pick((), (), (2,))
     names = [drawn.tensor("a", (*batch, rows, inner), left), drawn.scale("as"), drawn.zero_point("az", left)]
-    names.append(drawn.tensor("b", (*drawn.pick((), batch), inner, columns), right, known=drawn.pick(True, False)))
-    per_column = drawn.pick((), (1,), (columns,))
+    many = drawn.pick((), batch)
+    names.append(drawn.tensor("b", (*many, inner, columns), right, known=drawn.pick(True, False)))
+    per_column = drawn.pick((), (1,), (*many, 1, columns) if many else (columns,))
     names += [drawn.scale("bs", per_column), drawn.zero_point("bz", right, per_column)]
     names += [fit(drawn, "ys", inner), drawn.zero_point("yz", left)]
     return drawn.model(helper.make_node("QLinearMatMul", names, ["y"]), drawn.pick(10, 17, 21)), drawn.fed

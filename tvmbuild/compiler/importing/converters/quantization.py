@@ -1,6 +1,6 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, as Relax's quantize and dequantize.
 
-TVM's own take no int32 and round twice for half precision, and know no range of one number.
+TVM's own take no int32, divide in half precision, and do not know what the range of zeros alone is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import tvm
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
@@ -39,14 +39,22 @@ def convert_dynamic_quantize(call: NodeCall) -> relax.Expr:
     zero, most = call.number(0.0), call.number(_MOST)
     high = call.emit(relax.op.maximum, call.emit(relax.op.max, call.data), zero)
     low = call.emit(relax.op.minimum, call.emit(relax.op.min, call.data), zero)
-    width = call.emit(relax.op.subtract, high, low)
-    empty = call.emit(relax.op.equal, width, zero)
-    scale = call.emit(relax.op.where, empty, call.number(1.0), call.emit(relax.op.divide, width, most))
+    scale = call.builder.emit_te(_find_scale, low, high, primfunc_name_hint="find_scale")
     first = call.emit(relax.op.subtract, zero, call.emit(relax.op.divide, low, scale))
     clipped = call.emit(relax.op.minimum, call.emit(relax.op.maximum, first, zero), most)
     zero_point = call.emit(relax.op.astype, call.emit(relax.op.round, clipped), "uint8")
     values = call.emit(relax.op.quantize, call.data, scale, zero_point, axis=0, out_dtype="uint8")
     return relax.Tuple([values, scale, zero_point])
+
+
+def _find_scale(low: te.Tensor, high: te.Tensor) -> te.Tensor:
+    """Divide the range: Relax's division by a constant would become a product, which differs in the last bit."""
+
+    def element() -> Any:
+        width = high() - low()
+        return tirx.if_then_else(width == 0, tirx.const(1.0, low.dtype), width / tirx.const(_MOST, low.dtype))
+
+    return te.compute((), element, name="scale")
 
 
 def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
