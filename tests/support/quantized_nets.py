@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Net:
 
     def weight(self, *shape: int) -> str:
         """Add random weights whose sums stay near one."""
-        deviation = 1 / np.sqrt(max(1, np.prod(shape[1:])))
+        deviation = max(1, math.prod(shape[1:])) ** -0.5
         return self.constant(self.random.normal(0, deviation, shape).astype(np.float32))
 
     def constant(self, values: Any) -> str:

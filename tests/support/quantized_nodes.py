@@ -25,15 +25,19 @@ BYTES = ("uint8", "int8")
 class Drawn:
     """What a node takes, as it is drawn: fed arrays and constants by name."""
 
-    draw: st.DrawFn
+    random: np.random.Generator
+    draw: st.DrawFn | None = None
     fed: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.draw(st.integers(0, 9999)))
+    @classmethod
+    def start(cls, draw: st.DrawFn) -> Drawn:
+        """Return an empty one."""
+        return cls(np.random.default_rng(draw(st.integers(0, 9999))), draw)
 
     def pick(self, *choices: Any) -> Any:
         """Draw one of the choices."""
+        assert self.draw is not None
         return self.draw(st.sampled_from(choices))
 
     def tensor(self, name: str, shape: tuple[int, ...], kind: str, *, known: bool = False) -> str:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
+import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def finish(drawn: Drawn, operator: str, names: list[str], **attributes: Any) -> 
 
 @st.composite
 def binary(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, operator, shape = drawn.pick(*BYTES), drawn.pick("QLinearAdd", "QLinearMul"), drawn.pick(*SHAPES)
     names = operand(drawn, "a", shape, kind)
     names += operand(drawn, "b", drawn.pick(shape, shape, (1,), shape[-1:]), kind)
@@ -47,7 +48,7 @@ def test_sums_and_products(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def unary(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, operator = drawn.pick(*BYTES), drawn.pick("QLinearSigmoid", "QLinearLeakyRelu")
     alpha = {"alpha": drawn.pick(0.1, 1.5)} if operator == "QLinearLeakyRelu" else {}
     names = operand(drawn, "x", drawn.pick(*SHAPES), kind)
@@ -62,7 +63,7 @@ def test_activations(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def pools(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, last = drawn.pick(*BYTES), drawn.pick(0, 1)
     rank = drawn.pick(2, 2, 1, 3)
     channels, size = drawn.pick(1, 3, 8), [drawn.pick(5, 6, 8) for _ in range(rank)]
@@ -83,9 +84,27 @@ def test_pools(cpu: tvm.target.Target, drawn: Case) -> None:
     check(drawn, cpu, steps=1)
 
 
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pads"),
+    [(2, 2, [0, 0, 0, 0]), (3, 2, [1, 0, 0, 1]), (3, 2, [0, 1, 1, 1]), (2, 3, [1, 1, 1, 1])],
+)
+def test_windows_that_reach_beyond_the_padding(
+    cpu: tvm.target.Target, kernel: int, stride: int, pads: list[int], last: int
+) -> None:
+    drawn = Drawn(random=np.random.default_rng(0))
+    drawn.fed["x"] = drawn.random.integers(0, 256, (1, 5, 6, 3) if last else (1, 3, 5, 6), "uint8")
+    names = ["x", drawn.constant("s", 0.1), drawn.constant("z", 7, "uint8"), drawn.constant("t", 0.0917), "z"]
+    attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": pads, "channels_last": last}
+    node = helper.make_node(
+        "QLinearAveragePool", names, ["y"], domain=MICROSOFT, ceil_mode=1, count_include_pad=1, **attributes
+    )
+    check((drawn.model(node), drawn.fed), cpu, steps=1)
+
+
 @st.composite
 def softmaxes(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, opset = drawn.pick(*BYTES), drawn.pick(12, 13, 17)
     names = operand(drawn, "x", drawn.pick((1, 10), (2, 3, 8), (4, 5)), kind)
     names += [drawn.constant("y_scale", 1 / 256), drawn.constant("y_zero", np.iinfo(kind).min, kind)]
@@ -101,7 +120,7 @@ def test_softmax(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def choices(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, shape = drawn.pick(*BYTES), drawn.pick(*SHAPES)
     drawn.fed["c"] = drawn.random.integers(0, 2, shape).astype(bool)
     names = ["c", *operand(drawn, "a", shape, kind), *operand(drawn, "b", drawn.pick(shape, (1,)), kind)]
@@ -116,7 +135,7 @@ def test_where(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def joined(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     kind, axis = drawn.pick(*BYTES), drawn.pick(0, 1, -1)
     names = parameters(drawn, "y", kind)
     for index in range(drawn.pick(1, 2, 3)):

@@ -20,7 +20,7 @@ SIGNS = (("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     data = "uint8"  # ONNX Runtime's own lacks int8
     rank, groups = drawn.pick(1, 2, 2, 3), drawn.pick(1, 1, 2)
     channels, out, kernel = drawn.pick(2, 8, 16), drawn.pick(2, 8, 16), drawn.pick(1, 3)
@@ -86,7 +86,7 @@ def test_sums_that_floats_cannot_hold(cpu: tvm.target.Target) -> None:
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     left, right = drawn.pick(*SIGNS)
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
     batch = drawn.pick((), (), (2,))
@@ -118,7 +118,7 @@ def test_a_vector_with_a_zero_point_stays_one(cpu: tvm.target.Target, vector: in
 
 @st.composite
 def scaled(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64), drawn.pick(1, 8, 16)
     is_dynamic, right = drawn.pick(True, False), drawn.pick(*BYTES)
     per = drawn.pick((), (columns,))

@@ -23,7 +23,7 @@ def fit(drawn: Drawn, name: str, products: int, shape: tuple[int, ...] = ()) -> 
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     data, weights = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
     rank, groups = drawn.pick(1, 2, 2, 2, 3), drawn.pick(1, 1, 2)
     inside, outside = drawn.pick(1, 3, 8), drawn.pick(1, 4, 8)
@@ -53,7 +53,7 @@ def test_convolutions(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def matrices(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     left, right = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
     batch = drawn.pick((), (), (2,))
@@ -74,7 +74,7 @@ def test_matrices(cpu: tvm.target.Target, drawn: Case) -> None:
 
 @st.composite
 def gemms(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     left, right = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
     swapped = [drawn.pick(0, 1), drawn.pick(0, 1)]

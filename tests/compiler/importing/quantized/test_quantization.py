@@ -32,7 +32,7 @@ def draw_form(drawn: Drawn, opset: int, domain: str) -> tuple[tuple[int, ...], t
 
 @st.composite
 def quantized(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     opset, domain = drawn.pick(*OPSETS), drawn.pick("", "", MICROSOFT)
     shape, per, attributes = draw_form(drawn, opset, domain)
     kinds = [*BYTES, *(("int16", "uint16") if opset >= 21 or domain else ())]
@@ -71,7 +71,7 @@ def test_quantize_integers(cpu: tvm.target.Target, opset: int) -> None:  # which
 
 @st.composite
 def dequantized(draw: st.DrawFn) -> Case:
-    drawn = Drawn(draw)
+    drawn = Drawn.start(draw)
     opset, domain = drawn.pick(*OPSETS), drawn.pick("", "", MICROSOFT)
     shape, per, attributes = draw_form(drawn, opset, domain)
     wide = ("int16", "uint16") if opset >= 21 or domain else ()

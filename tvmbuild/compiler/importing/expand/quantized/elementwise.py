@@ -20,7 +20,7 @@ _ONE_AXIS = 13
 
 
 @dataclass(frozen=True)
-class _Operation:
+class Operation:
     """The operator in floats: what it takes beside them, and how."""
 
     name: str
@@ -35,21 +35,8 @@ def by_floats(operator: str, operands: int) -> Rule:
     """Return the rule of what takes that many tensors and then its result's parameters."""
 
     def expand(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-        of, to = _read(node, operands)
-        return _compute(node, scope, of, to, _Operation(operator, attributes_of(node)))
-
-    return expand
-
-
-def pool(operator: str) -> Rule:
-    """Return the rule of a pooling, whose channels may come last."""
-
-    def expand(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-        attributes, (of, to) = attributes_of(node), _read(node, 1)
-        if not attributes.pop("channels_last", 0):
-            return _compute(node, scope, of, to, _Operation(operator, attributes))
-        rank = len(scope.shape(of[0].value) or ())
-        return _compute(node, scope, of, to, _Operation(operator, attributes, rank=rank)) if rank else None
+        of, to = read_operands(node, operands)
+        return compute(node, scope, of, to, Operation(operator, attributes_of(node)))
 
     return expand
 
@@ -58,30 +45,30 @@ def where(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Choose between two tensors."""
     condition, *names = node.input
     of, to = [Quantized(*names[0:3]), Quantized(*names[3:6])], Quantized(node.output[0], *names[6:8])
-    return _compute(node, scope, of, to, _Operation("Where", {}, before=[condition]))
+    return compute(node, scope, of, to, Operation("Where", {}, before=[condition]))
 
 
 def concat(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Join tensors with scales of their own."""
     scale, zero_point, *names = node.input
     of = [Quantized(*names[index : index + 3]) for index in range(0, len(names), 3)]
-    return _compute(
-        node, scope, of, Quantized(node.output[0], scale, zero_point), _Operation("Concat", attributes_of(node))
+    return compute(
+        node, scope, of, Quantized(node.output[0], scale, zero_point), Operation("Concat", attributes_of(node))
     )
 
 
 def reduce_mean(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Take the mean over axes."""
-    attributes, (of, to) = attributes_of(node), _read(node, 1)
+    attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     after = []
     if scope.opset >= _AXES_AS_INPUT and "axes" in attributes:
         after = [scope.add_constant(np.array(attributes.pop("axes"), np.int64), node.name or node.op_type)]
-    return _compute(node, scope, of, to, _Operation("ReduceMean", attributes, after=after))
+    return compute(node, scope, of, to, Operation("ReduceMean", attributes, after=after))
 
 
 def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Take the softmax in the sense of the opset that the node names; TvmbuildError where the model has another's."""
-    attributes, (of, to) = attributes_of(node), _read(node, 1)
+    attributes, (of, to) = attributes_of(node), read_operands(node, 1)
     axis, meant = attributes.get("axis", -1), attributes.get("opset", scope.opset)
     if axis != -1 and (meant < _ONE_AXIS) != (scope.opset < _ONE_AXIS):
         shape = scope.shape(of[0].value)
@@ -92,18 +79,18 @@ def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
                 f"the operator {node.op_type} cannot be built: it is of opset {meant} in a model of {scope.opset}",
                 "quantise the model again, all of one opset",
             )
-    return _compute(node, scope, of, to, _Operation("Softmax", {"axis": axis}))
+    return compute(node, scope, of, to, Operation("Softmax", {"axis": axis}))
 
 
-def _read(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized], Quantized]:
+def read_operands(node: onnx.NodeProto, operands: int) -> tuple[list[Quantized], Quantized]:
     """Return the tensors and the result, whose zero point may be left out."""
     names = [*node.input, ""]
     of = [Quantized(*names[3 * index : 3 * index + 3]) for index in range(operands)]
     return of, Quantized(node.output[0], *names[3 * operands :][:2])
 
 
-def _compute(
-    node: onnx.NodeProto, scope: Scope, of: Sequence[Quantized], to: Quantized, operation: _Operation
+def compute(
+    node: onnx.NodeProto, scope: Scope, of: Sequence[Quantized], to: Quantized, operation: Operation
 ) -> Nodes | None:
     """Return dequantisations, the operator, a quantisation; None where the result's type is not known yet."""
     composer, kind = QuantizedComposer(node, scope), _find_type([to, *of], scope)

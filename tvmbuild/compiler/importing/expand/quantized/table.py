@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvmbuild.compiler.importing.expand.quantized import elementwise
+from tvmbuild.compiler.importing.expand.quantized import elementwise, pools
 from tvmbuild.compiler.importing.expand.quantized.dynamic import dynamic_matmul, matmul_to_float
 from tvmbuild.compiler.importing.expand.quantized.products import gemm, linear_conv, linear_matmul
 from tvmbuild.compiler.importing.expand.quantized.refusals import refuse_blocks, refuse_small_types, take_as_onnx
@@ -24,10 +24,10 @@ MICROSOFT: Mapping[str, Rule] = {
     "MatMulNBits": refuse_blocks,
     "QGemm": gemm,
     "QLinearAdd": elementwise.by_floats("Add", 2),
-    "QLinearAveragePool": elementwise.pool("AveragePool"),
+    "QLinearAveragePool": pools.average,
     "QLinearConcat": elementwise.concat,
     "QLinearConv": linear_conv,
-    "QLinearGlobalAveragePool": elementwise.pool("GlobalAveragePool"),
+    "QLinearGlobalAveragePool": pools.global_average,
     "QLinearLeakyRelu": elementwise.by_floats("LeakyRelu", 1),
     "QLinearMul": elementwise.by_floats("Mul", 2),
     "QLinearReduceMean": elementwise.reduce_mean,
