@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
+import pytest
 import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,3 +97,29 @@ def gemms(draw: st.DrawFn) -> Case:
 @FEW
 def test_gemms(cpu: tvm.target.Target, drawn: Case) -> None:
     check(drawn, cpu, steps=1)
+
+
+@pytest.mark.parametrize("of_left", [0, 1])
+@pytest.mark.parametrize("of_right", [0, 1])
+def test_a_scale_for_each_column(cpu: tvm.target.Target, of_left: int, of_right: int) -> None:
+    drawn = Drawn(random=np.random.default_rng(0))
+    drawn.fed["a"] = drawn.random.integers(0, 256, (30, 4) if of_left else (4, 30), "uint8")
+    drawn.constants["b"] = drawn.random.integers(-128, 128, (6, 30) if of_right else (30, 6), "int8")
+    names = ["a", drawn.constant("as", 0.1), drawn.constant("az", 99, "uint8")]
+    names += ["b", drawn.scale("bs", (6,)), drawn.constant("bz", [0] * 6, "int8")]
+    names += [drawn.constant("c", [-9000, 9000, 0, 500, -500, 1], "int32"), drawn.constant("ys", 1.5), "az"]
+    node = helper.make_node("QGemm", names, ["y"], domain=MICROSOFT, transA=of_left, transB=of_right)
+    check((drawn.model(node), drawn.fed), cpu, steps=1)
+
+
+@pytest.mark.parametrize("weight", [-128, 127])
+def test_the_longest_sums_saturate(cpu: tvm.target.Target, weight: int) -> None:
+    drawn = Drawn(random=np.random.default_rng(0))
+    drawn.fed["x"] = np.full((1, 512, 5, 5), 255, "uint8")
+    drawn.constants["w"] = np.full((3, 512, 3, 3), weight, "int8")
+    names = ["x", drawn.constant("xs", 0.1), drawn.constant("xz", 0, "uint8"), "w", drawn.constant("ws", 0.1)]
+    sums = 255 * 128 * 512 * 9 * 0.1 * 0.1
+    names += [drawn.constant("wz", 0, "int8"), drawn.constant("ys", sums / 100), drawn.constant("yz", 50, "uint8")]
+    check((drawn.model(helper.make_node("QLinearConv", names, ["y"])), drawn.fed), cpu, steps=1)
+    drawn.constants["ys"] = np.float32(sums / 1000)
+    check((drawn.model(helper.make_node("QLinearConv", names, ["y"], pads=[1] * 4)), drawn.fed), cpu, steps=1)
