@@ -149,15 +149,31 @@ def test_scales_of_blocks_are_refused(operator: str) -> None:
 @pytest.mark.parametrize("kind", ["INT4", "UINT4", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1"])
 @pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
 def test_small_types_are_refused(operator: str, kind: str) -> None:
-    tensor = helper.make_tensor("q", TensorProto.DataType.Value(kind), [2], [1, 1])
-    names = ["q", "s"] if operator == "DequantizeLinear" else ["x", "s"]
-    output_dtype = {"output_dtype": TensorProto.DataType.Value(kind)} if operator == "QuantizeLinear" else {}
-    model = make_model(
-        [helper.make_node(operator, names, ["y"], **output_dtype)], {"x": np.ones(2, "float32")}, {"s": floats(1.0)}, 23
-    )
-    model.graph.initializer.append(tensor)
+    small = TensorProto.DataType.Value(kind)
+    output_dtype = {"output_dtype": small} if operator == "QuantizeLinear" else {}
+    node = helper.make_node(operator, ["x", "s"], ["y"], **output_dtype)
+    model = make_model([node], {"x": np.ones(2, "float32")}, {"s": floats(1.0)}, 23)
+    if operator == "DequantizeLinear":
+        model.graph.input[0].type.tensor_type.elem_type = small
     with pytest.raises(TvmbuildError, match=f"net: the operator {operator} .* of the type {kind.lower()}"):
         import_model(model, "net")
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT8"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_weights_of_any_form_are_known(cpu: tvm.target.Target, kind: str, blocks: bool) -> None:
+    weights = helper.make_tensor("w", TensorProto.DataType.Value(kind), [2, 4], [1, 2, 3, 4, 5, 6, 7, 0])
+    scales = np.array([[0.5, 2.0], [1.0, 4.0]], "float32") if blocks else floats(0.5)
+    attributes = {"axis": 1, "block_size": 2} if blocks else {}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], **attributes),
+        helper.make_node("Add", ["x", "d"], ["y"]),
+    ]
+    fed = {"x": np.zeros((2, 4), "float32")}
+    model = make_model(nodes, fed, {"s": scales}, 21)
+    model.graph.initializer.append(weights)
+    factors = np.repeat(scales, 2, axis=1) if blocks else scales
+    np.testing.assert_array_equal(run_built(model, fed, cpu)[0], np.array([[1, 2, 3, 4], [5, 6, 7, 0]]) * factors)
 
 
 def test_a_precision_of_another_type_is_refused() -> None:

@@ -37,7 +37,7 @@ def quantized(draw: st.DrawFn) -> Case:
     shape, per, attributes = draw_form(drawn, opset, domain)
     kinds = [*BYTES, *(("int16", "uint16") if opset >= 21 or domain else ())]
     kind = drawn.pick(*kinds)
-    half = opset >= 19 and not domain and drawn.pick(False, False, True)
+    half = opset >= 19 and not domain and kind in BYTES and drawn.pick(False, False, True)
     steps = drawn.random.integers(-600, 600, shape) / drawn.pick(1, 2, 2, 7)  # halves are ties
     scale = drawn.pick(0.25, 0.1, 1e-3)
     drawn.fed["x"] = np.asarray(steps * scale, "float16" if half else "float32")

@@ -1,6 +1,6 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, as Relax's quantize and dequantize.
 
-TVM's own take no int32, divide in half precision, and do not know what the range of zeros alone is.
+TVM's own take no int32 and no data of another type than the scale's, and have no scale for zeros alone.
 """
 
 from __future__ import annotations
@@ -14,20 +14,27 @@ from tvm import relax, te, tirx
 
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.errors import TvmbuildError
 
 _MOST = 255.0
+_BYTES = frozenset({"int8", "uint8"})
 
 
 def convert_quantize(call: NodeCall) -> relax.Expr:
-    """Divide in float32, round half to even, add the zero point, clip."""
-    data, scale = (_as_float32(call, each) for each in call.inputs[:2])
-    zero = call.inputs[2]
+    """Divide in the scale's type, round half to even, add the zero point, clip."""
+    _refuse_blocks(call)
+    data, scale, zero = call.inputs[0], scalar(call, call.inputs[1]), call.inputs[2]
     kind = str(zero.ty.dtype) if zero is not None else _named_type(call, "uint8")
-    return relax.op.quantize(data, scalar(call, scale), _zero(call, kind), axis=_axis(call), out_dtype=kind)
+    if kind in _BYTES:
+        data = _cast(call, data, str(scale.ty.dtype))
+    else:  # a half has not so many integers
+        data, scale = (_cast(call, each, "float32") for each in (data, scale))
+    return relax.op.quantize(data, scale, _zero(call, kind), axis=_axis(call), out_dtype=kind)
 
 
 def convert_dequantize(call: NodeCall) -> relax.Expr:
     """Subtract the zero point as integers, and multiply."""
+    _refuse_blocks(call)
     scale = call.inputs[1]
     kind = _named_type(call, str(scale.ty.dtype))
     zero = _zero(call, call.dtype)
@@ -67,18 +74,24 @@ def scalar(call: NodeCall, parameter: relax.Expr) -> relax.Expr:
     return call.emit(relax.op.reshape, parameter, [])
 
 
+def _refuse_blocks(call: NodeCall) -> None:
+    """Refuse scales of blocks that were not folded: a constant that is too large for that."""
+    if call.attributes.get("block_size", 0):
+        raise TvmbuildError("it has scales of blocks", "quantise the model with scales of tensors or channels")
+
+
 def _zero(call: NodeCall, kind: str) -> relax.Expr:
     given = call.inputs[2]
     return relax.const(np.array(0, kind), kind) if given is None else scalar(call, given)
 
 
-def _as_float32(call: NodeCall, value: relax.Expr) -> relax.Expr:
-    if str(value.ty.dtype) == "float32":
+def _cast(call: NodeCall, value: relax.Expr, kind: str) -> relax.Expr:
+    if str(value.ty.dtype) == kind:
         return value
     if isinstance(value, tvm.ir.GenericConst):
         array: np.ndarray[Any, Any] = value.value.numpy()
-        return constant(array.astype(np.float32))
-    return call.emit(relax.op.astype, value, "float32")
+        return constant(array.astype(kind))
+    return call.emit(relax.op.astype, value, kind)
 
 
 def _named_type(call: NodeCall, default: str) -> str:

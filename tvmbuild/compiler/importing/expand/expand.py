@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import onnx
 import onnx.inliner
 
-from tvmbuild.compiler.importing.expand.constants import can_fold, fold_nodes
+from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused_constants, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
@@ -77,6 +77,7 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
     while rounds < MOST_ROUNDS:
         expanded, folded = _expand_once(result)
         if not expanded and not folded:
+            drop_unused_constants(result.graph)
             return result
         rounds += expanded
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto
 
+from tvmbuild.compiler.importing.expand.constants import INTEGERS
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.errors import TvmbuildError
 
-_KINDS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
 _HINT = "quantise the model to int8 or uint8 (onnxruntime.quantization), or take it in floats"
 _PRECISIONS = frozenset({0, TensorProto.FLOAT})
 
 
 def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Leave QuantizeLinear and DequantizeLinear of whole tensors and axes to the importer; TvmbuildError on others."""
+    """Leave QuantizeLinear and DequantizeLinear to the importer; TvmbuildError on a form that it lacks.
+
+    What has constants alone may be folded in any form.
+    """
     attributes = attributes_of(node)
+    if all(scope.is_constant(name) for name in node.input if name):
+        return None
     if attributes.get("block_size", 0):
         raise _refuse(node, "it has scales of blocks")
     if attributes.get("precision", 0) not in _PRECISIONS:
@@ -25,7 +30,7 @@ def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         kind = named or attributes.get("output_dtype", 0) or TensorProto.UINT8
     else:
         kind = scope.element_type(node.input[0]) or TensorProto.UINT8
-    if kind not in _KINDS:
+    if kind not in INTEGERS:
         raise _refuse(node, f"its integers are of the type {TensorProto.DataType.Name(kind).lower()}")
     return None
 
