@@ -1,6 +1,6 @@
 """QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, as Relax's quantize and dequantize.
 
-TVM's own take no int32 and no data of another type than the scale's, and have no scale for zeros alone.
+TVM's own take no int32, divide halves as halves in every opset, and have no scale for zeros alone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from tvmbuild.errors import TvmbuildError
 
 _MOST = 255.0
 _BYTES = frozenset({"int8", "uint8"})
+_OWN_PRECISION = 23
+"""From this opset on a division is in the scale's type."""
 
 
 def convert_quantize(call: NodeCall) -> relax.Expr:
-    """Divide in the scale's type, round half to even, add the zero point, clip."""
+    """Divide, round half to even, add the zero point, clip."""
     _refuse_blocks(call)
-    data, scale, zero = call.inputs[0], scalar(call, call.inputs[1]), call.inputs[2]
+    zero = call.inputs[2]
     kind = str(zero.ty.dtype) if zero is not None else _named_type(call, "uint8")
-    if kind in _BYTES:
-        data = _cast(call, data, str(scale.ty.dtype))
-    else:  # a half has not so many integers
-        data, scale = (_cast(call, each, "float32") for each in (data, scale))
-    return relax.op.quantize(data, scale, _zero(call, kind), axis=_axis(call), out_dtype=kind)
+    data, scale = (_cast(call, each, _find_precision(call, kind)) for each in call.inputs[:2])
+    return relax.op.quantize(data, scalar(call, scale), _zero(call, kind), axis=_axis(call), out_dtype=kind)
 
 
 def convert_dequantize(call: NodeCall) -> relax.Expr:
@@ -83,6 +82,13 @@ def _refuse_blocks(call: NodeCall) -> None:
 def _zero(call: NodeCall, kind: str) -> relax.Expr:
     given = call.inputs[2]
     return relax.const(np.array(0, kind), kind) if given is None else scalar(call, given)
+
+
+def _find_precision(call: NodeCall, kind: str) -> str:
+    """Return what is divided in: float32, or, by ONNX's later word and ONNX Runtime's, the scale's type."""
+    has_few = kind in _BYTES  # of which a half has all integers
+    named = call.attributes.get("precision", 0)
+    return str(call.inputs[1].ty.dtype) if call.opset >= _OWN_PRECISION and has_few and not named else "float32"
 
 
 def _cast(call: NodeCall, value: relax.Expr, kind: str) -> relax.Expr:
