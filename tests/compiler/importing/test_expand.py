@@ -48,7 +48,7 @@ def run(model: onnx.ModelProto, data: Arrays) -> list[np.ndarray]:
 def check(model: onnx.ModelProto, data: Arrays) -> onnx.ModelProto:
     """Return the expanded model, which has no operator with a rule and gives the same outputs."""
     expanded = expand_operators(model)
-    assert not RULES.keys() & {node.op_type for node in expanded.graph.node}
+    assert not any(node.op_type in RULES.get(node.domain, {}) for node in expanded.graph.node)
     for got, want in zip(run(expanded, data), run(model, data), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     return expanded

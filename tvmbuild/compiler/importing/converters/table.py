@@ -34,6 +34,12 @@ from tvmbuild.compiler.importing.converters.indexing import (
     convert_roi_align,
     refuse_nms,
 )
+from tvmbuild.compiler.importing.converters.integers import convert_conv_integer, convert_matmul_integer
+from tvmbuild.compiler.importing.converters.quantization import (
+    convert_dequantize,
+    convert_dynamic_quantize,
+    convert_quantize,
+)
 from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, convert_reduction
 from tvmbuild.compiler.importing.converters.resize import convert_resize
 from tvmbuild.compiler.importing.converters.top_k import convert_top_k
@@ -43,15 +49,19 @@ CONVERTERS: Mapping[str, Converter] = {
     "BatchNormalization": convert_batch_normalization,
     "BitShift": convert_bit_shift,
     "Clip": convert_clip,
+    "ConvInteger": convert_conv_integer,
     "ConvTranspose": convert_transposed,
     "Cosh": convert_cosh,
+    "DequantizeLinear": convert_dequantize,
     "Dropout": convert_dropout,
+    "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Elu": convert_elu,
     "Gather": convert_gather,
     "HardSigmoid": convert_hard_sigmoid,
     "HardSwish": convert_hard_swish,
     "IsInf": convert_is_inf,
     "LeakyRelu": convert_leaky_relu,
+    "MatMulInteger": convert_matmul_integer,
     "Max": fold_pairwise(relax.op.maximum),
     "MaxUnpool": convert_max_unpool,
     "Mean": convert_mean,
@@ -59,6 +69,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Mod": convert_mod,
     "NonMaxSuppression": refuse_nms,
     "Pow": convert_power,
+    "QuantizeLinear": convert_quantize,
     "Resize": convert_resize,
     "RoiAlign": convert_roi_align,
     "Selu": convert_selu,

@@ -7,16 +7,18 @@ from collections.abc import Set as AbstractSet
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, walk_nodes
 
 MOST_ELEMENTS = 1 << 22
 """Of a constant that folding makes: larger ones are left to be computed."""
 _UNKNOWN = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
+"""That are quantised by the importer and by later passes."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
 _CHANGED = {"Hardmax": 13, "LogSoftmax": 13, "Softmax": 13}
 """Operators that the reference knows in the sense of this opset alone."""
@@ -37,9 +39,25 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
     return left
 
 
+def drop_unused_constants(graph: onnx.GraphProto) -> None:
+    """Remove, in place, constants that nobody reads: TVM takes each in, and fails on types below 8 bits."""
+    used = {name for node in walk_nodes(graph) for name in node.input}
+    used |= {value.name for value in (*graph.input, *graph.output)}
+    left = [tensor for tensor in graph.initializer if tensor.name in used]
+    if len(left) < len(graph.initializer):
+        del graph.initializer[:]
+        graph.initializer.extend(left)
+
+
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
     """Say whether folding may have something to do with the node, where ``known`` are the constants."""
     return node.op_type in _OF_SHAPES or all(name in known for name in node.input if name)
+
+
+def keeps_integers(node: onnx.NodeProto, scope: Scope) -> bool:
+    """Say whether later passes want to see the node's constant as it is: weights of 8 bits."""
+    whole = not attributes_of(node).get("block_size", 0)
+    return node.op_type == "DequantizeLinear" and whole and scope.element_type(node.input[0]) in INTEGERS
 
 
 def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
@@ -47,7 +65,7 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
         return _evaluate_shape(node, scope)
     if node.op_type in _UNKNOWN or any(each.type == onnx.AttributeProto.GRAPH for each in node.attribute):
         return None
-    if scope.opset < _CHANGED.get(node.op_type, 0):
+    if keeps_integers(node, scope) or scope.opset < _CHANGED.get(node.op_type, 0):
         return None
     names = [name for name in node.input if name]
     if not all(scope.is_constant(name) for name in names) or _is_large(node, scope):

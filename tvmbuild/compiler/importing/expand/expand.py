@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import onnx
 import onnx.inliner
 
-from tvmbuild.compiler.importing.expand.constants import can_fold, fold_nodes
+from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused_constants, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.norms import lp_normalization
+from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT, ONNX
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, walk_nodes
+from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
 from tvmbuild.errors import TvmbuildError
 
-Rule = Callable[[onnx.NodeProto, Scope], Nodes | None]
 MOST_ROUNDS = 32
 """Of rules within what rules have made; loops in loops, functions in functions."""
 _FUNCTIONS = (
@@ -37,7 +37,8 @@ _FUNCTIONS = (
     "SwiGLU",
     "Swish",
 )
-RULES: Mapping[str, Rule] = {
+_OWN: Mapping[str, Rule] = {
+    **ONNX,
     **dict.fromkeys(_FUNCTIONS, by_function),
     "DFT": fourier_transform,
     "GRU": unroll_gru,
@@ -52,8 +53,12 @@ RULES: Mapping[str, Rule] = {
     "Scan": unroll_scan,
     "SpaceToDepth": space_to_depth,
 }
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    **dict.fromkeys(("", "ai.onnx", "ai.onnx.preview"), _OWN),
+    "com.microsoft": MICROSOFT,
+}
+"""Domain → operator → rule."""
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
-_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
 
 
 def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -72,6 +77,7 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
     while rounds < MOST_ROUNDS:
         expanded, folded = _expand_once(result)
         if not expanded and not folded:
+            drop_unused_constants(result.graph)
             return result
         rounds += expanded
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
@@ -109,4 +115,4 @@ def _has_work(model: onnx.ModelProto) -> bool:
 
 
 def _find_rule(node: onnx.NodeProto) -> Rule | None:
-    return RULES.get(node.op_type) if node.domain in _DOMAINS else None
+    return RULES.get(node.domain, {}).get(node.op_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -87,6 +87,10 @@ class Scope:
                 names.setdefault(output, self.fresh(hint))
             nodes.append(rename_node(node, names))
         return nodes
+
+
+Rule: TypeAlias = Callable[[onnx.NodeProto, Scope], Nodes | None]
+"""Returns the nodes that take a node's place, None to leave it."""
 
 
 def rename_node(node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:

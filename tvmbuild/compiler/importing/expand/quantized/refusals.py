@@ -1,0 +1,54 @@
+"""What is refused of quantised models: types below 8 bits, floats of 8 bits, scales of blocks."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import TensorProto
+
+from tvmbuild.compiler.importing.expand.constants import INTEGERS
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+from tvmbuild.errors import TvmbuildError
+
+_HINT = "quantise the model to int8 or uint8 (onnxruntime.quantization), or take it in floats"
+_PRECISIONS = frozenset({0, TensorProto.FLOAT})
+
+
+def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Leave QuantizeLinear and DequantizeLinear to the importer; TvmbuildError on a form that it lacks.
+
+    What has constants alone may be folded in any form.
+    """
+    attributes = attributes_of(node)
+    if all(scope.is_constant(name) for name in node.input if name):
+        return None
+    if attributes.get("block_size", 0):
+        raise _refuse(node, "it has scales of blocks")
+    if attributes.get("precision", 0) not in _PRECISIONS:
+        raise _refuse(node, "its `precision` is not float32")
+    if node.op_type == "QuantizeLinear":
+        named = scope.element_type(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+        kind = named or attributes.get("output_dtype", 0) or TensorProto.UINT8
+    else:
+        kind = scope.element_type(node.input[0]) or TensorProto.UINT8
+    if kind not in INTEGERS:
+        raise _refuse(node, f"its integers are of the type {TensorProto.DataType.Name(kind).lower()}")
+    return None
+
+
+def refuse_blocks(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
+    """Refuse weights of a few bits with scales of blocks."""
+    bits = attributes_of(node).get("bits", 4)
+    raise _refuse(node, f"its weights have {bits} bits and scales of blocks")
+
+
+def take_as_onnx(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
+    """Return the same node of ONNX's own domain."""
+    own = onnx.NodeProto()
+    own.CopyFrom(node)
+    own.domain = ""
+    return [own]
+
+
+def _refuse(node: onnx.NodeProto, why: str) -> TvmbuildError:
+    which = f"{node.op_type} (node {node.name!r})" if node.name else node.op_type
+    return TvmbuildError(f"the operator {which} cannot be built: {why}", _HINT)
