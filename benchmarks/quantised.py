@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import onnx.version_converter
 from network_files import find_inputs
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
 from variants import SAMPLES, describe, open_settings
@@ -28,6 +29,7 @@ from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.reference import make_inputs, read_reference
 from tvmbuild.records.schedule import Schedule
 
+OPSET = 13
 CALIBRATED = 8
 """Sets of inputs."""
 COLUMNS = ("int8", "ONNX Runtime int8", "float32", "ONNX Runtime float32")
@@ -84,6 +86,8 @@ def _quantise(setting: Setting, path: Path) -> None:
 
     logging.disable()
     model = load_model(setting.folder / "model.onnx", setting.model.name)
+    if model.opset_import[0].version < OPSET:  # before it scales are of whole tensors
+        model = onnx.version_converter.convert_version(model, OPSET)
     tensors = read_reference(setting.folder / "reference.npz").inputs
     infos = [TensorInfo(name, value.shape, str(value.dtype)) for name, value in tensors.items()]
 

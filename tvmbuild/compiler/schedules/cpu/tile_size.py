@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmbuild.compiler.schedules.nest import PARALLEL_WORK, Axis, Machine, Nest, count, divisors, power_of_two_divisor
+from tvmbuild.compiler.schedules.nest import (
+    PARALLEL_WORK,
+    Access,
+    Axis,
+    Machine,
+    Nest,
+    count,
+    divisors,
+    power_of_two_divisor,
+)
 
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""
@@ -44,6 +53,8 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
     lanes = power_of_two_divisor(vector.extent, machine.lanes(nest.bits))
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
+    if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
+        most //= 2  # what is widened takes a register besides the sum's
     tiles = [
         Tile(vector, lanes, vectors, reuse, rows)
         for rows in divisors(reuse.extent if reuse else 1, most)
@@ -53,6 +64,10 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
     ranking = sorted(tiles, key=lambda tile: _cost(nest, tile, machine, strides))
     return ranking[min(rank, len(ranking) - 1)] if ranking else None
+
+
+def _moves(load: Access, axis: Axis | None) -> bool:
+    return axis is not None and load.stride(axis.var) != 0
 
 
 def _reuse_axis(nest: Nest, vector: Axis) -> Axis | None:
