@@ -28,7 +28,7 @@ _ELEMENTWISE = frozenset(
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split and reshape."""
+    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape and pad."""
     sunk = rewrite_main(mod, _Rewriter(mod))
     # FuseOps does not see through one variable that is another.
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
@@ -40,7 +40,13 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         if not isinstance(call.op, tvm.ir.Op):
             return call
-        rules = {"concat": self._concat, "split": self._split, "reshape": self._reshape, "permute_dims": self._permute}
+        rules = {
+            "concat": self._concat,
+            "split": self._split,
+            "reshape": self._reshape,
+            "permute_dims": self._permute,
+            "nn.pad": self._pad,
+        }
         rule = rules.get(call.op.name.removeprefix("relax."))
         if rule is not None:
             return rule(call)
@@ -103,6 +109,14 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         parts = self.builder_.emit(relax.op.split(source, call.attrs.indices_or_sections, axis))
         items = [self.builder_.emit(relax.TupleGetItem(parts, index)) for index in range(len(parts.ty.fields))]
         return relax.Tuple([self.builder_.emit(relax.op.permute_dims(item, list(axes))) for item in items])
+
+    def _pad(self, call: relax.Call) -> relax.Expr:
+        def make(sources: list[relax.Expr], axes: tuple[int, ...]) -> relax.Expr:
+            width = [int(each) for each in call.attrs.pad_width]
+            moved = [side for axis in range(len(axes)) for side in width[2 * axes.index(axis) :][:2]]
+            return relax.op.nn.pad(sources[0], moved, call.attrs.pad_mode, call.attrs.pad_value)
+
+        return self._move_behind(call, call.args, make)
 
     def _permute(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])

@@ -91,12 +91,7 @@ def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:
     width = [int(each) for each in data.attrs.pad_width]
     if any(width[:2]) or any(width[6:]):
         return own
-    return _Padded(
-        data.args[0],
-        int(data.args[1].value) if len(data.args) > 1 else int(data.attrs.pad_value),
-        (width[2], width[4]),
-        (width[3], width[5]),
-    )
+    return _Padded(data.args[0], int(data.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
 
 def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:

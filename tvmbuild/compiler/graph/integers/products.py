@@ -11,11 +11,16 @@ from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Known, Quant
 
 
 def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
-    """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs."""
+    """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
+
+    Groups of several channels stay in floats, which have tiles for them.
+    """
     values = _read_weights(weights, outputs=0)
     if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
         return None
     attributes, source = call.attrs, data.value
+    if int(attributes.groups) > 1 and (values.shape[1] > 1 or values.shape[0] != int(attributes.groups)):
+        return None
     padding = [int(each) for each in attributes.padding]
     if any(padding) and data.zero:
         top, left, bottom, right = padding

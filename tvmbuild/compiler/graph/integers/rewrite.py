@@ -86,6 +86,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return self._track(constant(known.numbers), known)
         origin = self._origin(call.args[0])
         twin = self._unsigned.get(origin) if isinstance(origin, relax.Var) else None
+        if twin is None and str(call.args[0].ty.dtype) == "int8":
+            twin = self._shift(call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
         if scales.size > 1 or (twin is None and str(call.args[0].ty.dtype) != "uint8"):
             return None
         zero = int(zeros.reshape(())) + (0 if twin is None else UNSIGNED)
@@ -103,10 +105,13 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         made = self._emit(self._to_integers(call.args[0], scale, zero))
         if dtype == "uint8":
             return made
-        wide = self._emit(relax.op.subtract(self._emit(relax.op.astype(made, "int16")), constant(np.int16(UNSIGNED))))
-        signed = self._emit(relax.op.astype(wide, "int8"))
+        signed = self._shift(made, -UNSIGNED, "int8")
         self._unsigned[signed] = made
         return signed
+
+    def _shift(self, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
+        wide = self._emit(relax.op.add(self._emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
+        return self._emit(relax.op.astype(wide, dtype))
 
     def _to_integers(self, data: relax.Expr, scale: np.float32, zero: int) -> relax.Expr:
         found = self._find(data)
