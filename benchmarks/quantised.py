@@ -1,6 +1,6 @@
 """Networks as they are and quantised, both without any record, beside ONNX Runtime on the same files, in turns.
 
-python benchmarks/quantised.py MODEL.onnx|NETWORK … [--cpu cascadelake] [--threads 1]
+python benchmarks/quantised.py MODEL.onnx|NETWORK … [--cpu znver4] [--threads 1]
 
 Each network is quantised by ONNX Runtime (QDQ, uint8 activations, int8 weights for each channel) on inputs drawn from
 its ranges: what its times are depends on that little, what it answers much. Every package's numbers are checked. Wants
@@ -40,7 +40,7 @@ def main() -> int:
     print("| model | " + " | ".join(f"{name} ms" for name in COLUMNS) + " | int8 / ONNX Runtime's | int8 / float32 |")
     print("|---" * (len(COLUMNS) + 3) + "|", flush=True)
     ratios = []
-    for setting in open_settings(__doc__, "cascadelake"):
+    for setting in open_settings(__doc__, "znver4"):
         times = _time_both(setting)
         ratios.append((times[COLUMNS[0]] / times[COLUMNS[1]], times[COLUMNS[0]] / times[COLUMNS[2]]))
         shown = [f"{times[name]:.2f}" for name in COLUMNS] + [f"{ratio:.2f}" for ratio in ratios[-1]]
