@@ -33,7 +33,7 @@ def use_cuda_intrinsics() -> None:
 
 def use_dot_intrinsics() -> None:
     """Register those of CPUs' products of integers."""
-    from tvmbuild.compiler.schedules.cpu.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
+    from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics  # noqa: PLC0415 - imports TVM
 
     register_intrinsics()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
-from tvmbuild.compiler.schedules.cpu.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
 from tvmbuild.compiler.schedules.nest import (
