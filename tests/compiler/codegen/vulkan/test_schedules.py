@@ -41,7 +41,7 @@ GRAPHS: dict[str, Graph] = {
     "transpose": ([node("Transpose", "x", perm=[0, 2, 1])], {}, (1, 8, 12)),
     "resize": ([node("Resize", "x", "", "z", mode="linear")], {"z": np.array([1, 1, 2, 2], "float32")}, (1, 3, 6, 5)),
 }
-DRAWN = 60
+DRAWN = 30
 """Of a function, at most."""
 
 
