@@ -45,11 +45,16 @@ def _describe(instruction: DotInstruction) -> Any:
 def _implement(instruction: DotInstruction) -> Any:
     """Four bytes of data go to all lanes at once."""
     lanes, group, data_type, llvm = instruction.lanes, instruction.group, instruction.data, instruction.llvm
-    whole, sums_type = lanes * group, f"int32x{lanes}"
-    adds = group == 4  # else the sums are added to what the instruction gives
+    whole, sums_type = f"{data_type}x{lanes * group}", f"int32x{lanes}"
+
+    def add_products(sums: Any, data: Any, weights: Any) -> Any:
+        name = T.llvm_lookup_intrinsic_id(llvm)
+        if data_type == "uint8":  # the instruction adds to the sums
+            return T.call_llvm_pure_intrin(name, sums, data, weights, dtype=sums_type)
+        return sums + T.call_llvm_pure_intrin(name, data, T.cast(weights, whole), dtype=sums_type)
 
     @T.prim_func(s_tir=True)
-    def fused(
+    def implementation(
         data: T.Buffer((group,), data_type, offset_factor=1),
         weights: T.Buffer((lanes, group), "int8", offset_factor=1),
         sums: T.Buffer((lanes,), "int32", offset_factor=1),
@@ -57,34 +62,13 @@ def _implement(instruction: DotInstruction) -> Any:
         with T.sblock("root"):
             T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
             T.writes(sums[0:lanes])
-            sums[T.ramp(T.int32(0), 1, lanes)] = T.call_llvm_pure_intrin(
-                T.llvm_lookup_intrinsic_id(llvm),
+            sums[T.ramp(T.int32(0), 1, lanes)] = add_products(
                 sums.vload([0], sums_type),
                 T.reinterpret(
                     T.broadcast(T.reinterpret(data.vload([0], f"{data_type}x{group}"), dtype="int32"), lanes),
-                    dtype=f"{data_type}x{whole}",
+                    dtype=whole,
                 ),
-                weights.vload([0, 0], f"int8x{whole}"),
-                dtype=sums_type,
+                weights.vload([0, 0], f"int8x{lanes * group}"),
             )
 
-    @T.prim_func(s_tir=True)
-    def apart(
-        data: T.Buffer((group,), data_type, offset_factor=1),
-        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
-        sums: T.Buffer((lanes,), "int32", offset_factor=1),
-    ) -> None:
-        with T.sblock("root"):
-            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
-            T.writes(sums[0:lanes])
-            sums[T.ramp(T.int32(0), 1, lanes)] = sums.vload([0], sums_type) + T.call_llvm_pure_intrin(
-                T.llvm_lookup_intrinsic_id(llvm),
-                T.reinterpret(
-                    T.broadcast(T.reinterpret(data.vload([0], f"{data_type}x{group}"), dtype="int32"), lanes),
-                    dtype=f"{data_type}x{whole}",
-                ),
-                T.cast(weights.vload([0, 0], f"int8x{whole}"), f"{data_type}x{whole}"),
-                dtype=sums_type,
-            )
-
-    return fused if adds else apart
+    return implementation

@@ -94,13 +94,17 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
 def is_known_convolution(call: relax.Call) -> bool:
     """Tell whether the call is an NHWC convolution in float32 of known shape and with constant weights."""
+    return is_constant_convolution(call) and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
+
+
+def is_constant_convolution(call: relax.Call) -> bool:
+    """Tell whether the call is an NHWC convolution of any type, of known shape and with constant weights."""
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
         return False
     attributes, (data, weights) = call.attrs, call.args
     return (
         (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
         and isinstance(weights, tvm.ir.GenericConst)
-        and {str(data.ty.dtype), str(call.ty.dtype)} == {"float32"}
         and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)
     )
 

@@ -11,7 +11,8 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, find_instruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
 _NAME = "conv2d_int8"
@@ -70,15 +71,9 @@ class _Padded:
 
 
 def _is_of_integers(call: relax.Call) -> bool:
-    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+    if not is_constant_convolution(call):
         return False
-    attributes, (data, weights) = call.attrs, call.args
-    return (
-        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
-        and isinstance(weights, tvm.ir.GenericConst)
-        and [str(each.ty.dtype) for each in (data, weights, call)] == ["uint8", "int8", "int32"]
-        and static_shape(data) is not None
-    )
+    return [str(each.ty.dtype) for each in (*call.args, call)] == ["uint8", "int8", "int32"]
 
 
 def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:

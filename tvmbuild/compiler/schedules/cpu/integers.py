@@ -39,7 +39,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         far, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         outer.append(far)
         inner.insert(0, rows)
-    wide = _find_widening(sch, nest)
+    wide = None if instruction.data == "uint8" else _find_widening(sch, nest, instruction.data)
     stay = wide is None and _weights_stay(nest, tile, machine)
     loops = [over, *outer] if stay else [*outer[:-1], over, *outer[-1:]]
     sch.reorder(*loops, *sums, *inner, step)
@@ -59,11 +59,11 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     return True
 
 
-def _find_widening(sch: s_tir.Schedule, nest: Nest) -> Nest | None:
-    """Return what brings the data to the type that the instruction takes; None where it takes them as they are."""
+def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:
+    """Return what brings the data to the type that the instruction takes."""
     for producer in sch.get_producers(nest.block):
         made = view_nest(sch, producer)
-        if made is not None and made.store is not None and str(made.store.buffer.dtype) == "int16":
+        if made is not None and made.store is not None and str(made.store.buffer.dtype) == dtype:
             return made
     return None
 
