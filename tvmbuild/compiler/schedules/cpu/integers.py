@@ -8,7 +8,7 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
-from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
+from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
 from tvmbuild.compiler.schedules.nest import (
@@ -25,7 +25,7 @@ from tvmbuild.compiler.schedules.nest import (
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
     """Compute a block that names an instruction; False for others."""
     name = sch.get(block).annotations.get(ANNOTATION)
-    instruction = next((each for each in INSTRUCTIONS if each.name == name), None)
+    instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
     nest = None if instruction is None else view_nest(sch, block)
     if nest is None or instruction is None:
         return False
@@ -39,7 +39,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         far, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         outer.append(far)
         inner.insert(0, rows)
-    wide = None if instruction.data == "uint8" else _find_widening(sch, nest, instruction.data)
+    wide = None if instruction.data == instruction.tensor else _find_widening(sch, nest, instruction.data)
     stay = wide is None and _weights_stay(nest, tile, machine)
     loops = [over, *outer] if stay else [*outer[:-1], over, *outer[-1:]]
     sch.reorder(*loops, *sums, *inner, step)
@@ -51,11 +51,11 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     for loop in inner[:-1]:
         sch.unroll(loop)
     _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
-    run_parallel(sch, divided, nest.work // instruction.group, machine)
+    run_parallel(sch, divided, nest.work // instruction.depth, machine)
     start = sch.decompose_reduction(block, [*sums, *inner][0])
     make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
-    sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.name)
+    sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.intrinsic)
     return True
 
 
@@ -89,7 +89,7 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
     """Return the tile with the fewest loads a sum, or the next best."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
-    most = machine.registers - SPARE_REGISTERS - (0 if instruction.data == "uint8" else SPARE_REGISTERS // 2)
+    most = machine.registers - SPARE_REGISTERS - (0 if instruction.data == instruction.tensor else SPARE_REGISTERS // 2)
     tiles = [
         Tile(along, instruction.lanes, vectors, across, rows)
         for rows in divisors(across.extent if across else 1, most)
