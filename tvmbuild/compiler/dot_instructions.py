@@ -40,6 +40,13 @@ class DotInstruction:
         return f"{self.name}_{self.steps}"
 
     @property
+    def registers(self) -> int:
+        """Return how many more it needs than those of its sums and of what it multiplies: for products, widened data."""
+        if self.group > 2:
+            return 0
+        return 2 if self.data == "int16" else 6
+
+    @property
     def depth(self) -> int:
         """Return how many products a use of it adds to one sum."""
         return self.group * self.steps
@@ -64,13 +71,14 @@ INSTRUCTIONS = (
     DotInstruction("dot_avx2", "x86_64", "avx2", 8, 2, "int16", "llvm.x86.avx2.pmadd.wd"),
     DotInstruction("dot_i8mm", "aarch64", "i8mm", 4, 4, "uint8", "llvm.aarch64.neon.usdot.v4i32.v16i8", 4),
     DotInstruction("dot_dotprod", "aarch64", "dotprod", 4, 4, "int8", "llvm.aarch64.neon.sdot.v4i32.v16i8", 4),
+    DotInstruction("dot_neon", "aarch64", "neon", 8, 2, "int8", "llvm.aarch64.neon.saddlp.v4i32.v8i16", 4),
 )
 """The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is not, and is not used."""
 
 
 def list_intrinsics() -> list[DotInstruction]:
     """Return each instruction with each number of steps that a use of it may have."""
-    return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4) if steps <= each.steps]
+    return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4, 8) if steps <= each.steps]
 
 
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:

@@ -79,19 +79,25 @@ def _add_steps(instruction: DotInstruction, sums: Any, data: Any, weights: Any) 
 def _spread(instruction: DotInstruction, data: Any, step: int) -> Any:
     """Return a group of the data in each lane."""
     lanes = instruction.lanes
+    whole = f"int{8 * instruction.group * (2 if instruction.data == 'int16' else 1)}"
     if instruction.steps == 1:
-        spread = T.broadcast(T.reinterpret(data, dtype="int32"), lanes)
+        spread = T.broadcast(T.reinterpret(data, dtype=whole), lanes)
     else:  # LLVM makes an element of an instruction's operand of it
-        groups = T.reinterpret(data, dtype=f"int32x{instruction.steps}")
+        groups = T.reinterpret(data, dtype=f"{whole}x{instruction.steps}")
         spread = T.Shuffle([groups] * (lanes // instruction.steps), [step] * lanes)
     return T.reinterpret(spread, dtype=f"{instruction.data}x{lanes * instruction.group}")
 
 
 def _add_products(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
     name, sums_type = T.llvm_lookup_intrinsic_id(instruction.llvm), f"int32x{instruction.lanes}"
+    whole = f"int16x{instruction.lanes * instruction.group}"
     if instruction.data == "int16":
-        whole = f"int16x{instruction.lanes * instruction.group}"
         return sums + T.call_llvm_pure_intrin(name, data, T.cast(weights, whole), dtype=sums_type)
+    if instruction.group == 2:  # of 8 bits each: products of 16, of which neighbours are added to 32
+        products = T.cast(weights, whole) * T.cast(data, whole)
+        halves = (T.Shuffle([products], list(range(first, first + 8))) for first in (0, 8))
+        added = [T.call_llvm_pure_intrin(name, half, dtype="int32x4") for half in halves]
+        return sums + T.Shuffle(added, list(range(8)))
     # It adds to the sums itself. Only of the second operand does ARM's sdot take an element.
     factors = (weights, data) if instruction.data == "int8" else (data, weights)
     return T.call_llvm_pure_intrin(name, sums, *factors, dtype=sums_type)

@@ -89,21 +89,24 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
     """Return the tile with the fewest loads a sum, or the next best."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
-    most = machine.registers - SPARE_REGISTERS - (0 if instruction.data == instruction.tensor else SPARE_REGISTERS // 2)
+    most = machine.registers - SPARE_REGISTERS - instruction.registers
+    each = max(1, instruction.lanes * 4 // machine.vector_bytes)
+    of_data = 1 if instruction.steps > 1 else 0
     tiles = [
         Tile(along, instruction.lanes, vectors, across, rows)
         for rows in divisors(across.extent if across else 1, most)
         for vectors in divisors(along.extent // instruction.lanes, MAX_VECTORS)
-        if rows * vectors <= most
+        if rows * (vectors * each + of_data) <= most
     ]
-    ranking = sorted(tiles, key=lambda tile: _cost(tile, machine))
+    ranking = sorted(tiles, key=lambda tile: _cost(tile, instruction.steps, machine))
     return ranking[min(rank, len(ranking) - 1)]
 
 
-def _cost(tile: Tile, machine: Machine) -> tuple[float, int]:
-    """Cycles a sum: two sums and two loads a cycle, and a sum waits for the one before it."""
-    sums = tile.rows * tile.vectors
-    return max(sums / 2, (tile.rows + tile.vectors) / 2, machine.limits.fma_latency + 1) / sums, tile.vectors
+def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
+    """Cycles a sum: two sums and two loads a cycle, and a sum waits for the one before it; then, what is loaded."""
+    sums, loads = tile.rows * tile.vectors, tile.rows / steps + tile.vectors
+    cycles = max(sums / 2, loads / 2, machine.limits.fma_latency + 1) / sums
+    return cycles, tile.vectors if steps == 1 else loads / sums
 
 
 def _weights_stay(nest: Nest, tile: Tile, machine: Machine) -> bool:
