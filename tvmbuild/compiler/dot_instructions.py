@@ -47,6 +47,11 @@ class DotInstruction:
         return 2 if self.data == "int16" else 6
 
     @property
+    def depthwise(self) -> str:
+        """Return the type of the weights of convolutions that add up no inputs: ARM multiplies int16 to int32."""
+        return "int16" if self.machine == "aarch64" else "float32"
+
+    @property
     def depth(self) -> int:
         """Return how many products a use of it adds to one sum."""
         return self.group * self.steps

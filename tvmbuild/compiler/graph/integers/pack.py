@@ -44,7 +44,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             packed = constant(_pack(weights, instruction))
             function = _write_dense(call, padded, packed, instruction)
         elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3]:
-            packed = constant(weights[:, :, 0, :].astype(np.float32))
+            packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
             function = _write_depthwise(call, padded, packed)
         else:
             return call
@@ -123,9 +123,14 @@ def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruct
 
 
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
-    """Add up in float32, which is exact: a window's products are far fewer than 2^24 of their steps."""
+    """Add up in float32 or in int32 what is widened to the weights' type.
+
+    Float32 is exact: a window's products are far fewer than 2^24 of their steps.
+    """
     data, weights = _placeholder(padded.source), _placeholder(weights_of)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    narrow = str(weights_of.ty.dtype)
+    wide = "float32" if narrow == "float32" else "int32"
     read = _pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
@@ -133,7 +138,8 @@ def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) 
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
         number = read[n, y * down + row * below, x * right + column * beside, c]
-        return te.sum(number.astype("float32") * weights[row, column, c], axis=[row, column])
+        factors = number.astype(narrow).astype(wide), weights[row, column, c].astype(wide)
+        return te.sum(factors[0] * factors[1], axis=[row, column])
 
     whole = te.compute(call.ty.shape.values, product, name=f"{_NAME}_depthwise")
     return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at].astype("int32"))])
