@@ -41,7 +41,7 @@ class DotInstruction:
 
     @property
     def registers(self) -> int:
-        """Return how many more it needs than those of its sums and of what it multiplies: for products, widened data."""
+        """Return how many it needs besides those of sums, data and weights: for what it widens, for products."""
         if self.group > 2:
             return 0
         return 2 if self.data == "int16" else 6
@@ -88,12 +88,17 @@ def list_intrinsics() -> list[DotInstruction]:
 
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
     """Return the quickest that the CPU target has; None where it has none."""
+    return next(iter(find_instructions(target)), None)
+
+
+def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
+    """Return those that the CPU target has, the quickest first."""
     if str(target.kind.name) != "llvm":
-        return None
+        return []
     machine = machine_of(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
-    return choose_instruction(machine, {str(name) for name in codegen.llvm_get_cpu_features(target)})
+    return choose_instructions(machine, {str(name) for name in codegen.llvm_get_cpu_features(target)})
 
 
-def choose_instruction(machine: str, features: AbstractSet[str]) -> DotInstruction | None:
-    """Return the quickest that a CPU of these features has; 32-bit ARM shares LLVM's names, and no instruction."""
-    return next((each for each in INSTRUCTIONS if each.machine == machine and each.feature in features), None)
+def choose_instructions(machine: str, features: AbstractSet[str]) -> list[DotInstruction]:
+    """Return those that a CPU of these features has; 32-bit ARM has LLVM's names for them, and none of them."""
+    return [each for each in INSTRUCTIONS if each.machine == machine and each.feature in features]

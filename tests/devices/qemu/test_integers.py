@@ -10,10 +10,12 @@ from emulated_board import the_board
 from quantised_graphs import Network, run_optimized
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
 from tvmbuild.building.package import build_package
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.devices.qemu.device import start_emulated
 from tvmbuild.package.archive import write_package
+from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.metadata import PackageTarget
 
 pytestmark = [pytest.mark.compiler, pytest.mark.emulator]
@@ -61,10 +63,10 @@ def test_numbers(model: bytes, cpu: str, tmp_path: Path) -> None:
     x = np.random.RandomState(1).uniform(-3, 3, SHAPE).astype(np.float32)
     want = run_optimized(model, {"x": x})["y"]
     assert len(np.unique(want)) > 200
-    target = FrozenMap({"mcpu": cpu, "mtriple": "aarch64-linux-gnu", "num-cores": 2})
+    target = FrozenMap[str, AttributeValue]({"mcpu": cpu, "mtriple": "aarch64-linux-gnu", "num-cores": 2})
     package, reference = tmp_path / "package.tar", tmp_path / "reference.npz"
     (tmp_path / "model.onnx").write_bytes(model)
     write_package(package, build_package(tmp_path / "model.onnx", PackageTarget(cpu, "llvm", target, glibc="2.28")))
-    np.savez(reference, **{"input:x": x})
+    write_arrays(reference, {"input:x": x})
     with start_emulated(the_board(), Load("tvm", package, reference, 2)) as worker:
         np.testing.assert_array_equal(worker.outputs()["y"], want)

@@ -46,7 +46,7 @@ def _describe(instruction: DotInstruction) -> Any:
 
 
 def _implement(instruction: DotInstruction) -> Any:
-    """A group of data goes to all lanes at once."""
+    """Add group after group, each of the data in all lanes at once."""
     lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
     steps, depth = instruction.steps, instruction.depth
 

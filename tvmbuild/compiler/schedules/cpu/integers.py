@@ -23,11 +23,14 @@ from tvmbuild.compiler.schedules.nest import (
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
-    """Compute a block that names an instruction; False for others."""
+    """Compute a block that names an instruction; False for others, and where the machine is not the block's.
+
+    So it is where this machine checks the numbers of another's module.
+    """
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
     nest = None if instruction is None else view_nest(sch, block)
-    if nest is None or instruction is None:
+    if nest is None or instruction is None or instruction.name not in machine.dots:
         return False
     register_intrinsics()
     tile = _choose_tile(nest, instruction, machine, rank)
