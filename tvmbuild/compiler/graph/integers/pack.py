@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
 _NAME = "conv2d_int8"
+_TO_NHWC = [0, 2, 3, 1]
 
 
 def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -37,7 +38,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if not _is_of_integers(call):
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
-        padded = _find_padding(bound_value(self, call.args[0]), call)
+        padded = self._find_padding(call)
         if groups == 1 and str(padded.source.ty.dtype) == self._instruction.tensor:
             padded = self._fill_groups(padded)
             instruction = self._instruction.fit(int(padded.source.ty.shape.values[3]) // self._instruction.group)
@@ -50,15 +51,31 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         return relax.call_tir(self.builder_.add_func(function, _NAME), [padded.source, packed], call.ty)
 
+    def _find_padding(self, call: relax.Call) -> _Padded:
+        """Return what the convolution pads, or what a padding before it does, of a picture in NCHW as well."""
+        top, left, bottom, right = (int(each) for each in call.attrs.padding)
+        own = _Padded(call.args[0], 0, (top, left), (bottom, right))
+        if any((top, left, bottom, right)):
+            return own
+        before = bound_value(self, call.args[0])
+        turned = _is(before, "permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
+        pad = bound_value(self, before.args[0]) if turned else before
+        if not _is(pad, "nn.pad") or pad.attrs.pad_mode != "constant":
+            return own
+        width = [int(each) for each in pad.attrs.pad_width]
+        width = [width[2 * axis + side] for axis in (_TO_NHWC if turned else range(4)) for side in (0, 1)]
+        if any(width[:2]) or any(width[6:]):
+            return own
+        source = self.builder_.emit(relax.op.permute_dims(pad.args[0], _TO_NHWC)) if turned else pad.args[0]
+        return _Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
+
     def _fill_groups(self, padded: _Padded) -> _Padded:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
         more = -int(padded.source.ty.shape.values[3]) % self._instruction.group
         if not more:
             return padded
-        (top, left), (bottom, right) = padded.before, padded.after
-        width = [0, 0, top, bottom, left, right, 0, more]
-        filled = self.builder_.emit(relax.op.nn.pad(padded.source, width, pad_value=padded.value))
-        return _Padded(filled, padded.value, (0, 0), (0, 0))
+        filled = self.builder_.emit(relax.op.nn.pad(padded.source, [0] * 7 + [more]))
+        return replace(padded, source=filled)
 
 
 @dataclass(frozen=True)
@@ -71,24 +88,15 @@ class _Padded:
     after: tuple[int, int]
 
 
+def _is(expr: relax.Expr, name: str) -> bool:
+    return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(f"relax.{name}")
+
+
 def _is_of_integers(call: relax.Call) -> bool:
     if not is_constant_convolution(call):
         return False
     data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
     return data in {"uint8", "int8"} and (weights, result) == ("int8", "int32")
-
-
-def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:
-    """Return what the convolution pads, or what a padding before it does."""
-    top, left, bottom, right = (int(each) for each in call.attrs.padding)
-    own = _Padded(call.args[0], 0, (top, left), (bottom, right))
-    is_pad = isinstance(data, tvm.ir.Call) and data.op == tvm.ir.Op.get("relax.nn.pad")
-    if not is_pad or any((top, left, bottom, right)) or data.attrs.pad_mode != "constant":
-        return own
-    width = [int(each) for each in data.attrs.pad_width]
-    if any(width[:2]) or any(width[6:]):
-        return own
-    return _Padded(data.args[0], int(data.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
 
 def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
