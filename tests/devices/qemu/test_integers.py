@@ -41,6 +41,11 @@ class Chain:
         self._data, self._channels = self.net.round(made, self._scale, 120), outputs
         self._results.append(self.net.add("Flatten", [self._data]))
 
+    def squash(self) -> None:
+        """Append a sigmoid: a table of bytes."""
+        self._data, self._scale = self.net.round(self.net.add("Sigmoid", [self._data]), 1 / 255, 0), 1 / 255
+        self._results.append(self.net.add("Flatten", [self._data]))
+
     def finish(self) -> bytes:
         """Return the model."""
         return self.net.finish(self.net.add("Concat", self._results, axis=1), SHAPE)
@@ -52,6 +57,7 @@ def model() -> bytes:
     chain.convolve(24, 3, stride=2)  # of a picture: its channels are filled up
     chain.convolve(24, 3, group=24)
     chain.convolve(58, 1)  # two groups at once, outputs that fill no vector
+    chain.squash()
     chain.convolve(16, 3)  # one group at once
     chain.convolve(64, 1, extreme=True)  # four, and a result of nothing but bounds
     chain.convolve(32, 3, extreme=True)
