@@ -39,12 +39,13 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
         padded = self._find_padding(call)
-        if groups == 1:
+        if groups == 1 and str(padded.source.ty.dtype) == self._instruction.tensor:
             padded = self._fill_groups(padded)
-            packed = constant(_pack(weights, self._instruction))
-            function = _write_dense(call, padded, packed, self._instruction)
-        elif weights.shape[2] == 1 and groups == weights.shape[3]:
-            packed = constant(weights[:, :, 0, :].astype(np.float32))
+            instruction = self._instruction.fit(int(padded.source.ty.shape.values[3]) // self._instruction.group)
+            packed = constant(_pack(weights, instruction))
+            function = _write_dense(call, padded, packed, instruction)
+        elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3]:
+            packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
             function = _write_depthwise(call, padded, packed)
         else:
             return call
@@ -94,33 +95,34 @@ def _is(expr: relax.Expr, name: str) -> bool:
 def _is_of_integers(call: relax.Call) -> bool:
     if not is_constant_convolution(call):
         return False
-    return [str(each.ty.dtype) for each in (*call.args, call)] == ["uint8", "int8", "int32"]
+    data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
+    return data in {"uint8", "int8"} and (weights, result) == ("int8", "int32")
 
 
 def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
-    """Return vectors of outputs x rows x columns x groups of inputs x outputs x inputs, filled up with zeros."""
+    """Return vectors of outputs x rows x columns x uses of it x steps x outputs x inputs, filled up with zeros."""
     rows, columns, inputs, outputs = weights.shape
     lanes, group = instruction.lanes, instruction.group
     filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))
-    apart = filled.reshape(rows, columns, -1, group, filled.shape[3] // lanes, lanes)
-    return np.ascontiguousarray(apart.transpose(4, 0, 1, 2, 5, 3))
+    apart = filled.reshape(rows, columns, -1, instruction.steps, group, filled.shape[3] // lanes, lanes)
+    return np.ascontiguousarray(apart.transpose(5, 0, 1, 2, 3, 6, 4))
 
 
 def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    vectors, rows, columns, groups, lanes, own = (int(each) for each in packed.ty.shape.values)
+    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
     data, weights = _placeholder(padded.source), _placeholder(packed)
     read = _widen(_pad(data, padded), instruction)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
     *place, channels = call.ty.shape.values
-    row, column, group, k = _reduce(rows, columns, groups, own)
+    row, column, use, k = _reduce(rows, columns, uses, steps * own)
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
-        number = read[n, y * down + row * below, x * right + column * beside, group * own + k]
-        weight = weights[c // lanes, row, column, group, c % lanes, k]
-        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, group, k])
+        number = read[n, y * down + row * below, x * right + column * beside, use * steps * own + k]
+        weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
-    attributes = {ANNOTATION: instruction.name}
+    attributes = {ANNOTATION: instruction.intrinsic}
     if vectors * lanes == int(channels):
         return _finish([data, weights, te.compute(call.ty.shape.values, product, name=_NAME, attrs=attributes)])
     filled = (*place, _index(vectors * lanes))
@@ -129,9 +131,14 @@ def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruct
 
 
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
-    """Add up in float32, which is exact: a window's products are far fewer than 2^24 of their steps."""
+    """Add up in float32 or in int32 what is widened to the weights' type.
+
+    Float32 is exact: a window's products are far fewer than 2^24 of their steps.
+    """
     data, weights = _placeholder(padded.source), _placeholder(weights_of)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    narrow = str(weights_of.ty.dtype)
+    wide = "float32" if narrow == "float32" else "int32"
     read = _pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
@@ -139,7 +146,8 @@ def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) 
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
         number = read[n, y * down + row * below, x * right + column * beside, c]
-        return te.sum(number.astype("float32") * weights[row, column, c], axis=[row, column])
+        factors = number.astype(narrow).astype(wide), weights[row, column, c].astype(wide)
+        return te.sum(factors[0] * factors[1], axis=[row, column])
 
     whole = te.compute(call.ty.shape.values, product, name=f"{_NAME}_depthwise")
     return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at].astype("int32"))])
@@ -163,12 +171,12 @@ def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
     if not any((*padded.before, *padded.after)):
         return data
     before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
-    return topi.nn.pad(data, before, after, tirx.const(padded.value, "uint8"), "pad_temp")
+    return topi.nn.pad(data, before, after, tirx.const(padded.value, data.dtype), "pad_temp")
 
 
 def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
     """Return what the instruction takes."""
-    if instruction.data == "uint8":
+    if instruction.data == instruction.tensor:
         return data
     return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
 
