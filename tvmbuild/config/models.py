@@ -160,10 +160,11 @@ def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
     accuracy = data.get("accuracy")
     if accuracy is None:
         return None
+    asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
     if "inputs" in accuracy:
-        return Accuracy("inputs", (relative_path(root, accuracy["inputs"]),))
+        return Accuracy("inputs", (relative_path(root, accuracy["inputs"]),), **asked)
     found = (path for glob in accuracy["images"] for path in list_pictures(root, glob))
-    return Accuracy("images", tuple(dict.fromkeys(found)))
+    return Accuracy("images", tuple(dict.fromkeys(found)), **asked)
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:
