@@ -124,7 +124,7 @@ ACCURACY = {
     ),
     "no number": (
         "accuracy: {inputs: models/net.onnx, of_largest: .nan}",
-        "models.yaml:2:90: models.net.accuracy.of_largest: ".nan" is not a finite number; expected a finite number",
+        'models.yaml:2:90: models.net.accuracy.of_largest: ".nan" is not a finite number; expected a finite number',
     ),
     "another word": (
         "accuracy: {inputs: models/net.onnx, top_1: 0.9}",
