@@ -95,7 +95,7 @@ def with_samples(step: Step[ValidateStep], folder: Path, **asked: float) -> Step
     """Return the step with three samples, and thresholds."""
     samples = folder / "real.npz"
     np.savez(samples, x=np.random.RandomState(1).uniform(-1, 1, (6, 4)).astype(np.float32))
-    accuracy = Accuracy("inputs", ("real.npz",), **asked)  # type: ignore[arg-type]
+    accuracy = Accuracy("inputs", ("real.npz",), **asked)
     options = replace(step.options, accuracy=accuracy)
     return replace(step, options=options, inputs=FrozenMap({**step.inputs, "sample 0": samples}))
 
@@ -121,7 +121,7 @@ def test_real_inputs_are_computed_too(step: Step[ValidateStep], tmp_path: Path) 
 def test_a_quantised_model_is_compared_with_what_it_was_made_of(
     step: Step[ValidateStep], simplify_step: MakeStep, tmp_path: Path
 ) -> None:
-    class Reader(CalibrationDataReader):
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
         left = iter([{"x": np.random.RandomState(seed).uniform(-1, 1, (2, 4)).astype(np.float32)} for seed in range(8)])
 
         def get_next(self) -> dict[str, np.ndarray] | None:

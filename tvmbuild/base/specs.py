@@ -26,8 +26,8 @@ def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
     return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
 
 
-Precision = Literal["fp32", "fp16", "bf16"]
-"""What a target computes float32 models in."""
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+"""What a target computes float32 models in; int8: those that are quantised, before or by ``quantize``."""
 
 
 # --------------------------------------------------------------------------- models
