@@ -108,14 +108,14 @@ def _show_bytes(cell: CellReport | None) -> str:
 
 
 def describe_precisions(cells: Sequence[CellReport]) -> list[str]:
-    """Return a line a pair for the terminal."""
+    """Return a line for each pair of which something is known, for the terminal, whose table has times and sizes."""
     lines = []
     for pair in list_pairs(cells):
-        texts = dict(zip(COLUMNS, _list_values(pair), strict=True))
-        time, size = texts["time"], texts["size"]
-        parts = [f"{texts['ms']} ms ({time} of fp32's {texts['fp32 ms']})"] if time != UNKNOWN else []
-        parts += [f"{texts['package']} ({size} of {texts['fp32 package']})"] if size != UNKNOWN else []
-        parts += [pair.cell.accuracy.describe()] if pair.cell.accuracy else []
+        told = dict(zip(COLUMNS, _list_values(pair), strict=True))
+        parts = [f"{told[share]} the {share}" for share in ("time", "size") if told[share] != UNKNOWN]
+        parts = [f"{' and '.join(parts)} of {told['beside']}"] if parts else []
+        parts += [f"same top-1 for {told['top-1']}"] if told["top-1"] != UNKNOWN else []
+        parts += [f"rms {told['rms']}"] if told["rms"] != UNKNOWN else []
         if parts:
-            lines.append(f"{pair.cell.name}: {pair.precision}: {', '.join(parts)}")
+            lines.append(f"{pair.cell.name} ({pair.precision}): {', '.join(parts)}")
     return lines
