@@ -116,9 +116,9 @@ def test_nan_where_the_original_has_none() -> None:
     wrong = np.array([1.0, np.inf, np.nan, np.nan])
     found = compare_samples([("a", {}), ("b", {})], iterate(want, wrong), lambda _: {"y": want})
     assert (found.unlike, found.worst_unlike, found.max_abs_error) == (1, "b", 0.0)
-    check_agreement("benchmark:net@pc", found, NPZ)
+    check_agreement(found, NPZ)
     with pytest.raises(VerdictError, match="NaN or infinity in other places for 1 of 2 samples, as b"):
-        check_agreement("benchmark:net@pc", found, replace(NPZ, rms=0.5))
+        check_agreement(found, replace(NPZ, rms=0.5))
 
 
 def iterate(*values: np.ndarray) -> Run:
@@ -149,11 +149,11 @@ FOUND = Agreement(20, 19, 0.75, 40.0, 0.2, 0.05, 0, "cat.png", "dog.png", "fox.p
 )
 def test_a_figure_beyond_its_threshold_is_a_verdict(accuracy: Accuracy, said: str | None) -> None:
     if said is None:
-        check_agreement("benchmark:net@pc", FOUND, accuracy)
+        check_agreement(FOUND, accuracy)
         return
     with pytest.raises(VerdictError) as caught:
-        check_agreement("benchmark:net@pc", FOUND, accuracy)
-    assert caught.value.message == f"benchmark:net@pc: too far from the original model on real inputs: {said}"
+        check_agreement(FOUND, accuracy)
+    assert caught.value.message == f"too far from the original model on real inputs: {said}"
     assert "change its `accuracy:` in models.yaml" in str(caught.value.hint)
     assert isinstance(copy.copy(caught.value), VerdictError)  # by __reduce__, as between processes
 

@@ -138,7 +138,7 @@ def test_a_quantised_model_is_compared_with_what_it_was_made_of(
     judged = with_samples(replace(step, inputs=FrozenMap({**step.inputs, "original": original})), tmp_path, top1=1e-3)
     validate.run(judged)
     assert 1e-4 < read(judged)["accuracy"]["rms"] < 5e-2
-    with pytest.raises(VerdictError, match="validate:net@pi: too far from the original model on real inputs: rms is"):
+    with pytest.raises(VerdictError, match="too far from the original model on real inputs: rms is"):
         validate.run(with_samples(judged, tmp_path, rms=1e-4))
     assert 1e-4 < read(judged)["accuracy"]["rms"] < 5e-2
 

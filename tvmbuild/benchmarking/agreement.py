@@ -68,13 +68,13 @@ def read_agreement(data: Mapping[str, Any]) -> Agreement:
     return agreement
 
 
-def check_agreement(step: str, agreement: Agreement | None, accuracy: Accuracy | None) -> None:
-    """Raise VerdictError, which names the step, where the agreement is less than the thresholds ask for."""
+def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> None:
+    """Raise VerdictError where the agreement is less than the thresholds ask for."""
     short = tuple(_list_shortfalls(agreement, accuracy)) if agreement and accuracy else ()
     if short:
         raise VerdictError(
-            f"{step}: too far from the original model on real inputs: {'; '.join(short)}",
-            "look at that sample; if the figure is good enough for this model, change its `accuracy:` in models.yaml",
+            f"too far from the original model on real inputs: {'; '.join(short)}",
+            "look at that sample; if the figure is good enough for this model, change its `accuracy:` in models.yaml.",
         )
 
 

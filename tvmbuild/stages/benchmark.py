@@ -30,7 +30,7 @@ def run(step: Step[BenchmarkStep]) -> None:
     if isinstance(result, Result):
         keep_result(step, result)
     write_json(step.output("result"), result.to_json())
-    check_agreement(step.id, result.accuracy, step.options.accuracy)
+    check_agreement(result.accuracy, step.options.accuracy)
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:

@@ -34,7 +34,7 @@ def run(step: Step[ValidateStep]) -> None:
     """
     found = _compute(step) if step.options.stand_in is None else _run(step)
     write_json(step.output("validated"), found.to_json())
-    check_agreement(step.id, found.accuracy, step.options.accuracy)
+    check_agreement(found.accuracy, step.options.accuracy)
 
 
 def _run(step: Step[ValidateStep]) -> Validated:

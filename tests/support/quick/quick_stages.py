@@ -144,7 +144,7 @@ def benchmark(step: AnyStep) -> None:
     used = read_metadata(package).digests.get("schedule")
     append_entry(layout.history, make_entry(result, layout.cell_file(model, target, "schedule.json"), used))
     write_json(step.output("result"), result.to_json())
-    check_agreement(step.id, result.accuracy, step.options.accuracy)
+    check_agreement(result.accuracy, step.options.accuracy)
 
 
 STAGES: dict[str, Callable[[AnyStep], None]] = {

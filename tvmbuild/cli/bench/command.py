@@ -86,7 +86,7 @@ def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
             keep_result(step, result)
         else:
             print(f"not added to the history, whose benchmarks have {count(trial.threads, 'thread')}")
-        check_agreement(step.id, result.accuracy, step.options.accuracy)
+        check_agreement(result.accuracy, step.options.accuracy)
     except TvmbuildError as error:
         print_error(step.subject, error)
         return False
