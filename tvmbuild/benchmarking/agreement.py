@@ -52,7 +52,7 @@ class Agreement:
     def describe(self) -> str:
         """Return the figures, for people."""
         parts = [f"same top-1 for {self.agreeing} of {self.samples} ({self.top1:.1%})"]
-        parts += [] if self.rms is None else [f"error {self.rms:.2%} in the mean"]
+        parts += [] if self.rms is None else [f"rms {self.rms:.2%}"]
         parts += [f"largest error {self.max_abs_error:.2g} where outputs reach {self.largest:.3g}"]
         parts += [f"NaN or infinity in other places for {self.unlike}"] if self.unlike else []
         return ", ".join(parts)
