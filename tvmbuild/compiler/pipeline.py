@@ -18,8 +18,10 @@ from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.integers.fill import fill_channels
 from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
+from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_hot import take_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
@@ -85,7 +87,7 @@ def lower(
                 converted, problem = _attempt(_convert_each_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
-                packed = pack_integers(rewritten.mod, target)
+                packed = pack_integers(use_tables(fill_channels(rewritten.mod, target), target), target)
                 padded = pad_channels(separate_groups(packed, target), target)
                 convolutions = tuple(
                     replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions

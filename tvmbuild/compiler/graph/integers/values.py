@@ -84,3 +84,11 @@ class Sum:
     def is_bounded(self) -> bool:
         """Say whether an activation has bounded it: what is added then is no part of the sum."""
         return self.low > float("-inf") or self.high < float("inf")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A concatenation of numbers of different steps."""
+
+    parts: tuple[relax.Expr, ...]
+    axis: int
