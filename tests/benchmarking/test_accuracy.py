@@ -19,10 +19,11 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Preprocess, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
-from tvmbuild.benchmarking.accuracy import compare_samples, list_samples, make_judge
+from tvmbuild.benchmarking.accuracy import compare_samples, make_judge
 from tvmbuild.benchmarking.results import Agreement, read_result
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.samples import list_samples
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.text import write_markdown
 from tvmbuild.stages.benchmark import make_trial

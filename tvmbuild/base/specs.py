@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,8 +27,8 @@ def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
     return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
 
 
-Precision = Literal["fp32", "fp16", "bf16"]
-"""What a target computes float32 models in."""
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+"""What a target computes float32 models in; int8: those that are quantised, before or by ``quantize``."""
 
 
 # --------------------------------------------------------------------------- models
@@ -127,6 +128,27 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Quantize:
+    """How a model is quantised for the targets of the precision int8."""
+
+    calibration: Calibration
+    method: Literal["nncf", "onnxruntime"] = "nncf"
+    exclude: tuple[str, ...] = ()
+    """Globs of nodes' names, and types of operators, that stay in floats."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Real inputs by which the ranges of activations are found: as those of Accuracy."""
+
+    kind: Literal["images", "inputs"]
+    paths: tuple[str, ...]
+    """Of more than ``count`` pictures those that are taken."""
+    count: int = 64
+    """At most so many samples, taken evenly."""
+
+
+@dataclass(frozen=True)
 class Preprocess:
     """How a picture becomes the input tensor: resize, order, times ``scale``, minus mean, over std."""
 
@@ -169,8 +191,15 @@ class ModelSpec:
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
     reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
-    """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
+    """What the model says of targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
     accuracy: Accuracy | None = None
+    quantize: Quantize | None = None
+
+    def includes(self, target: str) -> bool:
+        """Say whether the model is built for the target of that name."""
+        return any(fnmatchcase(target, glob) for glob in self.include) and not any(
+            fnmatchcase(target, glob) for glob in self.exclude
+        )
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
         """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""

@@ -17,6 +17,7 @@ from tvmbuild.base.specs import (
     InputSpec,
     Precision,
     Preprocess,
+    Quantize,
     SimplifyOptions,
     Source,
     Tolerance,
@@ -35,6 +36,16 @@ class SimplifyStep:
     source: Source
     inputs: tuple[InputSpec, ...]
     simplify: SimplifyOptions
+
+
+@dataclass(frozen=True)
+class QuantizeStep:
+    """Options of quantize:M."""
+
+    model: str
+    quantize: Quantize
+    preprocess: Preprocess | None
+    """Of pictures; None where the samples are arrays."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class BenchmarkStep:
     accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
-StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
 Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]

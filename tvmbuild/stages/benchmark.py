@@ -54,7 +54,8 @@ def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
     if accuracy is None:
         return None
     paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
-    return make_judge(accuracy, step.input("package"), step.input("model").read_bytes(), paths)
+    original = step.input("original" if "original" in step.inputs else "model")
+    return make_judge(accuracy, step.input("package"), original.read_bytes(), paths)
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

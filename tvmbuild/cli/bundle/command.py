@@ -19,7 +19,6 @@ from tvmbuild.base.progress import progress_shown_by, report_progress
 from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.planning.plan import includes
 from tvmbuild.planning.project import find_root
 
 HELP = "pack cells, records and this installation for a machine without network"
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], set[str]]:
     """Return the cells, and the kinds of their targets."""
     project = load_project(root)
-    known = [(m.name, t.name) for m in project.models for t in project.targets if includes(m, t.name)]
+    known = [(m.name, t.name) for m in project.models for t in project.targets if m.includes(t.name)]
     chosen: dict[tuple[str, str], None] = {}
     for glob in globs:
         found = [cell for cell in known if fnmatchcase("@".join(cell), glob)]

@@ -9,13 +9,14 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, ValidateStep
+from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import target_kind
 
 
-class Validate:
+class Validate(StageOfCells):
     """It takes no device of a target's: it is for packages that cannot run there from here."""
 
     about = "compare the numbers of packages whose device is not here, computed on this machine"
