@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
-from tvmbuild.base.field_marks import LATER
+from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
 
 Scalar = str | int | float | bool
@@ -142,8 +142,8 @@ class Calibration:
     """Real inputs by which the ranges of activations are found: as those of Accuracy."""
 
     kind: Literal["images", "inputs"]
-    paths: tuple[str, ...]
-    """Of more than ``count`` pictures those that are taken."""
+    paths: tuple[str, ...] = field(metadata=TOLD)
+    """Of more than ``count`` pictures those that are taken; the step's inputs tell them."""
     count: int = 64
     """At most so many samples, taken evenly."""
 
