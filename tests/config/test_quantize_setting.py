@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.base.specs import Calibration, Project, Quantize, Tolerance
+from tvmbuild.base.quantize_specs import Calibration, Quantize
+from tvmbuild.base.specs import Project, Tolerance
 
 Load = Callable[..., Project]
 CPU = "kind: llvm, mcpu: x86-64-v4, mtriple: x86_64-linux-gnu, num-cores: 2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -60,16 +61,18 @@ def test_pictures_are_inputs_of_the_quantised_cells_alone(project: DoitProject) 
     pictures = project.root / "pictures"
     os.utime(pictures / "0.png")
     assert run(project) == []
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: draw_picture(pictures / "0.png", 9),
         lambda: draw_picture(pictures / "3.png", 3),
         (pictures / "1.png").unlink,
         lambda: project.edit("models.yaml", "method: onnxruntime", "method: onnxruntime\n      exclude: [Gemm]"),
-    ):
+    )
+    for change in changes:
         change()
         steps = run(project)
         assert steps[0] == "quantize:digits"
-        assert sorted(steps) == sorted(["quantize:digits", *INT8])
+        # A picture that changes no range changes nothing.
+        assert sorted(steps) == sorted(["quantize:digits", *INT8]) or (not project.quick and len(steps) == 1)
     (pictures / "2.png").rename(pictures / "4.png")
     pictures.joinpath("3.png").rename(pictures / "2.png")
     assert run(project)[:1] == ["quantize:digits"]
@@ -82,13 +85,12 @@ def test_without_any_picture_nothing_begins(project: DoitProject) -> None:
     ran = project.doit()
     assert ran.code != 0
     assert ran.steps == []
-    assert re.search(
-        r'models.yaml:6:\d+: models.digits.quantize.calibration.images\[0\]: "pictures/\*.png" ', ran.output
-    )
-    assert "matches no file; expected a glob of pictures" in ran.output
+    assert re.search(r"models.yaml:6:\d+: models.digits.quantize.calibration.images\[0\]: ", ran.output)
+    assert '"pictures/*.png" matches no file; expected a glob of pictures' in ran.output
     assert "Traceback" not in ran.output
 
 
+@QUICK
 def test_killed_in_the_middle_it_runs_again(project: DoitProject) -> None:
     model = project.root / "build/models/digits/quantised/model.onnx"
     before = model.read_bytes()
@@ -96,10 +98,10 @@ def test_killed_in_the_middle_it_runs_again(project: DoitProject) -> None:
     process = start_in_step(project, "quantize:digits", "tune=never")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    steps = run(project)
-    assert steps[0] == "quantize:digits"
+    assert model.read_bytes() == before
+    assert run(project)[0] == "quantize:digits"
     assert project.temporaries() == []
-    assert model.read_bytes() != before or not project.quick
+    assert model.read_bytes() != before
     assert run(project) == []
 
 

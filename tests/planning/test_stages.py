@@ -10,15 +10,14 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
     BenchmarkOptions,
-    Calibration,
     Export,
     ExportFile,
     ModelSpec,
-    Quantize,
     Source,
     TargetSpec,
 )

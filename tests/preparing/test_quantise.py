@@ -15,7 +15,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from quantized_nets import INPUT, SIZE, quantize_net, write_float_net
 
-from tvmbuild.base.specs import Calibration, InputSpec, Quantize
+from tvmbuild.base.quantize_specs import Calibration, Quantize
+from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import find_error
 from tvmbuild.preparing.onnx_graph import find_precision

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
-from tvmbuild.base.field_marks import LATER, TOLD
+from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 
 Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -125,27 +126,6 @@ class Accuracy:
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Quantize:
-    """How a model is quantised for the targets of the precision int8."""
-
-    calibration: Calibration
-    method: Literal["nncf", "onnxruntime"] = "nncf"
-    exclude: tuple[str, ...] = ()
-    """Globs of nodes' names, and types of operators, that stay in floats."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Real inputs by which the ranges of activations are found: as those of Accuracy."""
-
-    kind: Literal["images", "inputs"]
-    paths: tuple[str, ...] = field(metadata=TOLD)
-    """Of more than ``count`` pictures those that are taken; the step's inputs tell them."""
-    count: int = 64
-    """At most so many samples, taken evenly."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeGuard, TypeVar
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -17,7 +18,6 @@ from tvmbuild.base.specs import (
     InputSpec,
     Precision,
     Preprocess,
-    Quantize,
     SimplifyOptions,
     Source,
     Tolerance,

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.sequences import take_evenly
-from tvmbuild.base.specs import Calibration, ModelSpec, Quantize, TargetSpec
+from tvmbuild.base.specs import ModelSpec, TargetSpec
 from tvmbuild.config.document import Document
 from tvmbuild.config.samples import find_samples
 

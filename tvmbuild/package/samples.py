@@ -9,8 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from tvmbuild.base.quantize_specs import Calibration
 from tvmbuild.base.sequences import take_evenly
-from tvmbuild.base.specs import Accuracy, Calibration
+from tvmbuild.base.specs import Accuracy
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import check_inputs, read_arrays
 from tvmbuild.package.metadata import TakesInputs

@@ -12,7 +12,8 @@ import onnx
 from onnx.shape_inference import InferenceError
 
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Quantize, Tolerance
+from tvmbuild.base.quantize_specs import Quantize
+from tvmbuild.base.specs import Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error

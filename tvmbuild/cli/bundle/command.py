@@ -93,8 +93,10 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
         mine = [target for model, target in cells if model == name]
         integers = {_is_quantised(models["models"][name], targets["targets"][target]) for target in mine}
         if len(integers) > 1:
-            raise TvmbuildError(f"{name} is a float model for some of these cells and a quantised one for others",
-            "pack them into two archives")
+            raise TvmbuildError(
+                f"{name} is a float model for some of these cells and a quantised one for others",
+                "pack them into two archives",
+            )
         files[f"models/{name}.onnx"] = _read_model(layout, name, quantised=integers == {True})
         kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
         packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.quantize_specs import Quantize as QuantizeSpec
 from tvmbuild.base.specs import ModelSpec
-from tvmbuild.base.specs import Quantize as QuantizeSpec
 from tvmbuild.base.steps import QuantizeStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
 from tvmbuild.planning.stages.tools import list_versions
