@@ -69,7 +69,7 @@ def test_a_float_model_is_quantised(simplified: Simplified, method: str) -> None
     assert made.in_floats == (tuple(_names_of(made.model, "MatMul")) if method == "nncf" else ())
     assert made.error is not None
     assert 0 < made.error < 0.2
-    assert made.notes[0].startswith(f"quantised by {method} with 6 samples, off by ")
+    assert made.notes[0].startswith(f"quantised by {method} with 6 samples: outputs up to ")
 
 
 @BY_BOTH

@@ -60,6 +60,12 @@ def list_samples(
     TvmbuildError for files that cannot be read, and for samples of other shapes or types.
     """
     if given.kind == "images":
+        if len(model.inputs) > 1:
+            names = ", ".join(tensor.name for tensor in model.inputs)
+            raise TvmbuildError(
+                f"{model.model} has the inputs {names}, and a picture is only one of them",
+                "give samples of all of them in an .npz, by `inputs:` instead of `images:`",
+            )
         for path in paths:
             inputs = {find_rules(model)[1].name: preprocess_picture(model, path)}
             check_inputs(model, inputs)

@@ -14,6 +14,7 @@ from onnx.shape_inference import InferenceError
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
+from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
@@ -59,7 +60,8 @@ class Quantised:
         """Return what the report says of it."""
         if self.method is None:
             return ("came quantised: `quantize:` has nothing to do",)
-        said = f"quantised by {self.method} with {self.samples} samples, off by {self.error:.1%} of the largest output"
+        far = f"outputs up to {self.error:.1%} of their largest value from the float model's"
+        said = f"quantised by {self.method} with {count(self.samples, 'sample')}: {far}"
         floats = f"{len(self.in_floats)} of {self.products} products stay in floats: {', '.join(self.in_floats)}"
         return (said, floats) if self.in_floats else (said,)
 

@@ -95,7 +95,7 @@ def _require_quantised(imported: ImportedModel, name: str) -> None:
     if not operator_calls(imported.mod, "relax.quantize"):
         raise TvmbuildError(
             f"{name} is not quantised, and its target has `precision: int8`",
-            f"add `quantize:` to {name} in models.yaml, or leave the target out there: `targets: {{exclude: [NAME]}}`",
+            f"add `quantize:` to {name} in models.yaml, or leave the target out: `targets: {{exclude: [TARGET]}}`",
         )
 
 
