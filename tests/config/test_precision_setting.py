@@ -71,7 +71,7 @@ MISTAKES = {
     ),
     "another word": (
         CPU.format("x86-64-v3", "x86_64-linux-gnu", "half"),
-        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, fp16 or bf16',
+        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, fp16, bf16 or int8',
     ),
 }
 

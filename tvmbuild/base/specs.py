@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 
 Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -178,8 +180,15 @@ class ModelSpec:
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
     reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
-    """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
+    """What the model says of targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
     accuracy: Accuracy | None = None
+    quantize: Quantize | None = None
+
+    def includes(self, target: str) -> bool:
+        """Say whether the model is built for the target of that name."""
+        return any(fnmatchcase(target, glob) for glob in self.include) and not any(
+            fnmatchcase(target, glob) for glob in self.exclude
+        )
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
         """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeGuard, TypeVar
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -35,6 +36,16 @@ class SimplifyStep:
     source: Source
     inputs: tuple[InputSpec, ...]
     simplify: SimplifyOptions
+
+
+@dataclass(frozen=True)
+class QuantizeStep:
+    """Options of quantize:M."""
+
+    model: str
+    quantize: Quantize
+    preprocess: Preprocess | None
+    """Of pictures; None where the samples are arrays."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ class BenchmarkStep:
     accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
-StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
 Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]

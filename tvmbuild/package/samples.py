@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
+from tvmbuild.base.quantize_specs import Calibration
+from tvmbuild.base.sequences import take_evenly
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.inputs import check_inputs, read_arrays
@@ -16,12 +20,52 @@ from tvmbuild.package.preprocess import find_rules, preprocess_picture
 Arrays = Mapping[str, np.ndarray]
 
 
-def list_samples(given: Accuracy, paths: Sequence[Path], model: TakesInputs) -> Iterator[dict[str, np.ndarray]]:
+class Samples(Protocol):
+    """Inputs of a model, to be walked through as often as one likes."""
+
+    def __iter__(self) -> Iterator[Arrays]:
+        """Return the samples from the first on."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """Samples of pictures, which are read each time: all of them may be more than memory holds."""
+
+    given: Calibration
+    paths: Sequence[Path]
+    model: TakesInputs
+
+    def __iter__(self) -> Iterator[Arrays]:
+        return list_samples(self.given, self.paths, self.model)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) -> Samples:
+    """Return at most ``given.count`` samples, evenly taken; TvmbuildError as :func:`list_samples`, or when read."""
+    if given.kind == "images":
+        return _Pictures(given, take_evenly(paths, given.count), model)
+    return take_evenly(list(list_samples(given, paths, model)), given.count)
+
+
+def list_samples(
+    given: Accuracy | Calibration, paths: Sequence[Path], model: TakesInputs
+) -> Iterator[dict[str, np.ndarray]]:
     """Yield the model's inputs, a sample at a time: a picture, or the next rows of an .npz.
 
     TvmbuildError for files that cannot be read, and for samples of other shapes or types.
     """
     if given.kind == "images":
+        if len(model.inputs) > 1:
+            names = ", ".join(tensor.name for tensor in model.inputs)
+            raise TvmbuildError(
+                f"{model.model} has the inputs {names}, and a picture is only one of them",
+                "give samples of all of them in an .npz, by `inputs:` instead of `images:`",
+            )
         for path in paths:
             inputs = {find_rules(model)[1].name: preprocess_picture(model, path)}
             check_inputs(model, inputs)

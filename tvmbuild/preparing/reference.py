@@ -25,6 +25,7 @@ from tvmbuild.base.files import publish
 from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.compare import find_error
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
 _PRECISION = "precision"
@@ -125,6 +126,17 @@ def _explained(what: str) -> Iterator[None]:
             f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {reason}",
             "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes",
         ) from error
+
+
+def make_references(
+    model: bytes, feeds: Sequence[Mapping[str, np.ndarray]], precision: str, what: str
+) -> list[Reference]:
+    """Return the model's numbers for each of the inputs; of a quantised model with the largest spread of all."""
+    made = [Reference(feed, run_onnx(model, feed, what), precision) for feed in feeds]
+    if precision != "int8":
+        return made
+    spread = max(find_error(run_onnx(model, each.inputs, what, optimized=True), each.outputs) for each in made)
+    return [replace(each, spread=spread if math.isfinite(spread) else 0.0) for each in made]
 
 
 def write_reference(path: Path, reference: Reference) -> None:

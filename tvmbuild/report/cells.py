@@ -22,7 +22,8 @@ from tvmbuild.package.metadata import PackageInfo, PackageTarget
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
 """Benchmarks of a cell that the report shows."""
-_STAGES = ("simplify", "tune", "compile", "validate", "benchmark")
+_OF_MODELS = frozenset({"simplify", "quantize"})
+_STAGES = ("simplify", "quantize", "tune", "compile", "validate", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _list_comparable(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, target: str) -> CellReport:
     cell = f"{model}@{target}"
-    ids = {stage: f"{stage}:{model if stage == 'simplify' else cell}" for stage in _STAGES}
+    ids = _list_ids(steps, model, cell)
     package = layout.package(model, target)
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
@@ -128,7 +129,8 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
     validated = Validated.from_json(_read_json(layout.cell_file(model, target, "validated.json"))) if known else None
     if status == "built" and validated is not None:
         reason = f"{reason}; {validated.describe()}"
-    simplify = _read_json(layout.model_file(model, "simplify.json"))
+    prepared = ["simplify.json", *(["quantised/quantize.json"] if "quantize" in ids else [])]
+    prepared_notes = [note for name in prepared for note in _read_json(layout.model_file(model, name)).get("notes", ())]
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
         model=model,
@@ -144,7 +146,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         validated=validated,
         built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
-        notes=tuple(simplify.get("notes", ())) + (_list_notes(info) if info else ()),
+        notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
 
@@ -152,6 +154,15 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
 def _is_current(failure: Failure | None, step: str) -> bool:
     """Say whether the step's outputs are of what was built last: where nothing failed, or they say what did."""
     return failure is None or (failure.kept and failure.step == step)
+
+
+def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
+    """Return stage → step of all that the cell is made by; `quantize` only where it is built from what that writes."""
+    ids = {stage: f"{stage}:{model if stage in _OF_MODELS else cell}" for stage in _STAGES}
+    quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
+    if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
+        del ids["quantize"]
+    return ids
 
 
 def _list_notes(info: PackageInfo) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tvmbuild.base.files import canonical_json, publish, sha256_file, write_byte
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, QuantizeStep, SimplifyStep, TuneStep
 from tvmbuild.benchmarking.agreement import Agreement, check_agreement
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import append_entry, make_entry
@@ -69,6 +69,18 @@ def simplify(step: AnyStep) -> None:
         write_bytes(step.output(role), _fill(SIZES[role], role, digest, _options(step)))
     _work(step, "info")
     write_json(step.output("info"), {"format": 1, "simplified": True, "notes": [], "source_sha256": digest})
+
+
+def quantize(step: AnyStep) -> None:
+    """Write what depends on the model's bytes, those of the samples and the options."""
+    if not isinstance(step.options, QuantizeStep):
+        raise TypeError(step.id)
+    report_progress("quantising")
+    digests = {role: sha256_file(path) for role, path in sorted(step.inputs.items())}
+    for role in ("model", "reference"):
+        write_bytes(step.output(role), _fill(SIZES[role], role, list(digests.items()), _options(step)))
+    _work(step, "info")
+    write_json(step.output("info"), {"format": 1, "notes": []})
 
 
 def tune(step: AnyStep) -> None:
@@ -149,6 +161,7 @@ def benchmark(step: AnyStep) -> None:
 
 STAGES: dict[str, Callable[[AnyStep], None]] = {
     "simplify": simplify,
+    "quantize": quantize,
     "tune": tune,
     "compile": compile_,
     "benchmark": benchmark,

@@ -9,14 +9,15 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, ValidateStep
-from tvmbuild.planning.stages.samples import name_samples
+from tvmbuild.planning.stages.planner import StageOfCells
+from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator, list_versions
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import target_kind
 
 
-class Validate:
+class Validate(StageOfCells):
     """It takes no device of a target's: it is for packages that cannot run there from here."""
 
     about = "compare the numbers of packages whose device is not here, computed on this machine"
@@ -39,7 +40,7 @@ class Validate:
 
     def list_more_inputs(self, subject: Subject, root: Path, options: ValidateStep) -> dict[str, Path]:
         """Return the files of real inputs; and the package, where a device of this machine runs it."""
-        samples = name_samples(options.accuracy, root)
+        samples = list_judging_files(subject, root)
         if options.stand_in is None:
             return samples
         return {"package": Layout(root).package(subject.model.name, subject.require_target().name), **samples}
