@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
+from tvmbuild.compiler.dot_instructions import find_instruction
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
@@ -74,7 +75,9 @@ def lower(
     layout and algorithms give the same module in any process.
     """
     with target:
-        mod = make_scalars(take_rows(prepare(use_integers(imported.mod))))
+        instruction = find_instruction(target)
+        signed = instruction is not None and instruction.tensor == "int8"
+        mod = make_scalars(take_rows(prepare(use_integers(imported.mod, signed=signed))))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()

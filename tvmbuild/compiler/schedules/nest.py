@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.target import codegen
 
+from tvmbuild.compiler.dot_instructions import find_instructions
 from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
 
 PARALLEL_WORK = 1 << 15
@@ -31,6 +32,8 @@ class Machine:
     """Vector registers."""
     threads: int
     limits: CpuLimits = USUAL_CPU
+    dots: frozenset[str] = frozenset()
+    """Names of the dot instructions that it has."""
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of that width a register holds."""
@@ -150,11 +153,12 @@ def describe_machine(target: tvm.target.Target) -> Machine:
     has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     threads = int(target.attrs.get("num-cores", 0)) or 4
+    dots = frozenset(each.name for each in find_instructions(target))
     if triple.startswith(("x86_64", "i386", "i686")):
         if "avx512f" in has:
-            return Machine(64, 32, threads)
-        return Machine(32 if "avx2" in has else 16, 16, threads)
-    return Machine(16, 16 if triple.startswith("arm") else 32, threads)
+            return Machine(64, 32, threads, dots=dots)
+        return Machine(32 if "avx2" in has else 16, 16, threads, dots=dots)
+    return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots)
 
 
 def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:

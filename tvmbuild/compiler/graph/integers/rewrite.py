@@ -24,21 +24,27 @@ from tvmbuild.compiler.graph.rewrite import rewrite_main
 Tracked = Quantised | Known | Sum | Joined
 
 
-def use_integers(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Compute in integers what stands between quantisations; a module without any stays as it is."""
+def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False) -> tvm.ir.IRModule:
+    """Compute in integers what stands between quantisations; a module without any stays as it is.
+
+    ``signed``: dense convolutions get their data as int8, for targets whose dot instruction takes that.
+    """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod)))
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed)))
     return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, *, signed: bool) -> None:
         super().__init__(mod)
+        self._wants_signed = signed
         self._tracked: dict[relax.Var, Tracked] = {}
         self._unsigned: dict[relax.Var, relax.Expr] = {}
         """int8 → the same integers and UNSIGNED more, as uint8."""
+        self._signed: dict[relax.Expr, relax.Expr] = {}
+        """The other way round."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -118,6 +124,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return made
         signed = self._shift(made, -UNSIGNED, "int8")
         self._unsigned[signed] = made
+        self._signed[made] = signed
         return signed
 
     def _shift(self, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
@@ -138,7 +145,18 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     # ------------------------------------------------------------------- sums
 
     def _convolve(self, call: relax.Call) -> relax.Expr | None:
-        return self._product(call, lambda data, weights: convolve(self._emit, call, data, weights))
+        def compute(data: Quantised, weights: Known) -> Sum | None:
+            is_dense = int(call.attrs.groups) == 1
+            return convolve(self._emit, call, self._sign(data) if self._wants_signed and is_dense else data, weights)
+
+        return self._product(call, compute)
+
+    def _sign(self, data: Quantised) -> Quantised:
+        """Return the same numbers by int8."""
+        origin = self._origin(data.value)
+        if origin not in self._signed:
+            self._signed[origin] = self._shift(data.value, -UNSIGNED, "int8")
+        return replace(data, value=self._signed[origin], zero=data.zero - UNSIGNED)
 
     def _multiply(self, call: relax.Call) -> relax.Expr | None:
         return self._product(call, lambda data, weights: multiply(self._emit, data, weights))

@@ -16,8 +16,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.codegen.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.graph.integers.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine
 
@@ -29,13 +29,16 @@ def use_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModu
     lookup = find_lookup(target)
     if lookup is None:
         return mod
-    rewritten = rewrite_main(mod, _Rewriter(mod, lookup, describe_machine(target)))
+    rewriter = _Rewriter(mod, lookup, describe_machine(target))
+    rewritten = rewrite_main(mod, rewriter)
+    if not rewriter.changed:
+        return mod
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
 
 
 @dataclass(frozen=True)
 class _OfByte:
-    """What a tensor has where another one, of bytes, has 0, 1, 2, …"""
+    """What a tensor has where another one, of bytes, has 0, 1, 2 and so on."""
 
     byte: relax.Var
     values: Values
@@ -43,6 +46,8 @@ class _OfByte:
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    changed = False
+
     def __init__(self, mod: tvm.ir.IRModule, lookup: Lookup, machine: Machine) -> None:
         super().__init__(mod)
         self._lookup, self._machine = lookup, machine
@@ -91,6 +96,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return shape is not None and str(data.ty.dtype) == "uint8" and math.prod(shape) >= self._lookup.lanes
 
     def _look_up(self, call: relax.Call, found: _OfByte) -> relax.Expr:
+        self.changed = True
         function = write_lookup(static_shape(call) or (), self._lookup, self._machine)
         variable = self.builder_.add_func(function, "lookup")
         return relax.call_tir(variable, [found.byte, constant(found.values)], call.ty)
