@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx.shape_inference import InferenceError
 
@@ -28,7 +27,7 @@ from tvmbuild.preparing.reference import ORT_ERRORS, Reference, make_references,
 from tvmbuild.preparing.unsigned import make_unsigned
 
 COMPARED = 4
-"""Samples on which the quantised model is compared with the float one."""
+"""Samples on which the quantised model is compared with the float one, and with itself."""
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 """Between a DequantizeLinear and a product they move bytes."""
@@ -81,7 +80,7 @@ class Quantised:
 def quantise(model: bytes, reference: Reference, options: Quantize, samples: Samples, name: str) -> Quantised:
     """Quantise the simplified ``model``, whose own numbers are the ``reference``; messages call it ``name``.
 
-    The result has the same inputs and outputs, and a reference of its own for the same inputs. TvmbuildError for
+    The result has the same inputs and outputs, and a reference of its own, of the first sample. TvmbuildError for
     samples that do not fit, an exclusion that matches nothing, and what the library cannot do or left in floats.
     """
     proto = onnx.load_model_from_string(model)
@@ -101,7 +100,7 @@ def quantise(model: bytes, reference: Reference, options: Quantize, samples: Sam
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)
     report_progress("running the quantised model")
-    return _describe(quantised, model, reference, samples, options.method)
+    return _describe(quantised, model, samples, options.method)
 
 
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:
@@ -149,11 +148,10 @@ def _check(quantised: Any, original: Any, method: str, name: str) -> None:
         raise TvmbuildError(f"{name} cannot be quantised: {problem}", f"try {others}")
 
 
-def _describe(quantised: Any, model: bytes, reference: Reference, samples: Samples, method: str) -> Quantised:
+def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Quantised:
     data: bytes = quantised.SerializeToString(deterministic=True)
-    some: list[Mapping[str, np.ndarray]] = list(islice(samples, COMPARED))
-    made = make_references(data, [reference.inputs, *some], "int8", "the quantised model")
-    errors = [find_error(each.outputs, run_onnx(model, each.inputs, "the float model")) for each in made[1:]]
+    made = make_references(data, list(islice(samples, COMPARED)), "int8", "the quantised model")
+    errors = [find_error(each.outputs, run_onnx(model, each.inputs, "the float model")) for each in made]
     floats, products = _list_float_products(quantised)
     return Quantised(data, made[0], method, len(samples), products, floats, max(errors))
 
