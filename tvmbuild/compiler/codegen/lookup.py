@@ -75,7 +75,9 @@ def write_lookup(shape: Sequence[int], lookup: Lookup, machine: Machine) -> tirx
 def _by_bytes(load: Load, at: Any) -> Any:
     """Two registers of the table at once: an index has seven bits there."""
     low, high = (
-        _call("llvm.x86.avx512.vpermi2var.qi.512", "uint8x64", load(first, "uint8x64"), at, load(first + 64, "uint8x64"))
+        _call(
+            "llvm.x86.avx512.vpermi2var.qi.512", "uint8x64", load(first, "uint8x64"), at, load(first + 64, "uint8x64")
+        )
         for first in (0, 128)
     )
     return tirx.Select(at < _spread(128, "uint8", 64), low, high)

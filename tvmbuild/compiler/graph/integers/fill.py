@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.channels import is_constant_convolution, padded_channels
 from tvmbuild.compiler.graph.rewrite import rewrite_main
@@ -29,6 +30,8 @@ _ELEMENTWISE = frozenset(
 
 def fill_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with the channels of NHWC integer convolutions filled up to whole vectors of the CPU target."""
+    if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
+        return mod
     lanes = describe_machine(target).lanes(32)
     rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, lanes)))
     return relax.transform.DeadCodeElimination()(rewritten)
@@ -49,6 +52,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         wide = self.builder_.emit(filled)
         channels = int(call.ty.shape.values[-1])
+        if channels == int(wide.ty.shape.values[-1]):  # more inputs alone
+            return wide
         narrow = self.builder_.emit(relax.op.strided_slice(wide, [3], [0], [channels]))
         self._filled[narrow] = wide
         return narrow

@@ -29,7 +29,10 @@ def use_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModu
     lookup = find_lookup(target)
     if lookup is None:
         return mod
-    rewritten = rewrite_main(mod, _Rewriter(mod, lookup, describe_machine(target)))
+    rewriter = _Rewriter(mod, lookup, describe_machine(target))
+    rewritten = rewrite_main(mod, rewriter)
+    if not rewriter.changed:
+        return mod
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
 
 
@@ -43,6 +46,8 @@ class _OfByte:
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    changed = False
+
     def __init__(self, mod: tvm.ir.IRModule, lookup: Lookup, machine: Machine) -> None:
         super().__init__(mod)
         self._lookup, self._machine = lookup, machine
@@ -91,6 +96,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return shape is not None and str(data.ty.dtype) == "uint8" and math.prod(shape) >= self._lookup.lanes
 
     def _look_up(self, call: relax.Call, found: _OfByte) -> relax.Expr:
+        self.changed = True
         function = write_lookup(static_shape(call) or (), self._lookup, self._machine)
         variable = self.builder_.add_func(function, "lookup")
         return relax.call_tir(variable, [found.byte, constant(found.values)], call.ty)

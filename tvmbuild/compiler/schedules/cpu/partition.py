@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 
 PARTITIONED = "pragma_loop_partition_hint"
 """TVM's annotation of such a loop."""
@@ -25,17 +26,29 @@ def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _is_partitioned(function: tirx.PrimFunc) -> bool:
-    found: list[tirx.For] = []
-    tvm_ffi.structural_walk(function.body, [(tirx.For, found.append)])
-    return any(PARTITIONED in loop.annotations for loop in found)
+    return any(PARTITIONED in loop.annotations for loop in _list_nodes(function, tirx.For))
 
 
 def _fits(function: tirx.PrimFunc) -> bool:
-    """Say whether all tensors are of known sizes below 2^31, and none of int64, which would become int32."""
-    for buffer in (getattr(each, "buffer", each) for each in function.params):
-        extents = list(getattr(buffer, "shape", ["?"]))
-        if not all(isinstance(extent, tirx.IntImm) for extent in extents) or str(buffer.dtype) == "int64":
-            return False
-        if math.prod(int(extent) for extent in extents) > _MOST:
-            return False
-    return True
+    """Say whether all tensors are of known sizes below 2^31, and no number besides the indices is of int64.
+
+    Those would become int32 with the indices.
+    """
+    blocks = _list_nodes(function, s_tir.SBlock)
+    buffers = [getattr(each, "buffer", each) for each in function.params]
+    buffers += [buffer for block in blocks for buffer in block.alloc_buffers]
+    if any(str(buffer.dtype) == "int64" for buffer in buffers):
+        return False
+    if any("int64" in {str(cast.ty.dtype), str(cast.value.ty.dtype)} for cast in _list_nodes(function, tirx.Cast)):
+        return False
+    extents = [list(buffer.shape) for buffer in buffers]
+    return all(
+        all(isinstance(extent, tirx.IntImm) for extent in each) and math.prod(int(extent) for extent in each) <= _MOST
+        for each in extents
+    )
+
+
+def _list_nodes(function: tirx.PrimFunc, kind: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(kind, found.append)])
+    return found
