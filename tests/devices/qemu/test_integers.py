@@ -46,6 +46,13 @@ class Chain:
         self._data, self._scale = self.net.round(self.net.add("Sigmoid", [self._data]), 1 / 255, 0), 1 / 255
         self._results.append(self.net.add("Flatten", [self._data]))
 
+    def multiply(self, outputs: int, features: int) -> None:
+        """Append a product with a matrix."""
+        weights, scales = self.net.weigh((features, outputs), axis=1)
+        bias = self.net.offset(outputs, scales, self._scale)
+        made = self.net.add("Gemm", [self._results[-1], weights, bias])
+        self._results.append(self.net.round(made, self._scale * features**0.5, 120))
+
     def finish(self) -> bytes:
         """Return the model."""
         return self.net.finish(self.net.add("Concat", self._results, axis=1), SHAPE)
@@ -61,6 +68,7 @@ def model() -> bytes:
     chain.convolve(16, 3)  # one group at once
     chain.convolve(64, 1, extreme=True)  # four, and a result of nothing but bounds
     chain.convolve(32, 3, extreme=True)
+    chain.multiply(10, 32 * 9 * 8)
     return chain.finish()
 
 
