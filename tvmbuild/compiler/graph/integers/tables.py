@@ -16,8 +16,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.codegen.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.graph.integers.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine
 
@@ -38,7 +38,7 @@ def use_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModu
 
 @dataclass(frozen=True)
 class _OfByte:
-    """What a tensor has where another one, of bytes, has 0, 1, 2, …"""
+    """What a tensor has where another one, of bytes, has 0, 1, 2 and so on."""
 
     byte: relax.Var
     values: Values

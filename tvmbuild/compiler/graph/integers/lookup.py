@@ -87,14 +87,10 @@ def _by_words(load: Load, at: Any) -> Any:
     """Pairs of entries, of which the index' last bit chooses one."""
     index = tirx.Cast("uint16x32", at)
     pair = index >> _spread(1, "uint16", 32)
+    quarters = [tirx.reinterpret("uint16x32", load(first, "uint8x64")) for first in range(0, ENTRIES, 64)]
     low, high = (
-        _call(
-            "llvm.x86.avx512.vpermi2var.hi.512",
-            "uint16x32",
-            *(tirx.reinterpret("uint16x32", load(first, "uint8x64")), pair),
-            tirx.reinterpret("uint16x32", load(first + 64, "uint8x64")),
-        )
-        for first in (0, 128)
+        _call("llvm.x86.avx512.vpermi2var.hi.512", "uint16x32", quarters[first], pair, quarters[first + 1])
+        for first in (0, 2)
     )
     both = tirx.Select(pair < _spread(64, "uint16", 32), low, high)
     return tirx.Cast("uint8x32", both >> ((index & _spread(1, "uint16", 32)) << _spread(3, "uint16", 32)))

@@ -8,7 +8,7 @@ import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
-from tvmbuild.compiler.codegen.lookup import LOOKUPS, choose_lookup, find_lookup, write_lookup
+from tvmbuild.compiler.graph.integers.lookup import LOOKUPS, Lookup, choose_lookup, find_lookup, write_lookup
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import host_target, tvm_target
 
@@ -21,7 +21,7 @@ if not WAYS:
 
 @pytest.mark.parametrize("lookup", WAYS)
 @pytest.mark.parametrize("shape", [(64,), (1, 3, 3, 29), (1, 400, 400, 1), (2, 65)])
-def test_each_byte_is_looked_up(lookup, shape):
+def test_each_byte_is_looked_up(lookup: Lookup, shape: tuple[int, ...]) -> None:
     target = host_target(threads=2)
     function = write_lookup(shape, lookup, describe_machine(target)).with_attr("global_symbol", "main")
     library = tvm.compile(tvm.IRModule({"main": function}), target)
@@ -42,12 +42,12 @@ def test_each_byte_is_looked_up(lookup, shape):
         ({"mcpu": "cortex-a7", "mtriple": "armv7l-linux-gnueabihf", "mattr": ("+neon",)}, None),
     ],
 )
-def test_which_way_a_target_has(attributes: dict[str, AttributeValue], lanes: int | None):
+def test_which_way_a_target_has(attributes: dict[str, AttributeValue], lanes: int | None) -> None:
     found = find_lookup(tvm_target("llvm", FrozenMap({**attributes, "num-cores": 2}), FrozenMap()))
     assert (found and found.lanes) == lanes
 
 
-def test_code_for_aarch64_has_its_instruction():
+def test_code_for_aarch64_has_its_instruction() -> None:
     attributes: dict[str, AttributeValue] = {"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "num-cores": 2}
     target = tvm_target("llvm", FrozenMap(attributes), FrozenMap())
     lookup = choose_lookup({"neon", "v8a"})
