@@ -19,7 +19,7 @@ from tvmbuild.building.scheduling import Model, import_for, lower_for, make_targ
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.prim_funcs import is_scheduled
+from tvmbuild.compiler.prim_funcs import is_scheduled, names_instructions
 from tvmbuild.compiler.target import host_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
@@ -56,7 +56,7 @@ def lower_model(
 
 def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance) -> Validated:
     """Compute the model here; TvmbuildError when the numbers are not the reference's."""
-    comparison = _compare(_without_gpu_code(model), reference, tolerance)
+    comparison = _compare(_without_foreign_code(model), reference, tolerance)
     if comparison.problem is not None:
         raise TvmbuildError(
             f"validate:{model.cell}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
@@ -65,10 +65,10 @@ def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance) ->
     return Validated(comparison.max_abs_error, comparison.max_rel_error)
 
 
-def _without_gpu_code(model: LoweredModel) -> Lowered:
-    """Return the module, lowered for this CPU where TVM has code for GPUs alone in it, which comes scheduled."""
-    functions = model.lowered.mod.functions.values()
-    if any(isinstance(each, tvm.tirx.PrimFunc) and is_scheduled(each) for each in functions):
+def _without_foreign_code(model: LoweredModel) -> Lowered:
+    """Return the module; lowered for this CPU where it has GPUs' code, which comes scheduled, or instructions."""
+    functions = [each for each in model.lowered.mod.functions.values() if isinstance(each, tvm.tirx.PrimFunc)]
+    if any(is_scheduled(each) or names_instructions(each) for each in functions):
         return lower_for(model.imported, host_target(), model.schedule)
     return model.lowered
 

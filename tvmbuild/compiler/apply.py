@@ -13,6 +13,7 @@ from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks
+from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.target import is_gpu
@@ -52,12 +53,16 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     with target, database:
         mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
         coverage = _coverage(lowered.mod, mod)
-        mod = schedule_rest(mod, target) if is_gpu(target) else _split_repacking(schedule_uncovered(mod, target))
+        mod = schedule_rest(mod, target) if is_gpu(target) else _schedule_for_cpu(mod, target)
         mod = relax.transform.FoldConstant()(mod)
         # Repacked weights come back as tuples of constants; make them arguments again.
         mod = relax.transform.CanonicalizeBindings()(mod)
         mod = relax.transform.DeadCodeElimination()(mod)
     return Applied(mod, coverage)
+
+
+def _schedule_for_cpu(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    return narrow_partitioned(_split_repacking(schedule_uncovered(mod, target)))
 
 
 def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -6,47 +6,99 @@ LLVM ends the process where it is asked for one that the target lacks, so its ow
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.base.host_cpu import machine_of
+
 ANNOTATION = "dot"
-"""Of a block that adds up groups of products: the instruction's name."""
+"""Of a block that adds up groups of products: the tensor intrinsic's name."""
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """sums[lane] += Σ data[k] · int8[lane, k] over a group."""
+    """sums[lane] += Σ data[k] · int8[k // group, lane, k % group] over the groups that a use of it goes through."""
 
     name: str
-    """Also of TVM's tensor intrinsic."""
-    features: frozenset[str]
-    """LLVM's names; one set of those that are needed together."""
+    machine: str
+    feature: str
+    """LLVM's name."""
     lanes: int
     group: int
     """Products that are added to one sum."""
     data: str
-    """What it takes numbers of uint8 as: itself, or int16."""
+    """What it takes numbers of uint8 as: itself, 128 less as int8, or int16."""
     llvm: str
+    steps: int = 1
+    """Groups that a use of it goes through, at most: their data lie in one register, whose elements it can take."""
+
+    @property
+    def intrinsic(self) -> str:
+        """Return the name of TVM's tensor intrinsic."""
+        return f"{self.name}_{self.steps}"
+
+    @property
+    def registers(self) -> int:
+        """Return how many it needs besides those of sums, data and weights: for what it widens, for products."""
+        if self.group > 2:
+            return 0
+        return 2 if self.data == "int16" else 6
+
+    @property
+    def depthwise(self) -> str:
+        """Return the type of the weights of convolutions that add up no inputs: ARM multiplies int16 to int32."""
+        return "int16" if self.machine == "aarch64" else "float32"
+
+    @property
+    def depth(self) -> int:
+        """Return how many products a use of it adds to one sum."""
+        return self.group * self.steps
+
+    def fit(self, groups: int) -> DotInstruction:
+        """Return it with as many steps as divide the number of groups."""
+        steps = self.steps
+        while groups % steps:
+            steps //= 2
+        return replace(self, steps=steps)
+
+    @property
+    def tensor(self) -> str:
+        """What the graph hands it: what is wider is widened where it is read."""
+        return "uint8" if self.data == "int16" else self.data
 
 
 INSTRUCTIONS = (
-    DotInstruction("dot_avx512_vnni", frozenset({"avx512vnni"}), 16, 4, "uint8", "llvm.x86.avx512.vpdpbusd.512"),
-    DotInstruction("dot_avx_vnni", frozenset({"avxvnni"}), 8, 4, "uint8", "llvm.x86.avx512.vpdpbusd.256"),
-    DotInstruction("dot_avx512", frozenset({"avx512bw"}), 16, 2, "int16", "llvm.x86.avx512.pmaddw.d.512"),
-    DotInstruction("dot_avx2", frozenset({"avx2"}), 8, 2, "int16", "llvm.x86.avx2.pmadd.wd"),
+    DotInstruction("dot_avx512_vnni", "x86_64", "avx512vnni", 16, 4, "uint8", "llvm.x86.avx512.vpdpbusd.512"),
+    DotInstruction("dot_avx_vnni", "x86_64", "avxvnni", 8, 4, "uint8", "llvm.x86.avx512.vpdpbusd.256"),
+    DotInstruction("dot_avx512", "x86_64", "avx512bw", 16, 2, "int16", "llvm.x86.avx512.pmaddw.d.512"),
+    DotInstruction("dot_avx2", "x86_64", "avx2", 8, 2, "int16", "llvm.x86.avx2.pmadd.wd"),
+    DotInstruction("dot_i8mm", "aarch64", "i8mm", 4, 4, "uint8", "llvm.aarch64.neon.usdot.v4i32.v16i8", 4),
+    DotInstruction("dot_dotprod", "aarch64", "dotprod", 4, 4, "int8", "llvm.aarch64.neon.sdot.v4i32.v16i8", 4),
+    DotInstruction("dot_neon", "aarch64", "neon", 8, 2, "int8", "llvm.aarch64.neon.saddlp.v4i32.v8i16", 4),
 )
 """The quickest first. All are exact: the one that adds pairs of 8 bits in 16 (vpmaddubsw) is not, and is not used."""
 
 
+def list_intrinsics() -> list[DotInstruction]:
+    """Return each instruction with each number of steps that a use of it may have."""
+    return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4, 8) if steps <= each.steps]
+
+
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:
     """Return the quickest that the CPU target has; None where it has none."""
+    return next(iter(find_instructions(target)), None)
+
+
+def find_instructions(target: tvm.target.Target) -> list[DotInstruction]:
+    """Return those that the CPU target has, the quickest first."""
     if str(target.kind.name) != "llvm":
-        return None
-    return choose_instruction({str(name) for name in codegen.llvm_get_cpu_features(target)})
+        return []
+    machine = machine_of(str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple()))
+    return choose_instructions(machine, {str(name) for name in codegen.llvm_get_cpu_features(target)})
 
 
-def choose_instruction(features: AbstractSet[str]) -> DotInstruction | None:
-    """Return the quickest that a CPU of these features has."""
-    return next((each for each in INSTRUCTIONS if each.features <= features), None)
+def choose_instructions(machine: str, features: AbstractSet[str]) -> list[DotInstruction]:
+    """Return those that a CPU of these features has; 32-bit ARM has LLVM's names for them, and none of them."""
+    return [each for each in INSTRUCTIONS if each.machine == machine and each.feature in features]

@@ -11,6 +11,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.calls import PACKED_CALLS, called_functions, display_name
+from tvmbuild.compiler.prim_funcs import LLVM_CALL
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 
@@ -20,6 +21,7 @@ _REPACKED = re.compile(r"(.+)_prepacked\d*")
 _FOREIGN = PACKED_CALLS | {
     "tirx.call_extern",
     "tirx.call_pure_extern",
+    LLVM_CALL,
     "tirx.tvm_call_packed_lowered",
     "tirx.tvm_call_cpacked_lowered",
 }

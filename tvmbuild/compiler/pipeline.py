@@ -15,11 +15,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
+from tvmbuild.compiler.dot_instructions import find_instruction
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
+from tvmbuild.compiler.graph.integers.fill import fill_channels
 from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
+from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_hot import take_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
@@ -72,7 +75,9 @@ def lower(
     layout and algorithms give the same module in any process.
     """
     with target:
-        mod = make_scalars(take_rows(prepare(use_integers(imported.mod))))
+        instruction = find_instruction(target)
+        signed = instruction is not None and instruction.tensor == "int8"
+        mod = make_scalars(take_rows(prepare(use_integers(imported.mod, signed=signed))))
         chosen = layout or default_layout(target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
@@ -85,7 +90,7 @@ def lower(
                 converted, problem = _attempt(_convert_each_to_nhwc, mod)
             if problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
-                packed = pack_integers(rewritten.mod, target)
+                packed = pack_integers(use_tables(fill_channels(rewritten.mod, target), target), target)
                 padded = pad_channels(separate_groups(packed, target), target)
                 convolutions = tuple(
                     replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions

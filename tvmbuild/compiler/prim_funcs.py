@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
 _SCHEDULED = "tirx.is_scheduled"
+LLVM_CALL = "tirx.call_llvm_pure_intrin"
+"""A call of a function of LLVM's."""
 
 
 def is_scheduled(function: tirx.PrimFunc) -> bool:
@@ -16,6 +19,15 @@ def is_scheduled(function: tirx.PrimFunc) -> bool:
 def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return the function as one that needs no other schedule."""
     return function.with_attr(_SCHEDULED, True)
+
+
+def names_instructions(function: tirx.PrimFunc) -> bool:
+    """Say whether it was written with functions of LLVM's, which not every CPU may have."""
+    found: list[str] = []
+    tvm_ffi.structural_walk(
+        function.body, [(tvm.ir.Call, lambda call: found.append(str(getattr(call.op, "name", ""))))]
+    )
+    return LLVM_CALL in found
 
 
 def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:

@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,16 +283,23 @@ def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "machine"),
+    ("attributes", "machine", "dots"),
     [
-        ({"mcpu": "x86-64-v4", "mtriple": "x86_64-linux-gnu", "num-cores": 2}, Machine(64, 32, 2)),
-        ({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 6}, Machine(32, 16, 6)),
-        ({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu"}, Machine(16, 16, 4)),
-        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "mattr": ("+neon",)}, Machine(16, 32, 4)),
+        (
+            {"mcpu": "x86-64-v4", "mtriple": "x86_64-linux-gnu", "num-cores": 2},
+            Machine(64, 32, 2),
+            {"dot_avx512", "dot_avx2"},
+        ),
+        ({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 6}, Machine(32, 16, 6), {"dot_avx2"}),
+        ({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu"}, Machine(16, 16, 4), set()),
+        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "mattr": ("+neon",)}, Machine(16, 32, 4), {"dot_neon"}),
     ],
 )
-def test_the_machine_is_what_the_target_says(attributes: dict[str, AttributeValue], machine: Machine) -> None:
-    assert describe_machine(tvm_target("llvm", FrozenMap(attributes), FrozenMap())) == machine
+def test_the_machine_is_what_the_target_says(
+    attributes: dict[str, AttributeValue], machine: Machine, dots: set[str]
+) -> None:
+    described = describe_machine(tvm_target("llvm", FrozenMap(attributes), FrozenMap()))
+    assert described == replace(machine, dots=frozenset(dots))
 
 
 def test_power_of_two_divisors() -> None:

@@ -11,64 +11,93 @@ from typing import Any
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
-from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, DotInstruction
+from tvmbuild.compiler.dot_instructions import DotInstruction, list_intrinsics
 
 
 @cache
 def register_intrinsics() -> None:
     """Make all of them known, once in a process."""
-    for instruction in INSTRUCTIONS:
-        TensorIntrin.register(instruction.name, _describe(instruction), _implement(instruction), override=True)
+    for each in list_intrinsics():
+        TensorIntrin.register(each.intrinsic, _describe(each), _implement(each), override=True)
 
 
 def _describe(instruction: DotInstruction) -> Any:
     lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
+    steps, depth = instruction.steps, instruction.depth
 
     @T.prim_func(s_tir=True)
     def description(
-        data: T.Buffer((group,), data_type, offset_factor=1),
-        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
+        data: T.Buffer((depth,), data_type, offset_factor=1),
+        weights: T.Buffer((steps, lanes, group), "int8", offset_factor=1),
         sums: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
+            T.reads(sums[0:lanes], data[0:depth], weights[0:steps, 0:lanes, 0:group])
             T.writes(sums[0:lanes])
             for lane in T.serial(0, lanes):
-                for k in T.serial(0, group):
+                for k in T.serial(0, depth):
                     with T.sblock("update"):
                         vi, vk = T.axis.remap("SR", [lane, k])
-                        sums[vi] = sums[vi] + T.cast(data[vk], "int32") * T.cast(weights[vi, vk], "int32")
+                        sums[vi] = sums[vi] + T.cast(data[vk], "int32") * T.cast(
+                            weights[vk // group, vi, vk % group], "int32"
+                        )
 
     return description
 
 
 def _implement(instruction: DotInstruction) -> Any:
-    """Four bytes of data go to all lanes at once."""
-    lanes, group, data_type, llvm = instruction.lanes, instruction.group, instruction.data, instruction.llvm
-    whole, sums_type = f"{data_type}x{lanes * group}", f"int32x{lanes}"
-
-    def add_products(sums: Any, data: Any, weights: Any) -> Any:
-        name = T.llvm_lookup_intrinsic_id(llvm)
-        if data_type == "uint8":  # the instruction adds to the sums
-            return T.call_llvm_pure_intrin(name, sums, data, weights, dtype=sums_type)
-        return sums + T.call_llvm_pure_intrin(name, data, T.cast(weights, whole), dtype=sums_type)
+    """Add group after group, each of the data in all lanes at once."""
+    lanes, group, data_type = instruction.lanes, instruction.group, instruction.data
+    steps, depth = instruction.steps, instruction.depth
 
     @T.prim_func(s_tir=True)
     def implementation(
-        data: T.Buffer((group,), data_type, offset_factor=1),
-        weights: T.Buffer((lanes, group), "int8", offset_factor=1),
+        data: T.Buffer((depth,), data_type, offset_factor=1),
+        weights: T.Buffer((steps, lanes, group), "int8", offset_factor=1),
         sums: T.Buffer((lanes,), "int32", offset_factor=1),
     ) -> None:
         with T.sblock("root"):
-            T.reads(sums[0:lanes], data[0:group], weights[0:lanes, 0:group])
+            T.reads(sums[0:lanes], data[0:depth], weights[0:steps, 0:lanes, 0:group])
             T.writes(sums[0:lanes])
-            sums[T.ramp(T.int32(0), 1, lanes)] = add_products(
-                sums.vload([0], sums_type),
-                T.reinterpret(
-                    T.broadcast(T.reinterpret(data.vload([0], f"{data_type}x{group}"), dtype="int32"), lanes),
-                    dtype=whole,
-                ),
-                weights.vload([0, 0], f"int8x{lanes * group}"),
+            sums[T.ramp(T.int32(0), 1, lanes)] = _add_steps(
+                instruction,
+                sums.vload([0], f"int32x{lanes}"),
+                data.vload([0], f"{data_type}x{depth}"),
+                weights,
             )
 
     return implementation
+
+
+def _add_steps(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
+    for step in range(instruction.steps):
+        values = weights.vload([step, 0, 0], f"int8x{instruction.lanes * instruction.group}")
+        sums = _add_products(instruction, sums, _spread(instruction, data, step), values)
+    return sums
+
+
+def _spread(instruction: DotInstruction, data: Any, step: int) -> Any:
+    """Return a group of the data in each lane."""
+    lanes = instruction.lanes
+    whole = f"int{8 * instruction.group * (2 if instruction.data == 'int16' else 1)}"
+    if instruction.steps == 1:
+        spread = T.broadcast(T.reinterpret(data, dtype=whole), lanes)
+    else:  # LLVM makes an element of an instruction's operand of it
+        groups = T.reinterpret(data, dtype=f"{whole}x{instruction.steps}")
+        spread = T.Shuffle([groups] * (lanes // instruction.steps), [step] * lanes)
+    return T.reinterpret(spread, dtype=f"{instruction.data}x{lanes * instruction.group}")
+
+
+def _add_products(instruction: DotInstruction, sums: Any, data: Any, weights: Any) -> Any:
+    name, sums_type = T.llvm_lookup_intrinsic_id(instruction.llvm), f"int32x{instruction.lanes}"
+    whole = f"int16x{instruction.lanes * instruction.group}"
+    if instruction.data == "int16":
+        return sums + T.call_llvm_pure_intrin(name, data, T.cast(weights, whole), dtype=sums_type)
+    if instruction.group == 2:  # of 8 bits each: products of 16, of which neighbours are added to 32
+        products = T.cast(weights, whole) * T.cast(data, whole)
+        halves = (T.Shuffle([products], list(range(first, first + 8))) for first in (0, 8))
+        added = [T.call_llvm_pure_intrin(name, half, dtype="int32x4") for half in halves]
+        return sums + T.Shuffle(added, list(range(8)))
+    # It adds to the sums itself. Only of the second operand does ARM's sdot take an element.
+    factors = (weights, data) if instruction.data == "int8" else (data, weights)
+    return T.call_llvm_pure_intrin(name, sums, *factors, dtype=sums_type)

@@ -12,10 +12,13 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.target import codegen
 
+from tvmbuild.compiler.dot_instructions import find_instructions
 from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
 
 PARALLEL_WORK = 1 << 15
 """Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
+MOST_TOGETHER = 8
+"""Steps of a loop that are written out one after another."""
 CHUNKS_PER_THREAD = 8
 """Chunks are handed out in equal numbers: so many that one more for some thread does not matter."""
 
@@ -29,6 +32,8 @@ class Machine:
     """Vector registers."""
     threads: int
     limits: CpuLimits = USUAL_CPU
+    dots: frozenset[str] = frozenset()
+    """Names of the dot instructions that it has."""
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of that width a register holds."""
@@ -136,17 +141,24 @@ class Nest:
         """Say whether a branch of the block depends on the axis."""
         return any(uses(condition, axis.var) for condition in self.conditions)
 
+    def find_period(self, axis: Axis) -> int:
+        """Return after how many steps along the axis the branches come again; 1 where they do not, or after many."""
+        periods = {period for condition in self.conditions for period in _list_moduli(condition, axis.var)}
+        small = [each for each in periods if 1 < each <= MOST_TOGETHER and axis.extent % each == 0]
+        return max(small, default=1)
+
 
 def describe_machine(target: tvm.target.Target) -> Machine:
     """Return what the target's attributes say, else what every CPU of its architecture has."""
     has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     threads = int(target.attrs.get("num-cores", 0)) or 4
+    dots = frozenset(each.name for each in find_instructions(target))
     if triple.startswith(("x86_64", "i386", "i686")):
         if "avx512f" in has:
-            return Machine(64, 32, threads)
-        return Machine(32 if "avx2" in has else 16, 16, threads)
-    return Machine(16, 16 if triple.startswith("arm") else 32, threads)
+            return Machine(64, 32, threads, dots=dots)
+        return Machine(32 if "avx2" in has else 16, 16, threads, dots=dots)
+    return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots)
 
 
 def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
@@ -223,6 +235,18 @@ def uses(expr: Any, var: Any) -> bool:
 
     tvm_ffi.structural_walk(expr, (tvm.ir.Var, on_var), order="post")
     return bool(found)
+
+
+def _list_moduli(expr: Any, var: Any) -> list[int]:
+    """Return by what numbers something of the variable is divided for its remainder."""
+    found: list[int] = []
+
+    def on_remainder(remainder: Any) -> None:
+        if isinstance(remainder.b, tirx.IntImm) and uses(remainder.a, var):
+            found.append(int(remainder.b))
+
+    tvm_ffi.structural_walk(expr, (tirx.FloorMod, on_remainder), order="post")
+    return found
 
 
 def count(axes: Iterable[Axis]) -> int:

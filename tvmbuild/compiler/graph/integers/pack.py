@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
 _NAME = "conv2d_int8"
+_TO_NHWC = [0, 2, 3, 1]
 
 
 def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -37,27 +38,44 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if not _is_of_integers(call):
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
-        padded = _find_padding(bound_value(self, call.args[0]), call)
-        if groups == 1:
+        padded = self._find_padding(call)
+        if groups == 1 and str(padded.source.ty.dtype) == self._instruction.tensor:
             padded = self._fill_groups(padded)
-            packed = constant(_pack(weights, self._instruction))
-            function = _write_dense(call, padded, packed, self._instruction)
-        elif weights.shape[2] == 1 and groups == weights.shape[3]:
-            packed = constant(weights[:, :, 0, :].astype(np.float32))
+            instruction = self._instruction.fit(int(padded.source.ty.shape.values[3]) // self._instruction.group)
+            packed = constant(_pack(weights, instruction))
+            function = _write_dense(call, padded, packed, instruction)
+        elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3]:
+            packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
             function = _write_depthwise(call, padded, packed)
         else:
             return call
         return relax.call_tir(self.builder_.add_func(function, _NAME), [padded.source, packed], call.ty)
+
+    def _find_padding(self, call: relax.Call) -> _Padded:
+        """Return what the convolution pads, or what a padding before it does, of a picture in NCHW as well."""
+        top, left, bottom, right = (int(each) for each in call.attrs.padding)
+        own = _Padded(call.args[0], 0, (top, left), (bottom, right))
+        if any((top, left, bottom, right)):
+            return own
+        before = bound_value(self, call.args[0])
+        turned = _is(before, "permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
+        pad = bound_value(self, before.args[0]) if turned else before
+        if not _is(pad, "nn.pad") or pad.attrs.pad_mode != "constant":
+            return own
+        width = [int(each) for each in pad.attrs.pad_width]
+        width = [width[2 * axis + side] for axis in (_TO_NHWC if turned else range(4)) for side in (0, 1)]
+        if any(width[:2]) or any(width[6:]):
+            return own
+        source = self.builder_.emit(relax.op.permute_dims(pad.args[0], _TO_NHWC)) if turned else pad.args[0]
+        return _Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
     def _fill_groups(self, padded: _Padded) -> _Padded:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
         more = -int(padded.source.ty.shape.values[3]) % self._instruction.group
         if not more:
             return padded
-        (top, left), (bottom, right) = padded.before, padded.after
-        width = [0, 0, top, bottom, left, right, 0, more]
-        filled = self.builder_.emit(relax.op.nn.pad(padded.source, width, pad_value=padded.value))
-        return _Padded(filled, padded.value, (0, 0), (0, 0))
+        filled = self.builder_.emit(relax.op.nn.pad(padded.source, [0] * 7 + [more]))
+        return replace(padded, source=filled)
 
 
 @dataclass(frozen=True)
@@ -70,49 +88,41 @@ class _Padded:
     after: tuple[int, int]
 
 
+def _is(expr: relax.Expr, name: str) -> bool:
+    return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(f"relax.{name}")
+
+
 def _is_of_integers(call: relax.Call) -> bool:
     if not is_constant_convolution(call):
         return False
-    return [str(each.ty.dtype) for each in (*call.args, call)] == ["uint8", "int8", "int32"]
-
-
-def _find_padding(data: relax.Expr, call: relax.Call) -> _Padded:
-    """Return what the convolution pads, or what a padding before it does."""
-    top, left, bottom, right = (int(each) for each in call.attrs.padding)
-    own = _Padded(call.args[0], 0, (top, left), (bottom, right))
-    is_pad = isinstance(data, tvm.ir.Call) and data.op == tvm.ir.Op.get("relax.nn.pad")
-    if not is_pad or any((top, left, bottom, right)) or data.attrs.pad_mode != "constant":
-        return own
-    width = [int(each) for each in data.attrs.pad_width]
-    if any(width[:2]) or any(width[6:]):
-        return own
-    return _Padded(data.args[0], int(data.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
+    data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
+    return data in {"uint8", "int8"} and (weights, result) == ("int8", "int32")
 
 
 def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
-    """Return vectors of outputs x rows x columns x groups of inputs x outputs x inputs, filled up with zeros."""
+    """Return vectors of outputs x rows x columns x uses of it x steps x outputs x inputs, filled up with zeros."""
     rows, columns, inputs, outputs = weights.shape
     lanes, group = instruction.lanes, instruction.group
     filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))
-    apart = filled.reshape(rows, columns, -1, group, filled.shape[3] // lanes, lanes)
-    return np.ascontiguousarray(apart.transpose(4, 0, 1, 2, 5, 3))
+    apart = filled.reshape(rows, columns, -1, instruction.steps, group, filled.shape[3] // lanes, lanes)
+    return np.ascontiguousarray(apart.transpose(5, 0, 1, 2, 3, 6, 4))
 
 
 def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    vectors, rows, columns, groups, lanes, own = (int(each) for each in packed.ty.shape.values)
+    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
     data, weights = _placeholder(padded.source), _placeholder(packed)
     read = _widen(_pad(data, padded), instruction)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
     *place, channels = call.ty.shape.values
-    row, column, group, k = _reduce(rows, columns, groups, own)
+    row, column, use, k = _reduce(rows, columns, uses, steps * own)
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
-        number = read[n, y * down + row * below, x * right + column * beside, group * own + k]
-        weight = weights[c // lanes, row, column, group, c % lanes, k]
-        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, group, k])
+        number = read[n, y * down + row * below, x * right + column * beside, use * steps * own + k]
+        weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
-    attributes = {ANNOTATION: instruction.name}
+    attributes = {ANNOTATION: instruction.intrinsic}
     if vectors * lanes == int(channels):
         return _finish([data, weights, te.compute(call.ty.shape.values, product, name=_NAME, attrs=attributes)])
     filled = (*place, _index(vectors * lanes))
@@ -121,9 +131,14 @@ def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruct
 
 
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
-    """Add up in float32, which is exact: a window's products are far fewer than 2^24 of their steps."""
+    """Add up in float32 or in int32 what is widened to the weights' type.
+
+    Float32 is exact: a window's products are far fewer than 2^24 of their steps.
+    """
     data, weights = _placeholder(padded.source), _placeholder(weights_of)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    narrow = str(weights_of.ty.dtype)
+    wide = "float32" if narrow == "float32" else "int32"
     read = _pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
@@ -131,7 +146,8 @@ def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) 
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
         number = read[n, y * down + row * below, x * right + column * beside, c]
-        return te.sum(number.astype("float32") * weights[row, column, c], axis=[row, column])
+        factors = number.astype(narrow).astype(wide), weights[row, column, c].astype(wide)
+        return te.sum(factors[0] * factors[1], axis=[row, column])
 
     whole = te.compute(call.ty.shape.values, product, name=f"{_NAME}_depthwise")
     return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at].astype("int32"))])
@@ -155,12 +171,12 @@ def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
     if not any((*padded.before, *padded.after)):
         return data
     before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
-    return topi.nn.pad(data, before, after, tirx.const(padded.value, "uint8"), "pad_temp")
+    return topi.nn.pad(data, before, after, tirx.const(padded.value, data.dtype), "pad_temp")
 
 
 def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
     """Return what the instruction takes."""
-    if instruction.data == "uint8":
+    if instruction.data == instruction.tensor:
         return data
     return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
 

@@ -18,33 +18,46 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.integers.elementary import dequantise, quantise, requantise, sum_up
 from tvmbuild.compiler.graph.integers.products import convolve, multiply
-from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Joined, Known, Quantised, Sum
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
-Tracked = Quantised | Known | Sum
+Tracked = Quantised | Known | Sum | Joined
 
 
-def use_integers(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Compute in integers what stands between quantisations; a module without any stays as it is."""
+def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False) -> tvm.ir.IRModule:
+    """Compute in integers what stands between quantisations; a module without any stays as it is.
+
+    ``signed``: dense convolutions get their data as int8, for targets whose dot instruction takes that.
+    """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod)))
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed)))
     return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, *, signed: bool) -> None:
         super().__init__(mod)
+        self._wants_signed = signed
         self._tracked: dict[relax.Var, Tracked] = {}
         self._unsigned: dict[relax.Var, relax.Expr] = {}
         """int8 → the same integers and UNSIGNED more, as uint8."""
+        self._signed: dict[relax.Expr, relax.Expr] = {}
+        """The other way round."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         rule = self._RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
         result = None if rule is None else rule(self, call)
         return call if result is None else result
+
+    def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
+        item = super().visit_tuple_getitem_(item)
+        found = self._find(item.tuple_value)
+        if not isinstance(found, Quantised):
+            return item
+        return self._restore(replace(found, value=self._emit(relax.TupleGetItem(found.value, item.index))))
 
     # ------------------------------------------------------------------- what is known
 
@@ -65,6 +78,10 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         variable = self._emit(expr)
         self._tracked[variable] = tracked
         return variable
+
+    def _restore(self, made: Quantised) -> relax.Expr:
+        """Return the numbers that integers stand for."""
+        return self._track(dequantise(self._emit, made), made)
 
     def _number(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
         """Return a constant of float32, dequantised or not."""
@@ -92,7 +109,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return None
         zero = int(zeros.reshape(())) + (0 if twin is None else UNSIGNED)
         source = Quantised(call.args[0] if twin is None else twin, np.float32(scales.reshape(())), zero)
-        return self._track(dequantise(self._emit, source), source)
+        return self._restore(source)
 
     def _quantise(self, call: relax.Call) -> relax.Expr | None:
         scales, zeros = (_read_constant(self, each) for each in call.args[1:])
@@ -107,6 +124,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return made
         signed = self._shift(made, -UNSIGNED, "int8")
         self._unsigned[signed] = made
+        self._signed[made] = signed
         return signed
 
     def _shift(self, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
@@ -119,12 +137,26 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return requantise(self._emit, found, scale, zero)
         if isinstance(found, Quantised) and found.has_steps_of(Quantised(found.value, scale, zero)):
             return found.value
+        if isinstance(found, Joined):  # each part is rounded as it would be behind the others
+            parts = [self._emit(self._to_integers(part, scale, zero)) for part in found.parts]
+            return relax.op.concat(parts, found.axis)
         return quantise(self._emit, data, scale, zero)
 
     # ------------------------------------------------------------------- sums
 
     def _convolve(self, call: relax.Call) -> relax.Expr | None:
-        return self._product(call, lambda data, weights: convolve(self._emit, call, data, weights))
+        def compute(data: Quantised, weights: Known) -> Sum | None:
+            is_dense = int(call.attrs.groups) == 1
+            return convolve(self._emit, call, self._sign(data) if self._wants_signed and is_dense else data, weights)
+
+        return self._product(call, compute)
+
+    def _sign(self, data: Quantised) -> Quantised:
+        """Return the same numbers by int8."""
+        origin = self._origin(data.value)
+        if origin not in self._signed:
+            self._signed[origin] = self._shift(data.value, -UNSIGNED, "int8")
+        return replace(data, value=self._signed[origin], zero=data.zero - UNSIGNED)
 
     def _multiply(self, call: relax.Call) -> relax.Expr | None:
         return self._product(call, lambda data, weights: multiply(self._emit, data, weights))
@@ -174,8 +206,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if not isinstance(found, Quantised):
             return None
         moved = self._emit(relax.Call(call.op, [found.value, *call.args[1:]], call.attrs))
-        made = replace(found, value=moved)
-        return self._track(dequantise(self._emit, made), made)
+        return self._restore(replace(found, value=moved))
 
     def _move_known(self, call: relax.Call, found: Known) -> relax.Expr | None:
         if call.op.name == "relax.permute_dims":
@@ -197,10 +228,16 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return None
         found = [each for part in parts.fields if isinstance(each := self._find(part), Quantised)]
         if len(found) < len(parts.fields) or not all(each.has_steps_of(found[0]) for each in found):
-            return None
+            return self._track(call, Joined(tuple(parts.fields), int(call.attrs.axis)))
         joined = self._emit(relax.op.concat([each.value for each in found], call.attrs.axis))
-        made = replace(found[0], value=joined)
-        return self._track(dequantise(self._emit, made), made)
+        return self._restore(replace(found[0], value=joined))
+
+    def _split(self, call: relax.Call) -> relax.Expr | None:
+        found = self._find(call.args[0])
+        if not isinstance(found, Quantised):
+            return None
+        apart = self._emit(relax.Call(call.op, [found.value], call.attrs))
+        return self._track(call, replace(found, value=apart))
 
     _RULES: ClassVar[Mapping[str, Callable[[Any, relax.Call], relax.Expr | None]]] = {
         "relax.quantize": _quantise,
@@ -211,6 +248,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         "relax.nn.relu": _relu,
         "relax.clip": _clip,
         "relax.concat": _concat,
+        "relax.split": _split,
         **dict.fromkeys(
             (
                 *("relax.reshape", "relax.permute_dims", "relax.squeeze", "relax.expand_dims", "relax.flatten"),

@@ -19,7 +19,7 @@ MOST = 1 << 30
 
 @dataclass(frozen=True)
 class Quantised:
-    """(value - zero) * scale, where the value is a tensor of uint8."""
+    """(value - zero) * scale, where the value is a tensor of uint8; of int8 for a convolution that wants it so."""
 
     value: relax.Expr
     scale: np.float32
@@ -84,3 +84,11 @@ class Sum:
     def is_bounded(self) -> bool:
         """Say whether an activation has bounded it: what is added then is no part of the sum."""
         return self.low > float("-inf") or self.high < float("inf")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A concatenation of numbers of different steps."""
+
+    parts: tuple[relax.Expr, ...]
+    axis: int

@@ -6,7 +6,17 @@ from typing import Any
 
 from tvm import s_tir
 
-from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, count, power_of_two_divisor, run_parallel, view_nest
+from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
+from tvmbuild.compiler.schedules.nest import (
+    MOST_TOGETHER,
+    Axis,
+    Machine,
+    Nest,
+    count,
+    power_of_two_divisor,
+    run_parallel,
+    view_nest,
+)
 
 TRANSPOSE_TILE = 16
 """Elements: a cache line of float32, so that each line that a transpose touches is used whole."""
@@ -62,8 +72,13 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> boo
     outer = [axis.loop for axis in nest.axes[:-1]]
     crossed = _crossing_axis(nest, last)
     if nest.is_conditional_on(last):
-        # Concatenations and paddings: one loop for each branch, without branches.
-        sch.annotate(last.loop, "pragma_loop_partition_hint", 1)
+        together = last.extent if last.extent <= MOST_TOGETHER else nest.find_period(last)
+        if together > 1:
+            # What goes around among several inputs, channels that are shuffled: each branch has its place in the loop.
+            sch.unroll(sch.split(last.loop, [None, together])[1])
+        else:
+            # Concatenations and paddings: one loop for each branch, without branches.
+            sch.annotate(last.loop, PARTITIONED, 1)
     elif crossed is not None:
         outer = _tile_transpose(sch, nest, crossed)
     else:

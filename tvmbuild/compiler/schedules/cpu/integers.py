@@ -8,7 +8,7 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
-from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
+from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
 from tvmbuild.compiler.schedules.nest import (
@@ -23,11 +23,14 @@ from tvmbuild.compiler.schedules.nest import (
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
-    """Compute a block that names an instruction; False for others."""
+    """Compute a block that names an instruction; False for others, and where the machine is not the block's.
+
+    So it is where this machine checks the numbers of another's module.
+    """
     name = sch.get(block).annotations.get(ANNOTATION)
-    instruction = next((each for each in INSTRUCTIONS if each.name == name), None)
+    instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
     nest = None if instruction is None else view_nest(sch, block)
-    if nest is None or instruction is None:
+    if nest is None or instruction is None or instruction.name not in machine.dots:
         return False
     register_intrinsics()
     tile = _choose_tile(nest, instruction, machine, rank)
@@ -39,7 +42,7 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
         far, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         outer.append(far)
         inner.insert(0, rows)
-    wide = None if instruction.data == "uint8" else _find_widening(sch, nest, instruction.data)
+    wide = None if instruction.data == instruction.tensor else _find_widening(sch, nest, instruction.data)
     stay = wide is None and _weights_stay(nest, tile, machine)
     loops = [over, *outer] if stay else [*outer[:-1], over, *outer[-1:]]
     sch.reorder(*loops, *sums, *inner, step)
@@ -51,11 +54,11 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     for loop in inner[:-1]:
         sch.unroll(loop)
     _finish_epilogue(sch, sch.get_loops(epilogue)[len(loops) :], tile)
-    run_parallel(sch, divided, nest.work // instruction.group, machine)
+    run_parallel(sch, divided, nest.work // instruction.depth, machine)
     start = sch.decompose_reduction(block, [*sums, *inner][0])
     make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
-    sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.name)
+    sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.intrinsic)
     return True
 
 
@@ -89,21 +92,24 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
     """Return the tile with the fewest loads a sum, or the next best."""
     *_, along = nest.spatial
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
-    most = machine.registers - SPARE_REGISTERS - (0 if instruction.data == "uint8" else SPARE_REGISTERS // 2)
+    most = machine.registers - SPARE_REGISTERS - instruction.registers
+    each = max(1, instruction.lanes * 4 // machine.vector_bytes)
+    of_data = 1 if instruction.steps > 1 else 0
     tiles = [
         Tile(along, instruction.lanes, vectors, across, rows)
         for rows in divisors(across.extent if across else 1, most)
         for vectors in divisors(along.extent // instruction.lanes, MAX_VECTORS)
-        if rows * vectors <= most
+        if rows * (vectors * each + of_data) <= most
     ]
-    ranking = sorted(tiles, key=lambda tile: _cost(tile, machine))
+    ranking = sorted(tiles, key=lambda tile: _cost(tile, instruction.steps, machine))
     return ranking[min(rank, len(ranking) - 1)]
 
 
-def _cost(tile: Tile, machine: Machine) -> tuple[float, int]:
-    """Cycles a sum: two sums and two loads a cycle, and a sum waits for the one before it."""
-    sums = tile.rows * tile.vectors
-    return max(sums / 2, (tile.rows + tile.vectors) / 2, machine.limits.fma_latency + 1) / sums, tile.vectors
+def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
+    """Cycles a sum: two sums and two loads a cycle, and a sum waits for the one before it; then, what is loaded."""
+    sums, loads = tile.rows * tile.vectors, tile.rows / steps + tile.vectors
+    cycles = max(sums / 2, loads / 2, machine.limits.fma_latency + 1) / sums
+    return cycles, tile.vectors if steps == 1 else loads / sums
 
 
 def _weights_stay(nest: Nest, tile: Tile, machine: Machine) -> bool:

@@ -1,0 +1,57 @@
+"""Bytes looked up in a table of 256, by each way that this CPU has, and what other CPUs get."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
+from tvmbuild.compiler.graph.integers.lookup import LOOKUPS, Lookup, choose_lookup, find_lookup, write_lookup
+from tvmbuild.compiler.schedules.nest import describe_machine
+from tvmbuild.compiler.target import host_target, tvm_target
+
+pytestmark = pytest.mark.compiler
+HERE = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(host_target(threads=2))}
+WAYS = [pytest.param(each, id=str(each.lanes)) for each in LOOKUPS if each.features <= HERE]
+if not WAYS:
+    WAYS = [pytest.param(None, id="none", marks=pytest.mark.skip(reason="this CPU has no such instruction"))]
+
+
+@pytest.mark.parametrize("lookup", WAYS)
+@pytest.mark.parametrize("shape", [(64,), (1, 3, 3, 29), (1, 400, 400, 1), (2, 65)])
+def test_each_byte_is_looked_up(lookup: Lookup, shape: tuple[int, ...]) -> None:
+    target = host_target(threads=2)
+    function = write_lookup(shape, lookup, describe_machine(target)).with_attr("global_symbol", "main")
+    library = tvm.compile(tvm.IRModule({"main": function}), target)
+    random = np.random.default_rng(0)
+    data, table = random.integers(0, 256, shape, np.uint8), random.permutation(256).astype(np.uint8)
+    out = tvm.runtime.tensor(np.zeros_like(data))
+    library["main"](tvm.runtime.tensor(data), tvm.runtime.tensor(table), out)
+    np.testing.assert_array_equal(out.numpy(), table[data])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "lanes"),
+    [
+        ({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu"}, 64),
+        ({"mcpu": "x86-64-v4", "mtriple": "x86_64-linux-gnu"}, 32),
+        ({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}, None),
+        ({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}, 16),
+        ({"mcpu": "cortex-a7", "mtriple": "armv7l-linux-gnueabihf", "mattr": ("+neon",)}, None),
+    ],
+)
+def test_which_way_a_target_has(attributes: dict[str, AttributeValue], lanes: int | None) -> None:
+    found = find_lookup(tvm_target("llvm", FrozenMap({**attributes, "num-cores": 2}), FrozenMap()))
+    assert (found and found.lanes) == lanes
+
+
+def test_code_for_aarch64_has_its_instruction() -> None:
+    attributes: dict[str, AttributeValue] = {"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu", "num-cores": 2}
+    target = tvm_target("llvm", FrozenMap(attributes), FrozenMap())
+    lookup = choose_lookup({"neon", "v8a"})
+    assert lookup is not None
+    function = write_lookup((1000,), lookup, describe_machine(target)).with_attr("global_symbol", "main")
+    assembly = tvm.compile(tvm.IRModule({"main": function}), target).mod.inspect_source("asm")
+    assert assembly.count("tbl\t") >= 4

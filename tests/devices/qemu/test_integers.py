@@ -1,0 +1,78 @@
+"""Quantised networks on ARM CPUs, emulated: their instructions' numbers are ONNX Runtime's to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated_board import the_board
+from quantised_graphs import Network, run_optimized
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import AttributeValue
+from tvmbuild.building.package import build_package
+from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.qemu.device import start_emulated
+from tvmbuild.package.archive import write_package
+from tvmbuild.package.inputs import write_arrays
+from tvmbuild.package.metadata import PackageTarget
+
+pytestmark = [pytest.mark.compiler, pytest.mark.emulator]
+SHAPE = (1, 3, 17, 15)
+
+
+class Chain:
+    """Convolutions one after another; all of their results are the network's."""
+
+    def __init__(self) -> None:
+        self.net = Network(np.random.RandomState(0))
+        self._data, self._scale, self._channels = self.net.round("x", 0.02, 131), 0.02, SHAPE[1]
+        self._results: list[str] = []
+
+    def convolve(self, outputs: int, size: int, *, group: int = 1, extreme: bool = False, stride: int = 1) -> None:
+        """Append one whose integers are spread over all of uint8; saturated ones where it is extreme."""
+        inputs, pad = self._channels // group, size // 2
+        weights, scales = self.net.weigh((outputs, inputs, size, size), extreme=extreme)
+        bias = self.net.offset(outputs, scales, self._scale)
+        given = {"pads": [pad] * 4, "strides": [stride] * 2, "group": group}
+        self._scale *= 0.05 if extreme else 0.25 * (inputs * size * size) ** 0.5
+        made = self.net.add("Conv", [self._data, weights, bias], **given)
+        self._data, self._channels = self.net.round(made, self._scale, 120), outputs
+        self._results.append(self.net.add("Flatten", [self._data]))
+
+    def squash(self) -> None:
+        """Append a sigmoid: a table of bytes."""
+        self._data, self._scale = self.net.round(self.net.add("Sigmoid", [self._data]), 1 / 255, 0), 1 / 255
+        self._results.append(self.net.add("Flatten", [self._data]))
+
+    def finish(self) -> bytes:
+        """Return the model."""
+        return self.net.finish(self.net.add("Concat", self._results, axis=1), SHAPE)
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    chain = Chain()
+    chain.convolve(24, 3, stride=2)  # of a picture: its channels are filled up
+    chain.convolve(24, 3, group=24)
+    chain.convolve(58, 1)  # two groups at once, outputs that fill no vector
+    chain.squash()
+    chain.convolve(16, 3)  # one group at once
+    chain.convolve(64, 1, extreme=True)  # four, and a result of nothing but bounds
+    chain.convolve(32, 3, extreme=True)
+    return chain.finish()
+
+
+@pytest.mark.parametrize("cpu", ["cortex-a76", "neoverse-n2", "cortex-a72"])
+def test_numbers(model: bytes, cpu: str, tmp_path: Path) -> None:
+    x = np.random.RandomState(1).uniform(-3, 3, SHAPE).astype(np.float32)
+    want = run_optimized(model, {"x": x})["y"]
+    assert len(np.unique(want)) > 200
+    target = FrozenMap[str, AttributeValue]({"mcpu": cpu, "mtriple": "aarch64-linux-gnu", "num-cores": 2})
+    package, reference = tmp_path / "package.tar", tmp_path / "reference.npz"
+    (tmp_path / "model.onnx").write_bytes(model)
+    write_package(package, build_package(tmp_path / "model.onnx", PackageTarget(cpu, "llvm", target, glibc="2.28")))
+    write_arrays(reference, {"input:x": x})
+    with start_emulated(the_board(), Load("tvm", package, reference, 2)) as worker:
+        np.testing.assert_array_equal(worker.outputs()["y"], want)

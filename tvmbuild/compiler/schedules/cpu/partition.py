@@ -1,0 +1,54 @@
+"""Loops that are made several, one for each branch inside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+PARTITIONED = "pragma_loop_partition_hint"
+"""TVM's annotation of such a loop."""
+_MOST = (1 << 31) - 1
+
+
+def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Index with 32 bits in functions with such loops: TVM 0.27 leaves loops of 64 bits whole, branch and all."""
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    narrow = tirx.transform.ForceNarrowIndexToInt32()
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and _is_partitioned(function) and _fits(function):
+            narrowed = narrow(tvm.ir.IRModule({variable: function}))
+            result.update_func(result.get_global_var(variable.name_hint), narrowed[variable])
+    return result
+
+
+def _is_partitioned(function: tirx.PrimFunc) -> bool:
+    return any(PARTITIONED in loop.annotations for loop in _list_nodes(function, tirx.For))
+
+
+def _fits(function: tirx.PrimFunc) -> bool:
+    """Say whether all tensors are of known sizes below 2^31, and no number besides the indices is of int64.
+
+    Those would become int32 with the indices.
+    """
+    blocks = _list_nodes(function, s_tir.SBlock)
+    buffers = [getattr(each, "buffer", each) for each in function.params]
+    buffers += [buffer for block in blocks for buffer in block.alloc_buffers]
+    if any(str(buffer.dtype) == "int64" for buffer in buffers):
+        return False
+    if any("int64" in {str(cast.ty.dtype), str(cast.value.ty.dtype)} for cast in _list_nodes(function, tirx.Cast)):
+        return False
+    extents = [list(buffer.shape) for buffer in buffers]
+    return all(
+        all(isinstance(extent, tirx.IntImm) for extent in each) and math.prod(int(extent) for extent in each) <= _MOST
+        for each in extents
+    )
+
+
+def _list_nodes(function: tirx.PrimFunc, kind: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, [(kind, found.append)])
+    return found
