@@ -98,7 +98,6 @@ def test_killed_in_the_middle_it_runs_again(project: DoitProject) -> None:
     process = start_in_step(project, "quantize:digits", "tune=never")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert model.read_bytes() == before
     assert run(project)[0] == "quantize:digits"
     assert project.temporaries() == []
     assert model.read_bytes() != before
