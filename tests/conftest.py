@@ -12,6 +12,7 @@ from digits import write_digits
 from doit_project import end_started
 from made_once import begin_run, end_run
 from needs import NEEDS, SHARED, explain_absent, summarise_absent
+from nights import ALL, VARIABLE, begin_night, skip_other_nights
 
 PROJECT = Path(__file__).resolve().parent.parent
 _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
@@ -24,11 +25,21 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job ignores Ctrl-C, and so would every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_OWNS_RUN] = begin_run()
+    begin_night()
+
+
+def pytest_report_header() -> str:
+    return f"{VARIABLE}={begin_night()}: {VARIABLE}={ALL} runs what other nights do"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if config.stash.get(_OWNS_RUN, False):
         end_run()
+
+
+@pytest.hookimpl(trylast=True)  # of those that are selected
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_other_nights(items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,7 +25,7 @@ from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.compare import compare
 
 PARTS = 6
-EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "480")) // PARTS
+EXAMPLES = int(os.environ.get("DRAWN_GRAPHS", "240")) // PARTS
 ATTRIBUTES: Attributes = FrozenMap({"mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 TOLERANCES: dict[Precision, Tolerance] = {"fp32": Tolerance(1e-3, 1e-4, 1e-3), "fp16": Tolerance(0.0, 0.0, 0.03)}
 

@@ -7,10 +7,12 @@ import re
 import signal
 
 import pytest
+from nights import share
 from node_cases import NodeCase, Verdict, list_cases, run_case
 from node_processes import run_apart
 
-PARTS = 12
+NIGHTS = 3
+PARTS = 4
 RIGHT = (
     "and2d",
     "attention_4d_causal_nonpad_negative_offset_structural_empty",
@@ -96,6 +98,6 @@ def test_a_crash_and_an_endless_case_are_verdicts(cases: dict[str, NodeCase]) ->
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_case_is_wrong(cases: dict[str, NodeCase], part: int) -> None:
-    verdicts = {name: run_case(case) for name, case in list(cases.items())[part::PARTS]}
+    verdicts = {name: run_case(case) for name, case in share(cases.items(), NIGHTS)[part::PARTS]}
     assert {name: each for name, each in verdicts.items() if each.kind in {"wrong", "crashed"}} == {}
     assert sum(each.kind == "right" for each in verdicts.values()) > len(verdicts) / 2

@@ -10,7 +10,7 @@ from doit_project import ON_V3, REAL, STEPS_ON_V3, DoitProject, make_project, wr
 from warm_cache import SOURCES, Warm, list_restored
 
 
-@pytest.fixture(scope="session", params=["quick", pytest.param("real", marks=REAL)])
+@pytest.fixture(scope="session", params=["quick", pytest.param("real", marks=[*REAL, pytest.mark.nights(2)])])
 def quick(request: pytest.FixtureRequest) -> bool:
     """Whether the steps of the test's project compute nothing. Who needs this is run both ways."""
     return bool(request.param == "quick")

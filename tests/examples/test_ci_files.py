@@ -180,6 +180,7 @@ def test_the_gitlab_child_pipeline_is_never_empty(platform: Platform, cells: lis
 
 
 @pytest.mark.nightly
+@pytest.mark.nights(2)
 @pytest.mark.compiler
 def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
     workflow = GitHub(CI / "github-actions.yml", platform)
@@ -209,6 +210,7 @@ def test_the_commands_of_the_github_workflow(platform: Platform) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.nights(2)
 @pytest.mark.compiler
 def test_the_commands_of_the_gitlab_pipeline(platform: Platform) -> None:
     pipeline = GitLab(CI / "gitlab-ci.yml", platform)
@@ -263,6 +265,7 @@ def _on_gitlab(platform: Platform) -> Ran:
 
 
 @pytest.mark.nightly
+@pytest.mark.nights(2)
 @pytest.mark.compiler
 @pytest.mark.emulator
 @pytest.mark.timeout(1200)

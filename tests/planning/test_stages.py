@@ -182,6 +182,7 @@ def test_files_that_the_model_names_are_more_inputs() -> None:
     }
     assert {name: inputs for name, inputs in found.items() if inputs} == {
         "simplify": {"argument weights": ROOT / "w.bin"},
+        "validate": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
         "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
     }
 

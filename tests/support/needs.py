@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nights import OTHER_NIGHT
+
 from tvmbuild.planning.detection import detect_capabilities
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -106,5 +108,5 @@ def summarise_absent(reasons: Iterable[str]) -> str:
     counts: Counter[str] = Counter()
     for reason in reasons:
         name, _, why = reason.partition(": ")
-        counts[f"{name} ({why})" if name in NEEDS else OTHERS] += 1
+        counts[f"{name} ({why})" if name in {*NEEDS, OTHER_NIGHT} else OTHERS] += 1
     return ", ".join(f"{shown} {counts[shown]}" for shown in sorted(counts, key=lambda shown: (shown == OTHERS, shown)))

@@ -122,10 +122,19 @@ Five steps of 8 bits: in a quantised network a tie that is rounded the other way
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real inputs for the benchmark stage: paths of pictures, or of one .npz, relative to the project's root."""
+    """Real inputs: paths of pictures, or of one .npz, relative to the project's root; and what is asked of them.
+
+    A threshold that is None is not asked for; `benchmarking.results.Agreement` says what the figures are.
+    """
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
+    top1: float | None = field(default=None, metadata=LATER)
+    """At least this share of the samples."""
+    rms: float | None = field(default=None, metadata=LATER)
+    """At most this."""
+    of_largest: float | None = field(default=None, metadata=LATER)
+    """At most this."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,11 @@ def _make_preprocess(data: dict[str, Any]) -> Preprocess:
 
 def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
     accuracy = data.get("accuracy")
-    return None if accuracy is None else Accuracy(*find_samples(root, accuracy))
+    if accuracy is None:
+        return None
+    asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
+    kind, paths = find_samples(root, accuracy)
+    return Accuracy(kind, paths, **asked)
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,30 +88,48 @@ def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) ->
 def run_onnx(
     model: bytes, inputs: Mapping[str, np.ndarray], what: str, *, optimized: bool = False
 ) -> dict[str, np.ndarray]:
-    """Run the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
+    """Run the model once; raises as `open_onnx` does."""
+    return open_onnx(model, what, optimized=optimized)(inputs)
+
+
+def open_onnx(
+    model: bytes, what: str, *, optimized: bool = False
+) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    try:
+    with _explained(what):
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        values = session.run(names, dict(inputs))
+
+    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        with _explained(what):
+            values = session.run(names, dict(inputs))
+        outputs = dict(zip(names, values, strict=True))
+        for name, value in outputs.items():
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
+                raise TvmbuildError(
+                    f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
+                )
+        return outputs
+
+    return run
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
     except ORT_ERRORS as error:
         reason = " ".join(str(error).split())
         raise TvmbuildError(
             f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {reason}",
             "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes",
         ) from error
-    outputs = dict(zip(names, values, strict=True))
-    for name, value in outputs.items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
-            raise TvmbuildError(
-                f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
-            )
-    return outputs
 
 
 def make_references(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.planning.device_use import explain_device, list_device_needs
 from tvmbuild.planning.stages.planner import StageOfCells
+from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator, list_tvm, list_versions
 from tvmbuild.planning.subject import Subject
@@ -34,16 +34,8 @@ class Benchmark(StageOfCells):
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: BenchmarkStep) -> dict[str, Path]:
-        """Return the files of real inputs, each in a role of its own, `sample 0` first.
-
-        With them comes the float model, `original`, where another one is built.
-        """
-        accuracy = subject.model.accuracy
-        if accuracy is None:
-            return {}
-        original = {"original": Layout(root).model_file(subject.model.name, "model.onnx")}
-        samples = {f"sample {i}": root / path for i, path in enumerate(accuracy.paths)}
-        return {**samples, **(original if subject.is_quantised else {})}
+        """Return the files of real inputs."""
+        return list_judging_files(subject, root)
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return TVM and what the package is compared with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import onnx_graphs
 import pytest
 import tvm
 from drawn_schedules import draw_schedules
+from nights import share
 from onnx_graphs import RELU, Graph, node
 from vulkan_kernels import build, explain_invalid, generate, lavapipe, run
 
@@ -43,6 +44,7 @@ GRAPHS: dict[str, Graph] = {
 }
 DRAWN = 30
 """Of a function, at most."""
+NIGHTS = 4
 
 
 def list_tasks(save_model: SaveModel, name: str, half: bool) -> Sequence[Task]:
@@ -85,9 +87,9 @@ def test_rules(save_model: SaveModel, tmp_path: Path, name: str, half: bool) -> 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_drawn_schedules(save_model: SaveModel, tmp_path: Path, name: str, half: bool) -> None:
     for task in list_tasks(save_model, name, half):
-        rules = (each.mod for each in list_schedules(task.mod["main"], lavapipe(), 8))
-        check(task, rules, tmp_path)
-        check(task, (each.mod for each in islice(draw_schedules(task, lavapipe()), DRAWN)), tmp_path)
+        rules = list_schedules(task.mod["main"], lavapipe(), 8)
+        drawn = islice(draw_schedules(task, lavapipe()), DRAWN)
+        check(task, (each.mod for each in share(chain(rules, drawn), NIGHTS)), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["padded-stride-2", "softmax", "matmul"])

@@ -9,12 +9,11 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quantised_graphs import Network, run_optimized
+from quantised_graphs import Network, compute, run_optimized
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
@@ -23,11 +22,6 @@ from tvmbuild.compiler.target import host_target, tvm_target
 pytestmark = pytest.mark.compiler
 PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
 IN_SCALE, OUT_SCALE = 0.02, 0.11
-
-
-def compute(model: bytes, x: np.ndarray, target: tvm.target.Target | None = None) -> np.ndarray:
-    target = target or host_target(threads=2)
-    return build_here(lower(import_onnx(model), target), target)({"x": x})["y"]
 
 
 def left_in_floats(model: bytes) -> set[str]:
