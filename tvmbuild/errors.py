@@ -23,3 +23,11 @@ class TvmbuildError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+
+class VerdictError(TvmbuildError):
+    """What a step has written is right, and says that the build must fail: its outputs stay."""
+
+    def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
+        """Stay a verdict in another process."""
+        return (VerdictError, (self.message, self.hint))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,13 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Preprocess, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
-from tvmbuild.benchmarking.accuracy import compare_samples, list_samples, make_judge
-from tvmbuild.benchmarking.results import Agreement, read_result
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.benchmarking.accuracy import Arrays, Run, compare_samples, make_judge
+from tvmbuild.benchmarking.agreement import Agreement, check_agreement, read_agreement
+from tvmbuild.benchmarking.results import read_result
+from tvmbuild.errors import TvmbuildError, VerdictError
+from tvmbuild.package.archive import read_metadata
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
+from tvmbuild.package.samples import list_samples
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.text import write_markdown
 from tvmbuild.stages.benchmark import make_trial
@@ -82,16 +87,75 @@ def test_pictures_are_preprocessed_as_the_package_says(tmp_path: Path) -> None:
     assert sample["x"][0, :, 0, 0].tolist() == pytest.approx([1.0, 0.0, 0.2])
 
 
-def test_agreement_is_of_the_first_output_and_the_error_of_all() -> None:
-    samples = [{"x": np.array([value])} for value in (1.0, 2.0, 3.0)]
+def test_agreement_is_of_the_first_output_and_errors_are_of_the_worst() -> None:
+    samples = [(f"{value}.png", {"x": np.array([value])}) for value in (1.0, 2.0, 3.0)]
 
-    def theirs(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {"y": np.array([[0.0, inputs["x"][0], 2.5]]), "z": np.array([-40.0])}
+    def theirs(inputs: Arrays) -> Arrays:
+        return {"y": np.array([[0.0, inputs["x"][0], 2.5]]), "z": np.array([-40.0]), "zero": np.zeros(2)}
 
-    def ours(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {"y": theirs(inputs)["y"] + np.array([[0.0, 0.6, 0.0]]), "z": np.array([-40.75])}
+    def ours(inputs: Arrays) -> Arrays:
+        changed = {"y": theirs(inputs)["y"] + np.array([[0.0, 0.6 if inputs["x"][0] == 2 else 0.0, 0.0]])}
+        return {**changed, "z": np.array([-40.75]), "zero": np.array([0.0, 0.01])}
 
-    assert compare_samples(iter(samples), ours, theirs) == Agreement(3, 2, 0.75, 40.0)  # type: ignore[arg-type]
+    found = compare_samples(samples, ours, theirs)
+    assert (found.samples, found.agreeing, found.max_abs_error, found.largest) == (3, 2, 0.75, 40.0)
+    assert found.of_largest == pytest.approx(0.6 / 3.0)
+    assert found.rms == pytest.approx((0.36 / (1 + 4 + 9 + 3 * 6.25)) ** 0.5)
+    assert [found.worst_top1, found.worst_of_largest, found.worst_rms] == ["2.0.png"] * 3
+    assert read_agreement(found.to_json()) == found
+
+
+def test_an_output_that_is_zero_has_its_error_itself() -> None:
+    found = compare_samples([("a", {})], lambda _: {"y": np.array([0.0, 0.5])}, lambda _: {"y": np.zeros(2)})
+    assert found.of_largest == 0.5
+    assert found.rms == pytest.approx(0.125**0.5)
+
+
+def test_nan_where_the_original_has_none() -> None:
+    want = np.array([1.0, np.inf, np.nan, 2.0])
+    wrong = np.array([1.0, np.inf, np.nan, np.nan])
+    found = compare_samples([("a", {}), ("b", {})], iterate(want, wrong), lambda _: {"y": want})
+    assert (found.unlike, found.worst_unlike, found.max_abs_error) == (1, "b", 0.0)
+    check_agreement(found, NPZ)
+    with pytest.raises(VerdictError, match="NaN or infinity in other places for 1 of 2 samples, as b"):
+        check_agreement(found, replace(NPZ, rms=0.5))
+
+
+def iterate(*values: np.ndarray) -> Run:
+    """Return what computes one of them a call."""
+    left = iter(values)
+    return lambda _: {"y": next(left)}
+
+
+def test_outputs_of_another_shape_are_no_figure() -> None:
+    with pytest.raises(TvmbuildError, match=r"the original model has the outputs .*'y': \[2\].* package .*'y': \[1\]"):
+        compare_samples([("a", {})], lambda _: {"y": np.zeros(1)}, lambda _: {"y": np.zeros(2)})
+    with pytest.raises(TvmbuildError, match="there is no sample"):
+        compare_samples([], lambda _: {}, lambda _: {})
+
+
+FOUND = Agreement(20, 19, 0.75, 40.0, 0.2, 0.05, 0, "cat.png", "dog.png", "fox.png")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "said"),
+    [
+        (replace(NPZ, top1=0.97), "top1 is 0.95 (19 of 20 samples), asked for is 0.97, worst is cat.png"),
+        (replace(NPZ, rms=0.04), "rms is 0.05, allowed is 0.04, worst is fox.png"),
+        (replace(NPZ, of_largest=0.1, rms=0.1), "of_largest is 0.2, allowed is 0.1, worst is dog.png"),
+        (replace(NPZ, top1=0.95, rms=0.05, of_largest=0.2), None),
+        (NPZ, None),
+    ],
+)
+def test_a_figure_beyond_its_threshold_is_a_verdict(accuracy: Accuracy, said: str | None) -> None:
+    if said is None:
+        check_agreement(FOUND, accuracy)
+        return
+    with pytest.raises(VerdictError) as caught:
+        check_agreement(FOUND, accuracy)
+    assert caught.value.message == f"too far from the original model on real inputs: {said}"
+    assert "change its `accuracy:` in models.yaml" in str(caught.value.hint)
+    assert isinstance(copy.copy(caught.value), VerdictError)  # by __reduce__, as between processes
 
 
 def test_no_samples_no_figure(tmp_path: Path) -> None:
@@ -105,10 +169,11 @@ def test_the_report_shows_it_for_cells_that_have_it(tmp_path: Path) -> None:
     write_built(layout, "net", "pc")
     value = make_result("net@pc").to_json()
     assert "accuracy" not in value
-    value["accuracy"] = {"samples": 16, "agreeing": 15, "max_abs_error": 0.26, "largest": 19.8}
+    value["accuracy"] = {"samples": 16, "agreeing": 15, "max_abs_error": 0.26, "largest": 19.8}  # before it had more
     result = read_result(value)
     assert result is not None
-    assert result.to_json() == value
+    assert result.accuracy == Agreement(16, 15, 0.26, 19.8)
+    assert read_result(result.to_json()) == result
     write_json(layout.cell_file("net", "pc", "result.json"), value)
     line = "net@pc: same top-1 for 15 of 16 (93.8%), largest error 0.26 where outputs reach 19.8"
     assert line in write_markdown([only(tmp_path, steps)])
@@ -123,7 +188,7 @@ def test_a_package_agrees_with_the_model_it_was_made_of(tmp_path: Path, digits: 
     (tensor,) = onnxruntime.InferenceSession(str(digits)).get_inputs()
     pictures = np.random.RandomState(0).uniform(0, 255, (5, *tensor.shape[1:])).astype(np.float32)
     package, samples = build_package(digits, tmp_path), save(tmp_path / "real.npz", **{tensor.name: pictures})
-    judge = make_judge(NPZ, package, digits.read_bytes(), [samples])
+    judge = make_judge(NPZ, read_metadata(package), digits, [samples])
     with Session(package) as session:
         found = judge(session.run)
     assert (found.samples, found.agreeing) == (5, 5)

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from doit_project import DoitProject, Ran, write_project
 
@@ -122,6 +123,17 @@ def test_a_cell_that_fails_stops_no_other_and_is_no_success(project: DoitProject
     assert done.code == 1
     assert f"error: {CELL}: digits-v3.tar is damaged" in done.output
     assert read_history(Layout(project.root).history).entries == ()
+
+
+def test_a_cell_too_far_from_the_original_is_shown_and_is_no_success(project: DoitProject) -> None:
+    np.savez(project.root / "real.npz", Input3=np.random.RandomState(0).uniform(0, 255, (2, 1, 28, 28)).astype("f4"))
+    project.edit("models.yaml", "    tolerance:", "    accuracy: {inputs: real.npz, rms: 1.0e-12}\n    tolerance:")
+    done = bench(project, CELL, *QUICK)
+    assert done.code == 1
+    assert "on real inputs: same top-1 for 2 of 2 (100.0%), rms 0.00%, largest error " in done.output
+    assert f"error: {CELL}: too far from the original model on real inputs: rms is " in done.output
+    (entry,) = read_history(Layout(project.root).history).entries
+    assert entry.result.accuracy is not None
 
 
 def test_strict_refuses_a_busy_machine(project: DoitProject) -> None:

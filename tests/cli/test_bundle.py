@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ import yaml
 from bundles import everything, unpack
 from doit_project import DoitProject, write_project
 
+from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
 from tvmbuild.cli.bundle import site as bundle_site
+from tvmbuild.cli.bundle.command import _pack_project
 from tvmbuild.cli.bundle.site import list_needed
 from tvmbuild.compiler.codegen.nvrtc import DISTRIBUTIONS
+from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler
 MODELS = "models:\n  digits:\n    source: {path: digits.onnx}\n    tolerance: {rtol: 1e-2}\n"
@@ -64,6 +68,26 @@ def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) 
     came = project.tvmbuild("records", "import", "results/records")
     assert came.code == 0, came.output
     assert list(Layout(project.root).records("there").glob("*.json"))
+
+
+def test_the_quantised_model_travels_to_cells_of_integers(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    quantize = "    quantize: {calibration: {inputs: real.npz}}\n"
+    (tmp_path / "models.yaml").write_text(MODELS + quantize)
+    (tmp_path / "targets.yaml").write_text(TARGETS + TARGETS.splitlines()[-1].replace("there:", "int8:") + "\n")
+    project_of = partial(_pack_project, tmp_path, link="gcc")
+    (tmp_path / "targets.yaml").write_text((tmp_path / "targets.yaml").read_text()[:-2] + ", precision: int8}\n")
+    write_bytes(layout.model_file("digits", "model.onnx"), b"floats")
+    with pytest.raises(TvmbuildError, match="digits is not quantised yet"):
+        project_of([("digits", "int8")])
+    write_bytes(layout.model_file("digits", "quantised/model.onnx"), b"integers")
+    assert project_of([("digits", "there")])["models/digits.onnx"] == b"floats"
+    packed = project_of([("digits", "int8")])
+    assert packed["models/digits.onnx"] == b"integers"
+    assert "quantize" not in yaml.safe_load(packed["models.yaml"])["models"]["digits"]
+    assert yaml.safe_load(packed["targets.yaml"])["targets"]["int8"]["precision"] == "int8"
+    with pytest.raises(TvmbuildError, match="a float model for some of these cells"):
+        project_of([("digits", "there"), ("digits", "int8")])
 
 
 def test_a_cell_that_does_not_exist(project: DoitProject) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from dask_cluster import DaskCluster, list_workers
 from doit_project import DoitProject, Ran, write_project
@@ -133,3 +134,17 @@ def test_without_a_scheduler_it_is_doit(distributed: tuple[DoitProject, Ran]) ->
     ran = distributed[0].tvmbuild("build", "compile:digits@v3")
     assert (ran.code, ran.steps) == (0, []), ran.output
     assert "3 up to date" in ran.output
+
+
+def test_what_is_too_far_from_the_original_brings_its_figure_home(
+    local: DoitProject, cluster: DaskCluster, tmp_path: Path
+) -> None:
+    project = local.copy(tmp_path)
+    np.savez(project.root / "real.npz", Input3=np.ones((2, 1, 28, 28), np.float32))
+    project.edit("models.yaml", "    tolerance:", "    accuracy: {inputs: real.npz, rms: 1.0e-12}\n    tolerance:")
+    path = project.root / "build/cells/digits@v3/result.json"
+    path.unlink()
+    ran = build(project, cluster, "benchmark:*@v3", "tune=never")
+    assert ran.failed == ["benchmark:digits@v3"], ran.output
+    assert "too far from the original model on real inputs: rms is" in ran.output
+    assert json.loads(path.read_text())["accuracy"]["samples"] == 2

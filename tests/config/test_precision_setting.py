@@ -71,7 +71,7 @@ MISTAKES = {
     ),
     "another word": (
         CPU.format("x86-64-v3", "x86_64-linux-gnu", "half"),
-        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, fp16 or bf16',
+        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, fp16, bf16 or int8',
     ),
 }
 
@@ -109,9 +109,35 @@ def test_pictures_for_the_accuracy(load: Load, tmp_path: Path) -> None:
     models = f"models:\n  net: {{source: {{path: models/net.onnx}}, preprocess: {{}}, accuracy: {{{globs}}}}}\n"
     (model,) = load(models=models).models
     assert model.accuracy == Accuracy("images", ("pictures/a.png", "pictures/b.png"))
+    (model,) = load(models=models.replace("a*]", "a*], top1: 1, rms: 5e-2, of_largest: 0.1")).models
+    assert model.accuracy == Accuracy("images", ("pictures/a.png", "pictures/b.png"), 1.0, 0.05, 0.1)
 
 
 ACCURACY = {
+    "a percentage": (
+        "accuracy: {inputs: models/net.onnx, top1: 97}",
+        "models.yaml:2:84: models.net.accuracy.top1: 97 is too large; expected at most 1",
+    ),
+    "exactly the same": (
+        "accuracy: {inputs: models/net.onnx, rms: 0}",
+        "models.yaml:2:83: models.net.accuracy.rms: 0 is too small; expected more than 0",
+    ),
+    "no number": (
+        "accuracy: {inputs: models/net.onnx, of_largest: .nan}",
+        'models.yaml:2:90: models.net.accuracy.of_largest: ".nan" is not a finite number; expected a finite number',
+    ),
+    "another word": (
+        "accuracy: {inputs: models/net.onnx, top_1: 0.9}",
+        'models.yaml:2:78: models.net.accuracy.top_1: unknown key; expected inputs, top1, rms or of_largest; did you mean "top1"?',
+    ),
+    "thresholds alone": (
+        "accuracy: {top1: 0.9}",
+        "models.yaml:2:42: models.net.accuracy: none of the keys images or inputs is there; expected a map with exactly one of the keys images or inputs",
+    ),
+    "both": (
+        "preprocess: {}, accuracy: {inputs: models/net.onnx, images: [models/*]}",
+        "models.yaml:2:69: models.net.accuracy.inputs: images and inputs exclude each other; expected a map with exactly one of the keys images or inputs",
+    ),
     "no such picture": (
         "preprocess: {}, accuracy: {images: [none/*.png]}",
         'models.yaml:2:78: models.net.accuracy.images[0]: "none/*.png" matches no file; expected a glob of pictures',

@@ -33,6 +33,7 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
     assert kinds == {
         "x86-64-v3": ("llvm", "local"),
         "x86-64-v4": ("llvm", "local"),
+        "x86-64-vnni": ("llvm", "local"),
         "pi4": ("llvm", "qemu"),
         "pi5": ("llvm", "qemu"),
         "jetson-cpu": ("llvm", "qemu"),
@@ -43,7 +44,7 @@ def test_shipped_matrix_loads(project_root: Path) -> None:
         "nuc-vulkan": ("vulkan", "none"),
     }
     off = [target.name for target in project.targets if not target.enabled]
-    assert off == ["pi5", "jetson-cpu", "armv7", "riscv64", "h200-fp16"]
+    assert off == ["x86-64-vnni", "pi5", "jetson-cpu", "armv7", "riscv64", "h200-fp16"]
     assert all(target.unresolved is None and target.tune.trials_per_task == 64 for target in project.targets)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from doit_project import DoitProject, make_project, wait_for_line, wait_until_gone
@@ -34,6 +36,28 @@ def test_failing_cell_stops_no_other_and_is_told(project: DoitProject) -> None:
     assert again.code == 0, again.output
     assert again.steps == ["simplify:broken", "tune:broken@v3", "compile:broken@v3", "benchmark:broken@v3"]
     assert not (project.root / "build/logs/simplify.broken.failed.json").exists()
+
+
+def test_too_far_from_the_original_fails_the_cell_and_keeps_the_figure(project: DoitProject) -> None:
+    samples = np.random.RandomState(0).uniform(0, 255, (2, 1, 28, 28)).astype(np.float32)
+    np.savez(project.root / "real.npz", Input3=samples)
+    asked = "    accuracy: {inputs: real.npz, of_largest: 1.0e-12}\n    targets:"
+    project.edit("models.yaml", "    targets:", asked)
+    ran = project.doit("tune=never")
+    assert (ran.code != 0, ran.steps, ran.failed) == (True, [], ["benchmark:digits@v3"]), ran.output
+    said = ran.output.partition("too far from the original model on real inputs: ")[2]
+    assert re.match(r"of_largest is \S+, allowed is 1e-12, worst is real.npz\[[01]\]\n", said), ran.output
+    result = json.loads((project.root / "build/cells/digits@v3/result.json").read_text())
+    assert result["accuracy"]["samples"] == 2
+    assert 1e-12 < result["accuracy"]["of_largest"] < 1e-3
+    row = next(line for line in (project.root / "build/report.md").read_text().splitlines() if "| failed |" in line)
+    assert float(row.split(" | ")[4]) > 0
+    assert project.doit("tune=never").failed == ["benchmark:digits@v3"]
+    project.edit("models.yaml", "1.0e-12", "1.0e-3")
+    again = project.doit("tune=never")
+    assert (again.code, again.steps) == (0, ["benchmark:digits@v3"]), again.output
+    assert "| failed |" not in (project.root / "build/report.md").read_text()
+    assert project.doit("tune=never").steps == []
 
 
 def test_failure_upstream_keeps_what_was_built_downstream(project: DoitProject) -> None:

@@ -46,7 +46,7 @@ IMPORTS = {
         for name in ("exporting", "importing", "list", "merge", "merge_driver", "prune", "show", "verify")
     },
     "tvmbuild.stages.table": {
-        f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "simplify", "tune", "validate")
+        f"tvmbuild.stages.{name}" for name in ("benchmark", "compile", "quantize", "simplify", "tune", "validate")
     },
 }
 """Whose strings are imported when they are needed → those."""

@@ -106,6 +106,7 @@ def test_resources() -> None:
         "linker:gcc": 2,
         "cpu:ours": 16,
     }
+    assert list_resources(replace(LAPTOP, versions=FrozenMap({"nncf": "3"})), 3)["nncf"] == 3
     assert list_resources(LAPTOP, 1).keys() == {"tvmbuild", "device:local", "cpu:alderlake", "build:llvm", "build:cuda"}
 
 

@@ -8,12 +8,13 @@ import pytest
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import Accuracy, BenchmarkOptions, ModelSpec, Project, Source, TargetSpec, TuneOptions
 from tvmbuild.base.steps import Settings, TuneStep
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.planning.plan import Plan, includes, make_plan
+from tvmbuild.planning.plan import Plan, make_plan
 
 ROOT = Path("/project")
 HERE = Capabilities(
@@ -121,7 +122,7 @@ def test_disabled_models_and_excluded_targets_have_no_steps() -> None:
     [(("*",), (), True), (("x*",), (), True), (("y*",), (), False), (("*",), ("x86*",), False), ((), (), False)],
 )
 def test_includes(include: tuple[str, ...], exclude: tuple[str, ...], expected: bool) -> None:
-    assert includes(replace(MODEL, include=include, exclude=exclude), "x86-64-v3") is expected
+    assert replace(MODEL, include=include, exclude=exclude).includes("x86-64-v3") is expected
 
 
 def test_one_plan_is_equal_to_the_next() -> None:
@@ -166,6 +167,24 @@ def test_an_unavailable_step_makes_what_needs_it_unavailable() -> None:
     assert reasons["benchmark:net@gpu"] == (
         f"needs compile:net@gpu: neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
     )
+
+
+def test_a_model_is_quantised_once_where_a_target_asks_for_it() -> None:
+    model = replace(MODEL, quantize=Quantize(Calibration("inputs", ("real.npz",))))
+    integers, more = (replace(V3, name=name, precision="int8") for name in ("int8", "more"))
+    reason = "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
+    reasons = {
+        step.id: step.unavailable for step in _plan(V3, integers, more, models=(model, replace(MODEL, name="b"))).steps
+    }
+    assert [name for name in reasons if name.startswith("quantize")] == ["quantize:net"]
+    assert reasons["quantize:net"] == reason
+    assert {name for name, why in reasons.items() if why == f"needs quantize:net: {reason}"} == {
+        f"{stage}:net@{target}" for stage in ("tune", "compile", "benchmark") for target in ("int8", "more")
+    }
+    assert all(reasons[name] is None for name in reasons if "net@v3" in name or "b@" in name)
+    assert not any(step.stage == "quantize" for step in _plan(V3, replace(more, enabled=False), models=(model,)).steps)
+    excluding = replace(model, exclude=("int8",))
+    assert not any(step.stage == "quantize" for step in _plan(V3, integers, models=(excluding,)).steps)
 
 
 def test_tuning_without_a_device_acts_as_never_and_is_available() -> None:

@@ -10,6 +10,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -20,8 +21,17 @@ from tvmbuild.base.specs import (
     Source,
     TargetSpec,
 )
-from tvmbuild.base.steps import BenchmarkStep, CompileStep, Settings, SimplifyStep, TuneStep, ValidateStep, has_options
-from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.base.steps import (
+    BenchmarkStep,
+    CompileStep,
+    QuantizeStep,
+    Settings,
+    SimplifyStep,
+    TuneStep,
+    ValidateStep,
+    has_options,
+)
+from tvmbuild.planning.availability import explain_step, explain_unavailable
 from tvmbuild.planning.needs import STEPS, list_needs
 from tvmbuild.planning.stages.table import PLANNERS, stage_planner
 from tvmbuild.planning.step import make_step
@@ -39,17 +49,19 @@ HERE = Capabilities(
     machine="x86_64",
     host_cpu="zen4",
     runnable_cpus=("x86-64-v3",),
-    versions=FrozenMap({"apache-tvm": "1", "ziglang": "6"}),
+    versions=FrozenMap({"apache-tvm": "1", "nncf": "3", "ziglang": "6"}),
 )
 NOWHERE = Capabilities()
 OPTIONS = {
     "simplify": SimplifyStep,
+    "quantize": QuantizeStep,
     "tune": TuneStep,
     "compile": CompileStep,
     "validate": ValidateStep,
     "benchmark": BenchmarkStep,
 }
 MODEL = ModelSpec("net", Source("path", "net.onnx"))
+QUANTISED = replace(MODEL, quantize=Quantize(Calibration("inputs", ("real.npz",))))
 CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 ATTRIBUTES: dict[str, Attributes] = {
     "llvm": CPU,
@@ -60,10 +72,11 @@ CELLS = [
     Subject(MODEL, TargetSpec(kind, kind, attributes, FrozenMap() if kind == "llvm" else CPU))
     for kind, attributes in ATTRIBUTES.items()
 ]
-SUBJECTS = {"model": [Subject(MODEL)], "cell": CELLS}
+SUBJECTS = {"model": [Subject(MODEL)], "quantised model": [Subject(QUANTISED)], "cell": CELLS}
 PAIRS = [(stage, subject) for stage in STAGES for subject in SUBJECTS[stage.scope]]
 DESCRIPTIONS = {
     "simplify:net": "fetch, check and simplify net",
+    "quantize:net": "quantise net by nncf",
     "tune:net@llvm": "search schedules of net for llvm",
     "tune:net@cuda": "search schedules of net for cuda",
     "tune:net@vulkan": "search schedules of net for vulkan",
@@ -77,6 +90,7 @@ DESCRIPTIONS = {
     "benchmark:net@cuda": "check and time net@cuda",
     "benchmark:net@vulkan": "check and time net@vulkan",
 }
+SIMPLIFIED = {"model": "model.onnx", "reference": "reference.npz"}
 _named = pytest.mark.parametrize(
     ("stage", "subject"), PAIRS, ids=[f"{stage.name}:{subject.name}" for stage, subject in PAIRS]
 )
@@ -106,11 +120,11 @@ def test_every_stage_answers_every_question(stage: Stage, subject: Subject) -> N
     assert type(step.options) is OPTIONS[stage.name]
     assert has_options(step, OPTIONS[stage.name])
     more = planner.list_more_inputs(subject, ROOT, step.options)
-    assert list(more) == (["package"] if step.id == "validate:net@vulkan" else [])
+    assert list(more) == {"validate:net@vulkan": ["package"], "quantize:net": ["calibration 0"]}.get(step.id, [])
     assert step.inputs.keys() <= {*stage.inputs, *more}
     assert list(step.tools) == sorted(planner.list_tools(subject, HERE))
-    assert step.tools.keys() >= ({"onnx"} if stage.scope == "model" else {"apache-tvm"})
-    assert step.environment.get("TVM_NUM_THREADS") == (None if stage.scope == "model" else "2")
+    assert step.tools.keys() >= ({"apache-tvm"} if stage.scope == "cell" else {"onnx"})
+    assert step.environment.get("TVM_NUM_THREADS") == ("2" if stage.scope == "cell" else None)
     assert list_needs(step, subject, "zen4")[STEPS] == 1
     assert step.unavailable is None
     assert planner.describe(step) == DESCRIPTIONS[step.id]
@@ -136,9 +150,16 @@ def test_a_stage_of_cells_is_not_one_of_models(stage: Stage) -> None:
         make_step(stage, Subject(MODEL), ROOT, HERE)
 
 
-def test_a_stage_of_models_is_not_one_of_cells() -> None:
-    with pytest.raises(ValueError, match="simplify is no stage of a cell"):
-        explain_unavailable("simplify", CELLS[0].require_target(), HERE)
+@pytest.mark.parametrize("stage", ["simplify", "quantize"])
+def test_a_stage_of_models_is_not_one_of_cells(stage: str) -> None:
+    with pytest.raises(ValueError, match=f"{stage} is no stage of a cell"):
+        explain_unavailable(stage, CELLS[0].require_target(), HERE)
+
+
+@_of_cells
+def test_a_model_alone_says_nothing_of_a_stage_of_cells(stage: Stage) -> None:
+    with pytest.raises(ValueError, match=f"{stage.name} is no stage of a model"):
+        explain_step(stage.name, Subject(MODEL), HERE)
 
 
 def list_more_inputs(stage: Stage, subject: Subject, capabilities: Capabilities = HERE) -> dict[str, Path]:
@@ -157,11 +178,52 @@ def test_files_that_the_model_names_are_more_inputs() -> None:
             for role, path in list_more_inputs(stage, Subject(model, CELLS[0].target)).items()
         }
         for stage in STAGES
+        if stage.scope != "quantised model"
     }
     assert {name: inputs for name, inputs in found.items() if inputs} == {
         "simplify": {"argument weights": ROOT / "w.bin"},
+        "validate": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
         "benchmark": {"sample 0": ROOT / "a.png", "sample 1": ROOT / "b.png"},
     }
+
+
+INTEGERS = TargetSpec("vnni", "llvm", CPU, precision="int8")
+FLOAT_FILES = {role: ROOT / f"build/models/net/{name}" for role, name in SIMPLIFIED.items()}
+INTEGER_FILES = {role: ROOT / f"build/models/net/quantised/{name}" for role, name in SIMPLIFIED.items()}
+
+
+@_of_cells
+def test_cells_of_integers_read_what_quantize_wrote(stage: Stage) -> None:
+    for model, target, files in (
+        (QUANTISED, INTEGERS, INTEGER_FILES),
+        (MODEL, INTEGERS, FLOAT_FILES),
+        (QUANTISED, CELLS[0].target, FLOAT_FILES),
+    ):
+        step = make_step(stage, Subject(model, target), ROOT, HERE)
+        assert {role: step.inputs[role] for role in SIMPLIFIED if role in stage.inputs} == {
+            role: path for role, path in files.items() if role in stage.inputs
+        }
+
+
+def test_a_quantised_model_is_judged_beside_the_float_one() -> None:
+    model = replace(QUANTISED, accuracy=Accuracy("inputs", ("seen.npz",)))
+    step = make_step(stage_of("benchmark"), Subject(model, INTEGERS), ROOT, HERE)
+    assert (step.inputs["model"], step.inputs["original"]) == (INTEGER_FILES["model"], FLOAT_FILES["model"])
+    assert "original" not in make_step(stage_of("benchmark"), Subject(model, CELLS[0].target), ROOT, HERE).inputs
+
+
+def test_what_quantises_is_a_tool_and_asked_for() -> None:
+    def make(method: Any, here: Capabilities) -> tuple[dict[str, str], str | None, dict[str, int]]:
+        subject = Subject(replace(MODEL, quantize=Quantize(Calibration("images", ("a.png",)), method)))
+        step = make_step(stage_of("quantize"), subject, ROOT, here)
+        return dict(step.tools), step.unavailable, dict(list_needs(step, subject, "zen4"))
+
+    without = replace(HERE, versions=FrozenMap({"onnx": "1", "onnxruntime": "2"}))
+    tools = {"onnx": "1", "onnxruntime": "2"}
+    assert make("onnxruntime", without) == (tools, None, {STEPS: 1})
+    missing = "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
+    assert make("nncf", without) == ({**tools, "nncf": "absent"}, missing, {STEPS: 1, "nncf": 1})
+    assert make("nncf", HERE)[1] is None
 
 
 def test_a_package_that_any_device_of_its_kind_runs_is_validated_by_the_one_that_is_here() -> None:
@@ -189,6 +251,7 @@ def test_the_threads_of_each_stage() -> None:
     found = {stage.name: stage_planner(stage.name).list_environment(Subject(MODEL, target)) for stage in STAGES}
     assert found == {
         "simplify": {},
+        "quantize": {},
         "tune": {"OMP_WAIT_POLICY": "passive", "TVM_NUM_THREADS": "2"},
         "compile": {"TVM_NUM_THREADS": "2"},
         "validate": {"TVM_NUM_THREADS": "2"},

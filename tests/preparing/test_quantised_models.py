@@ -12,7 +12,8 @@ from quantised_graphs import Network
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.preparing.onnx_graph import find_precision
-from tvmbuild.preparing.reference import SPREADS, Reference, read_reference, write_reference
+from tvmbuild.preparing.reference import SPREADS, Reference, make_references, read_reference, write_reference
+from tvmbuild.preparing.shaken import shake
 from tvmbuild.preparing.simplify import simplify
 
 
@@ -55,3 +56,29 @@ def test_others_are_asked_for_what_they_were(precision: str) -> None:
 def test_a_file_without_a_spread_has_none(tmp_path: Path) -> None:
     write_reference(tmp_path / "r.npz", Reference({}, {"y": np.zeros(1, np.float32)}))
     assert read_reference(tmp_path / "r.npz").spread == 0.0
+
+
+def test_a_rounding_error_in_the_sums_is_counted_where_both_ways_are_one() -> None:
+    """A Mul keeps ONNX Runtime from computing in integers: what it optimises is equal then."""
+    net = Network(np.random.RandomState(0))
+    values = np.random.RandomState(1).randint(-3, 4, (8, 8, 1, 1)).astype(np.int8)
+    weights = net.add("DequantizeLinear", [net.keep(values), net.keep(np.float32(0.1)), net.keep(np.int8(0))])
+    product = net.add("Mul", [net.add("Conv", [net.round("x", 0.1, 128), weights]), net.keep(np.float32(1))])
+    model = net.finish(net.round(product, 0.02, 128), (1, 8, 9, 9))
+    feed = {"x": np.random.RandomState(3).uniform(-1, 1, (1, 8, 9, 9)).astype(np.float32)}
+    (reference,) = make_references(model, [feed], "int8", "it")
+    assert 0 < reference.spread < 0.1
+    (floats,) = make_references(model, [feed], "fp32", "it")
+    assert floats.spread == 0
+
+
+def test_a_shaken_model_is_the_same_but_for_a_rounding_error() -> None:
+    model = make_network()
+    before, after = (
+        {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(each).graph.initializer}
+        for each in (model, shake(model))
+    )
+    changed = [name for name in before if not np.array_equal(before[name], after[name])]
+    (scale,) = changed
+    assert before[scale] == np.float32(0.1)
+    assert after[scale] == pytest.approx(0.1, rel=1e-6)

@@ -8,7 +8,8 @@ from report_cells import cell_steps, only, shown, write_built, write_result
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.benchmarking.results import Agreement, EmulatedResult, read_emulated, read_result
+from tvmbuild.benchmarking.agreement import Agreement
+from tvmbuild.benchmarking.results import EmulatedResult, read_emulated, read_result
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.write import write_report

@@ -19,8 +19,7 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.results import Absent
 from tvmbuild.report.cells import collect_cells
-from tvmbuild.report.latency import format_ms
-from tvmbuild.report.text import format_bytes
+from tvmbuild.report.latency import format_bytes, format_ms
 from tvmbuild.report.write import render_table, write_report
 
 EVIL = "<script>alert(1)</script> | `x` [bold]y[/bold]"

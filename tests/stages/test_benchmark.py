@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tvmbuild.base.device_specs import LocalDevice, NoDevice
@@ -16,12 +17,12 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import available_cores, cpu_name
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import BenchmarkOptions, Tolerance
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.benchmarking.contest import make_package_trial
 from tvmbuild.benchmarking.history import read_history
 from tvmbuild.benchmarking.results import Result, read_result
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.package.archive import read_package, write_package
 from tvmbuild.preparing.reference import Reference, read_reference, write_reference
 from tvmbuild.stages import benchmark
@@ -113,6 +114,22 @@ def test_a_right_package_is_measured(cell: Path) -> None:
     assert result.product.covered == 0 < result.product.tasks
     assert sum(row.share for row in result.operators) == pytest.approx(1.0)
     assert result.machine.cpu == cpu_name()
+
+
+@pytest.mark.compiler
+def test_a_package_too_far_from_the_original_is_measured_and_refused(cell: Path) -> None:
+    np.savez(cell / "real.npz", Input3=np.random.RandomState(0).uniform(0, 255, (3, 1, 28, 28)).astype(np.float32))
+    step = bench_step(cell)
+    inputs = FrozenMap({**step.inputs, "sample 0": cell / "real.npz"})
+    options = replace(step.options, accuracy=Accuracy("inputs", ("real.npz",), top1=1.0, rms=1e-12))
+    with pytest.raises(VerdictError, match="too far from the original model on real inputs: rms is"):
+        benchmark.run(replace(step, options=options, inputs=inputs))
+    accuracy = read_published(step).accuracy
+    assert accuracy is not None
+    assert (accuracy.samples, accuracy.agreeing) == (3, 3)
+    assert accuracy.rms is not None
+    assert 1e-12 < accuracy.rms < 1e-5
+    assert len(read_history(Layout(cell).history).entries) == 1
 
 
 @pytest.mark.compiler

@@ -12,14 +12,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from small_package import build_package
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, InputSpec, Tolerance
+from tvmbuild.base.specs import Accuracy, Attributes, InputSpec, Tolerance
 from tvmbuild.base.steps import SimplifyStep, Step, ValidateStep
 from tvmbuild.benchmarking.validated import Validated
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.preparing.reference import read_reference, write_reference
 from tvmbuild.stages import simplify, validate
 from tvmbuild.targets.table import target_kind
@@ -50,9 +51,13 @@ def step(simplify_step: MakeStep, dense: Callable[..., onnx.ModelProto], tmp_pat
     )
 
 
-def read(step: Step[ValidateStep]) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(step.output("validated").read_text())
+def read_json(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text())
     return value
+
+
+def read(step: Step[ValidateStep]) -> dict[str, Any]:
+    return read_json(step.output("validated"))
 
 
 def test_another_machines_code(step: Step[ValidateStep]) -> None:
@@ -84,6 +89,58 @@ def test_the_same_lowering_is_computed_once(step: Step[ValidateStep], tmp_path: 
     assert read(step)["max_abs_error"] == 0.25
     validate.run(replace(step, options=ValidateStep("pi", "llvm", PI, FrozenMap(), Tolerance(1e-2, 1e-2))))
     assert read(step)["max_abs_error"] < 1e-5
+
+
+def with_samples(step: Step[ValidateStep], folder: Path, **asked: float) -> Step[ValidateStep]:
+    """Return the step with three samples, and thresholds."""
+    samples = folder / "real.npz"
+    np.savez(samples, x=np.random.RandomState(1).uniform(-1, 1, (6, 4)).astype(np.float32))
+    accuracy = Accuracy("inputs", ("real.npz",), **asked)
+    options = replace(step.options, accuracy=accuracy)
+    return replace(step, options=options, inputs=FrozenMap({**step.inputs, "sample 0": samples}))
+
+
+def test_real_inputs_are_computed_too(step: Step[ValidateStep], tmp_path: Path) -> None:
+    judged = with_samples(step, tmp_path, rms=1e-3)
+    validate.run(judged)
+    accuracy = read(judged)["accuracy"]
+    assert (accuracy["samples"], accuracy["agreeing"]) == (3, 3)
+    assert accuracy["rms"] < 1e-5
+    judged.output("validated").unlink()
+    (known,) = (tmp_path / "build" / "models" / "net" / "validated").iterdir()
+    known.write_text(json.dumps(read_json(known) | {"accuracy": {**accuracy, "rms": 2e-9}}))
+    asked = replace(judged.options, accuracy=Accuracy("inputs", ("real.npz",), rms=1e-9))
+    with pytest.raises(VerdictError, match=r"rms is 2e-09, allowed is 1e-09, worst is real.npz\[[012]\]"):
+        validate.run(replace(judged, options=asked))  # computed once, whatever is asked
+    assert read(judged)["accuracy"]["rms"] == 2e-9
+    np.savez(tmp_path / "real.npz", x=np.ones((2, 4), np.float32))
+    validate.run(judged)
+    assert read(judged)["accuracy"]["samples"] == 1
+
+
+def test_a_quantised_model_is_compared_with_what_it_was_made_of(
+    step: Step[ValidateStep], simplify_step: MakeStep, tmp_path: Path
+) -> None:
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        left = iter([{"x": np.random.RandomState(seed).uniform(-1, 1, (2, 4)).astype(np.float32)} for seed in range(8)])
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self.left, None)
+
+    original = tmp_path / "original.onnx"
+    original.write_bytes(step.input("model").read_bytes())
+    quantize_static(original, tmp_path / "int8.onnx", Reader(), per_channel=True)
+    simplify.run(simplify_step(tmp_path / "int8.onnx"))
+    assert b"DequantizeLinear" in step.input("model").read_bytes()
+    judged = with_samples(step, tmp_path)
+    validate.run(judged)
+    assert read(judged)["accuracy"]["rms"] == 0
+    judged = with_samples(replace(step, inputs=FrozenMap({**step.inputs, "original": original})), tmp_path, top1=1e-3)
+    validate.run(judged)
+    assert 1e-4 < read(judged)["accuracy"]["rms"] < 5e-2
+    with pytest.raises(VerdictError, match="too far from the original model on real inputs: rms is"):
+        validate.run(with_samples(judged, tmp_path, rms=1e-4))
+    assert 1e-4 < read(judged)["accuracy"]["rms"] < 5e-2
 
 
 def test_wrong_numbers_for_special_inputs_alone(step: Step[ValidateStep]) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import tvm
 from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.target import host_target
 
 Arrays = dict[str, np.ndarray]
 Case = tuple[bytes, tuple[int, ...]]
@@ -145,3 +151,10 @@ def run_optimized(model: bytes, inputs: Arrays) -> Arrays:
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def compute(model: bytes, x: np.ndarray, target: tvm.target.Target | None = None) -> np.ndarray:
+    """Return what a network of one input computes as built by rule, for this CPU or for such a target."""
+    target = target or host_target(threads=2)
+    outputs: Arrays = build_here(lower(import_onnx(model), target), target)({"x": x})
+    return outputs["y"]

@@ -33,10 +33,17 @@ def cell_steps(model: str, target: str, unavailable: str | None = None, no_devic
 
 
 def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, ...] = (), note: str = "") -> None:
+    write_built_for(layout, model, PackageTarget(target, "llvm"), uncovered, note)
+
+
+def write_built_for(
+    layout: Layout, model: str, target: PackageTarget, uncovered: tuple[str, ...] = (), note: str = ""
+) -> None:
+    """Write a package, with a quarter of the weights where it computes in int8."""
     tensor = TensorInfo("x", (1,), "float32")
     info = PackageInfo(
         model=model,
-        target=PackageTarget(target, "llvm"),
+        target=target,
         inputs=(tensor,),
         outputs=(tensor,),
         params="lifted",
@@ -44,7 +51,8 @@ def write_built(layout: Layout, model: str, target: str, uncovered: tuple[str, .
         layout="NHWC",
         notes=(note,) if note else (),
     )
-    write_package(layout.package(model, target), Package(info, b"library" * 1000, b"weights"))
+    weights = b"w" * (100_000 if target.precision == "int8" else 400_000)
+    write_package(layout.package(model, target.name), Package(info, b"library" * 1000, weights))
 
 
 def write_result(layout: Layout, model: str, target: str, tvm_ms: float = 2.0, onnxruntime_ms: float = 4.0) -> None:

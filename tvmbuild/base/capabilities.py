@@ -14,6 +14,7 @@ TOOLS = (
     "onnxsim",
     "onnxruntime",
     "openvino",
+    "nncf",
     "ziglang",
     "xgboost",
     "xgboost-cpu",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 
 Scalar = str | int | float | bool
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -26,8 +28,8 @@ def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
     return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
 
 
-Precision = Literal["fp32", "fp16", "bf16"]
-"""What a target computes float32 models in."""
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+"""What a target computes float32 models in; int8: those that are quantised, before or by ``quantize``."""
 
 
 # --------------------------------------------------------------------------- models
@@ -120,10 +122,19 @@ Five steps of 8 bits: in a quantised network a tie that is rounded the other way
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real inputs for the benchmark stage: paths of pictures, or of one .npz, relative to the project's root."""
+    """Real inputs: paths of pictures, or of one .npz, relative to the project's root; and what is asked of them.
+
+    A threshold that is None is not asked for; `benchmarking.results.Agreement` says what the figures are.
+    """
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
+    top1: float | None = field(default=None, metadata=LATER)
+    """At least this share of the samples."""
+    rms: float | None = field(default=None, metadata=LATER)
+    """At most this."""
+    of_largest: float | None = field(default=None, metadata=LATER)
+    """At most this."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +180,15 @@ class ModelSpec:
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
     reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
-    """What the model says of targets that compute in fp16 or bf16: fields of a Tolerance."""
+    """What the model says of targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
     accuracy: Accuracy | None = None
+    quantize: Quantize | None = None
+
+    def includes(self, target: str) -> bool:
+        """Say whether the model is built for the target of that name."""
+        return any(fnmatchcase(target, glob) for glob in self.include) and not any(
+            fnmatchcase(target, glob) for glob in self.exclude
+        )
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
         """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""

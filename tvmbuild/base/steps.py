@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeGuard, TypeVar
 from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -35,6 +36,16 @@ class SimplifyStep:
     source: Source
     inputs: tuple[InputSpec, ...]
     simplify: SimplifyOptions
+
+
+@dataclass(frozen=True)
+class QuantizeStep:
+    """Options of quantize:M."""
+
+    model: str
+    quantize: Quantize
+    preprocess: Preprocess | None
+    """Of pictures; None where the samples are arrays."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,9 @@ class ValidateStep:
     precision: Precision = field(default="fp32", metadata=LATER)
     stand_in: str | None = field(default=None, metadata=LATER)
     """This machine's device that runs the package in place of the target's; None: its CPU computes the model."""
+    accuracy: Accuracy | None = field(default=None, metadata=LATER)
+    preprocess: Preprocess | None = field(default=None, metadata=LATER)
+    """How a picture becomes the input, where there are pictures to judge the accuracy by."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,7 @@ class BenchmarkStep:
     accuracy: Accuracy | None = field(default=None, metadata=LATER)
 
 
-StepOptions = SimplifyStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
+StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
 O_co = TypeVar("O_co", bound=StepOptions, covariant=True)
 Other = TypeVar("Other", bound=StepOptions)
 TuneMode = Literal["missing", "never", "full"]
@@ -163,6 +177,20 @@ class Step(Generic[O_co]):
 
 
 AnyStep = Step[StepOptions]
+
+
+SAMPLE = "sample "
+"""What the roles of real inputs begin with: `sample 0`, `sample 1` …"""
+
+
+def list_sample_files(step: Step[Any]) -> list[Path]:
+    """Return the files of real inputs, in the order in which the model names them."""
+    return [path for role, path in step.inputs.items() if role.startswith(SAMPLE)]
+
+
+def find_original(step: Step[Any]) -> Path:
+    """Return the model that a package's accuracy is judged by: what it is built from, or was quantised from."""
+    return step.inputs.get("original") or step.input("model")
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:

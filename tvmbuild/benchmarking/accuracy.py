@@ -1,93 +1,150 @@
-"""Real inputs through the package and through the original model: how often they agree, and how far they are apart.
+"""Real inputs through a package and through the original model: how often they agree, and how far they are apart.
 
 The original model is the simplified one under ONNX Runtime, unoptimised; simplify has compared it with the file itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Accuracy, Tolerance
-from tvmbuild.benchmarking.results import Agreement
+from tvmbuild.base.specs import Accuracy
+from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.inputs import check_inputs, read_arrays
-from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.preprocess import find_rules, preprocess_picture
-from tvmbuild.preparing.compare import compare
-from tvmbuild.preparing.reference import run_onnx
+from tvmbuild.package.metadata import TakesInputs
+from tvmbuild.package.samples import list_samples
+from tvmbuild.preparing.compare import widen
+from tvmbuild.preparing.reference import open_onnx
 
 Arrays = Mapping[str, np.ndarray]
-
-
 Run = Callable[[Arrays], Arrays]
 Judge = Callable[[Run], Agreement]
 
 
-def make_judge(accuracy: Accuracy, package: Path, model: bytes, paths: list[Path]) -> Judge:
-    """Return what runs a package on the files of samples, and the original ``model``, ONNX, beside it.
+def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Sequence[Path]) -> Judge:
+    """Return what runs a package on the files of samples, and the ``original`` model, ONNX, beside it.
 
     It raises TvmbuildError for inputs that do not fit.
     """
 
     def judge(ours: Run) -> Agreement:
-        samples = list_samples(accuracy, paths, read_metadata(package))
         report_progress("comparing with the original model on real inputs")
-        return compare_samples(samples, ours, lambda inputs: run_onnx(model, inputs, "the simplified model"))
+        theirs = open_onnx(original.read_bytes(), "the original model")
+        samples = list_samples(accuracy, paths, takes)
+        if accuracy.kind == "images":
+            return compare_samples(zip(accuracy.paths, samples, strict=True), ours, theirs)
+        return compare_samples(((f"{accuracy.paths[0]}[{i}]", each) for i, each in enumerate(samples)), ours, theirs)
 
     return judge
 
 
-def list_samples(accuracy: Accuracy, paths: list[Path], info: PackageInfo) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the package's inputs, a sample at a time: a picture, or the next rows of an .npz."""
-    if accuracy.kind == "images":
-        for path in paths:
-            inputs = {find_rules(info)[1].name: preprocess_picture(info, path)}
-            check_inputs(info, inputs)
-            yield inputs
-    else:
-        yield from _cut(read_arrays(paths[0]), info, paths[0])
+def compare_samples(samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run) -> Agreement:
+    """Run both on each sample, which come with their names.
+
+    TvmbuildError where their outputs have other names or shapes, or there is no sample.
+    """
+    tally = _Tally()
+    for name, inputs in samples:
+        tally.add(name, ours(inputs), theirs(inputs))
+    if not tally.count:
+        raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
+    return tally.sum_up()
 
 
-def compare_samples(samples: Iterator[dict[str, np.ndarray]], ours: Run, theirs: Run) -> Agreement:
-    """Run both on each sample; the outputs have the same names and shapes."""
-    count = agreeing = 0
-    error = largest = 0.0
-    for inputs in samples:
-        want, got = theirs(inputs), ours(inputs)
-        count += 1
+@dataclass
+class _Most:
+    """The largest value so far, and whose it is."""
+
+    value: float = 0.0
+    sample: str | None = None
+
+    def offer(self, value: float, sample: str) -> None:
+        if value > self.value or self.sample is None:
+            self.value, self.sample = value, sample
+
+
+@dataclass
+class _Errors:
+    """Of one output, over all samples."""
+
+    error: _Most = field(default_factory=_Most)
+    largest: float = 0.0
+    squared_error: _Most = field(default_factory=_Most)
+    squared_errors: float = 0.0
+    squares: float = 0.0
+    count: int = 0
+
+    def add(self, name: str, got: np.ndarray, want: np.ndarray) -> bool:
+        """Add a sample; say whether both have NaN and infinity in the same places."""
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        finite = np.isfinite(got) & np.isfinite(want)
+        right = np.abs(np.where(np.isfinite(want), want, 0.0))
+        error = np.abs(np.where(finite, got, 0.0) - np.where(finite, want, 0.0))
+        squared = float(np.sum(np.square(error)))
+        self.error.offer(float(np.max(error, initial=0.0)), name)
+        self.squared_error.offer(squared, name)
+        self.squared_errors += squared
+        self.largest = max(self.largest, float(np.max(right, initial=0.0)))
+        self.squares += float(np.sum(np.square(right)))
+        self.count += int(np.count_nonzero(finite))
+        return bool(np.all(same | finite))
+
+    @property
+    def of_largest(self) -> float:
+        return self.error.value / (self.largest or 1.0)
+
+    @property
+    def rms(self) -> float:
+        return float(np.sqrt(self.squared_errors / (self.squares or self.count or 1)))
+
+
+@dataclass
+class _Tally:
+    """All samples so far."""
+
+    count: int = 0
+    agreeing: int = 0
+    unlike: int = 0
+    disagreement: _Most = field(default_factory=_Most)
+    worst_unlike: str | None = None
+    outputs: dict[str, _Errors] = field(default_factory=dict)
+
+    def add(self, name: str, got: Arrays, want: Arrays) -> None:
+        shapes, wanted = ({key: list(each.shape) for key, each in arrays.items()} for arrays in (got, want))
+        if shapes != wanted:
+            raise TvmbuildError(f"the original model has the outputs {wanted}, and the package {shapes}")
+        self.count += 1
         first = next(iter(want))
-        agreeing += bool(np.argmax(want[first]) == np.argmax(got[first])) if want[first].size else 1
-        error = max(error, compare(got, want, Tolerance()).max_abs_error)
-        for value in want.values():
-            largest = max(largest, float(np.max(np.abs(value), where=np.isfinite(value), initial=0.0)))
-    return Agreement(count, agreeing, error, largest)
+        self._add_top1(name, got[first].ravel(), want[first].ravel())
+        alike = [self.outputs.setdefault(key, _Errors()).add(name, widen(got[key]), widen(want[key])) for key in want]
+        if not all(alike):
+            self.unlike += 1
+            self.worst_unlike = self.worst_unlike or name
 
+    def _add_top1(self, name: str, got: np.ndarray, want: np.ndarray) -> None:
+        place, right = (int(np.argmax(each)) if each.size else 0 for each in (got, want))
+        if place == right:
+            self.agreeing += 1
+        else:
+            self.disagreement.offer(float(widen(want)[right].real - widen(want)[place].real), name)
 
-def _cut(arrays: Arrays, info: PackageInfo, path: Path) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the arrays in pieces of the inputs' shapes; each array has the same number of them."""
-    wrong = sorted(set(arrays) ^ {tensor.name for tensor in info.inputs})
-    if wrong:
-        names = ", ".join(tensor.name for tensor in info.inputs)
-        raise TvmbuildError(
-            f"{path} has not just the inputs of {info.model}: {', '.join(wrong)}", f"it must hold {names}"
+    def sum_up(self) -> Agreement:
+        largest = max(self.outputs.values(), key=lambda each: each.of_largest)
+        mean = max(self.outputs.values(), key=lambda each: each.rms)
+        return Agreement(
+            samples=self.count,
+            agreeing=self.agreeing,
+            max_abs_error=max(each.error.value for each in self.outputs.values()),
+            largest=max(each.largest for each in self.outputs.values()),
+            of_largest=largest.of_largest,
+            rms=mean.rms,
+            unlike=self.unlike,
+            worst_top1=self.disagreement.sample,
+            worst_of_largest=largest.error.sample,
+            worst_rms=mean.squared_error.sample,
+            worst_unlike=self.worst_unlike,
         )
-    counts = set()
-    for tensor in info.inputs:
-        array, rows = arrays[tensor.name], tensor.shape[:1]
-        fits = bool(rows) and array.shape[1:] == tensor.shape[1:] and len(array) > 0 and len(array) % rows[0] == 0
-        if not fits or str(array.dtype) != tensor.dtype:
-            raise TvmbuildError(
-                f"{path}: {tensor.name} is {array.dtype} {list(array.shape)}, no samples of "
-                f"{tensor.dtype} {list(tensor.shape)}",
-                "put the samples one behind the other along the first dimension (numpy.concatenate)",
-            )
-        counts.add(len(array) // rows[0])
-    if len(counts) > 1:
-        raise TvmbuildError(f"{path} has not equally many samples of each input: {sorted(counts)}")
-    for index in range(counts.pop() if counts else 0):
-        yield {t.name: arrays[t.name][index * t.shape[0] : (index + 1) * t.shape[0]] for t in info.inputs}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from tvmbuild.benchmarking.agreement import Agreement, read_agreement
 from tvmbuild.benchmarking.estimates import Estimate, Latency, read_estimate, read_latency
+from tvmbuild.benchmarking.plain_fields import read_fields
 from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.package.profile import OperatorRow
 
@@ -50,19 +51,6 @@ class Product:
     tasks: int
     covered: int
     """Tasks, and those with a record."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What package and original model make of real inputs."""
-
-    samples: int
-    agreeing: int
-    """Samples for which the largest element of the first output is the same one."""
-    max_abs_error: float
-    """Over all samples and outputs."""
-    largest: float
-    """The largest magnitude of the original model's outputs, to compare the error with."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +97,7 @@ class Result:
             "peak_memory_mb": self.peak_memory_mb,
             "warnings": list(self.warnings),
             "operators": [row.to_json() for row in self.operators],
-            **({} if self.accuracy is None else {"accuracy": asdict(self.accuracy)}),
+            **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
         }
 
 
@@ -137,18 +125,8 @@ class EmulatedResult:
             "machine": asdict(self.machine),
             "max_abs_error": self.max_abs_error,
             "max_rel_error": self.max_rel_error,
-            **({} if self.accuracy is None else {"accuracy": asdict(self.accuracy)}),
+            **({} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}),
         }
-
-
-_PLAIN: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float, int),
-    "bool": (bool,),
-    "None": (type(None),),
-}
-"""What JSON may hold where a field's type says so."""
 
 
 def read_result(data: Mapping[str, Any]) -> Result | None:
@@ -173,12 +151,12 @@ def _read_with(read: Callable[[Mapping[str, Any]], _Any], data: Mapping[str, Any
 def _read_emulated(data: Mapping[str, Any]) -> EmulatedResult:
     return EmulatedResult(
         cell=str(data["cell"]),
-        product=_read_fields(Product, data["package"]),
+        product=read_fields(Product, data["package"]),
         threads=int(data["threads"]),
-        machine=_read_fields(MachineState, data["machine"]),
+        machine=read_fields(MachineState, data["machine"]),
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
-        accuracy=_read_fields(Agreement, data["accuracy"]) if "accuracy" in data else None,
+        accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,
     )
 
 
@@ -186,34 +164,23 @@ def _read(data: Mapping[str, Any]) -> Result:
     memory = data["peak_memory_mb"]
     return Result(
         cell=str(data["cell"]),
-        product=_read_fields(Product, data["package"]),
+        product=read_fields(Product, data["package"]),
         threads=int(data["threads"]),
         latency=read_latency(data["latency_ms"]),
         rivals=tuple(_read_rival(each) for each in data["baselines"] if "missing" not in each),
         absent=tuple(
             Absent(str(each["name"]), str(each["missing"])) for each in data["baselines"] if "missing" in each
         ),
-        machine=_read_fields(MachineState, data["machine"]),
+        machine=read_fields(MachineState, data["machine"]),
         max_abs_error=float(data["max_abs_error"]),
         max_rel_error=float(data["max_rel_error"]),
         peak_memory_mb=None if memory is None else float(memory),
         warnings=tuple(str(warning) for warning in data["warnings"]),
-        operators=tuple(_read_fields(OperatorRow, row) for row in data["operators"]),
-        accuracy=_read_fields(Agreement, data["accuracy"]) if "accuracy" in data else None,
+        operators=tuple(read_fields(OperatorRow, row) for row in data["operators"]),
+        accuracy=read_agreement(data["accuracy"]) if "accuracy" in data else None,
     )
 
 
 def _read_rival(data: Mapping[str, Any]) -> Rival:
     latency, ratio = read_latency(data["latency_ms"]), read_estimate(data["ratio"], "value")
     return Rival(str(data["name"]), str(data["version"]), latency, ratio)
-
-
-def _read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """Return the dataclass of plain values; each must be there, and of the type that the field says."""
-    names = [field.name for field in fields(kind)]
-    for field in fields(kind):
-        value = data[field.name]
-        allowed = {each for name in str(field.type).split(" | ") for each in _PLAIN[name]}
-        if type(value) not in allowed or (isinstance(value, float) and not math.isfinite(value)):
-            raise TypeError(f"{field.name} is {value!r}")
-    return kind(**{name: data[name] for name in names})

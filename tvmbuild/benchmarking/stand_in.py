@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import BenchmarkOptions, Tolerance
 from tvmbuild.benchmarking.contest import Trial, check_numbers
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.devices.local.device import LOCAL
@@ -20,16 +18,16 @@ class CannotRunError(TvmbuildError):
     """The device lacks something that the package needs."""
 
 
-def run_package(subject: str, package: Path, reference: Path, tolerance: Tolerance) -> Validated:
+def run_package(trial: Trial) -> Validated:
     """Run the package; CannotRunError where it does not run here, TvmbuildError where its numbers are wrong."""
-    trial = Trial(subject, package, None, reference, 1, tolerance, BenchmarkOptions())
     report_progress("loading the package on this machine's device")
     with LOCAL.hold(exclusive=False), ExitStack() as stack:
         try:
-            worker = stack.enter_context(LOCAL.start(Load("tvm", package, reference, trial.threads)))
+            worker = stack.enter_context(LOCAL.start(Load("tvm", trial.package, trial.reference, trial.threads)))
             worker.outputs()  # a driver compiles kernels, and says what it lacks, when they first run
         except TvmbuildError as error:
             raise CannotRunError(error.message, error.hint) from error
         comparison = check_numbers(trial, worker, "validate")
-    name = target_kind(read_metadata(package).target.kind).find_device_class()
-    return Validated(comparison.max_abs_error, comparison.max_rel_error, name)
+        accuracy = trial.judge(worker.run) if trial.judge else None
+    name = target_kind(read_metadata(trial.package).target.kind).find_device_class()
+    return Validated(comparison.max_abs_error, comparison.max_rel_error, name, accuracy=accuracy)

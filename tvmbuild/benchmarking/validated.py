@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tvmbuild.benchmarking.agreement import Agreement, read_agreement
+
 FORMAT = 1
 
 
@@ -18,11 +20,15 @@ class Validated:
     """The class of the device that ran the package; None: the CPU computed the model."""
     note: str | None = None
     """Why no device ran it although there is one."""
+    accuracy: Agreement | None = None
+    """None: the model names no real inputs."""
 
     def to_json(self) -> dict[str, object]:
         """Return the value of `validated.json`."""
         told = {name: value for name in ("device", "note") if (value := getattr(self, name)) is not None}
-        return {"format": FORMAT, "max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error, **told}
+        judged = {} if self.accuracy is None else {"accuracy": self.accuracy.to_json()}
+        errors = {"max_abs_error": self.max_abs_error, "max_rel_error": self.max_rel_error}
+        return {"format": FORMAT, **errors, **told, **judged}
 
     @classmethod
     def from_json(cls, value: object) -> Validated | None:
@@ -33,7 +39,11 @@ class Validated:
         if not isinstance(absolute, float) or not isinstance(relative, float):
             return None
         device, note = (text if isinstance(text := value.get(name), str) else None for name in ("device", "note"))
-        return cls(absolute, relative, device, note)
+        try:
+            accuracy = read_agreement(value["accuracy"]) if "accuracy" in value else None
+        except (KeyError, TypeError):
+            return None
+        return cls(absolute, relative, device, note, accuracy)
 
     def describe(self) -> str:
         """Return where the numbers were checked."""

@@ -14,6 +14,7 @@ import tvm
 from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import Tolerance
+from tvmbuild.benchmarking.accuracy import Judge, Run
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.building.scheduling import Model, import_for, lower_for, make_target
 from tvmbuild.compiler.evaluate import build_here
@@ -39,9 +40,12 @@ class LoweredModel:
     schedule: Schedule
     lowered: Lowered
 
-    def key(self, reference: bytes, tolerance: Tolerance) -> str:
-        """Return what decides about the verdict, in short: the module, the content of the reference, the tolerance."""
-        told = hashlib.sha256(repr(tolerance).encode() + reference).hexdigest()
+    def key(self, reference: bytes, tolerance: Tolerance, judged: bytes = b"") -> str:
+        """Return what decides about the numbers, in short: the module, the content of the reference, the tolerance.
+
+        ``judged`` says what the accuracy is judged by.
+        """
+        told = hashlib.sha256(repr(tolerance).encode() + reference + judged).hexdigest()
         return task_key(self.lowered.mod) + told[:16]
 
 
@@ -54,15 +58,18 @@ def lower_model(
     return LoweredModel(f"{name}@{target.name}", imported, schedule, lower_for(imported, make_target(target), schedule))
 
 
-def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance) -> Validated:
+def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance, judge: Judge | None = None) -> Validated:
     """Compute the model here; TvmbuildError when the numbers are not the reference's."""
-    comparison = _compare(_without_foreign_code(model), reference, tolerance)
+    report_progress("generating code for this CPU")
+    compute = build_here(_without_foreign_code(model), host_target(threads=available_cores()))
+    comparison = _compare(compute, reference, tolerance)
     if comparison.problem is not None:
         raise TvmbuildError(
             f"validate:{model.cell}: computed on this CPU, the model gives wrong numbers: {comparison.problem}",
             f"largest error {comparison.max_abs_error:.3g} absolute, {comparison.max_rel_error:.3g} relative",
         )
-    return Validated(comparison.max_abs_error, comparison.max_rel_error)
+    accuracy = judge(compute) if judge else None
+    return Validated(comparison.max_abs_error, comparison.max_rel_error, accuracy=accuracy)
 
 
 def _without_foreign_code(model: LoweredModel) -> Lowered:
@@ -73,9 +80,7 @@ def _without_foreign_code(model: LoweredModel) -> Lowered:
     return model.lowered
 
 
-def _compare(lowered: Lowered, reference: Reference, tolerance: Tolerance) -> Comparison:
-    report_progress("generating code for this CPU")
-    compute = build_here(lowered, host_target(threads=available_cores()))
+def _compare(compute: Run, reference: Reference, tolerance: Tolerance) -> Comparison:
     allowed = reference.allow(tolerance)
     report_progress("computing")
     comparison = compare(compute(reference.inputs), reference.outputs, allowed)

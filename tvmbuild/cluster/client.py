@@ -27,7 +27,7 @@ from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
 from tvmbuild.engine.executor import OneAtATime
 from tvmbuild.engine.outdated_schedule import find_outdated
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.planning.needs import STEPS, explain_lack
 
 CONNECT_S = 10.0
@@ -109,9 +109,10 @@ class Cluster:
         with self._home:
             write_bytes(Layout(step.root).log(step.id), outcome.log)
             take_home(step, sent, outcome)
+            if outcome.error is None or isinstance(outcome.error, VerdictError):
+                publish_outputs(step, outcome.outputs)
             if outcome.error is not None:
                 raise outcome.error
-            publish_outputs(step, outcome.outputs)
             if has_options(step, TuneStep):
                 self._tuned.append(step)
 

@@ -33,7 +33,7 @@ class Outcome:
     """What comes back."""
 
     outputs: Files = field(default_factory=dict)
-    """By role; none of a step that failed."""
+    """By role; none of a step that failed, unless by a VerdictError."""
     changed: Files = field(default_factory=dict)
     """Other files that it has written."""
     removed: tuple[str, ...] = ()

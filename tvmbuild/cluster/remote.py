@@ -16,7 +16,7 @@ from tvmbuild.cluster.parcel import Files, Outcome, Parcel, decompress, unpack, 
 from tvmbuild.cluster.side_files import compare
 from tvmbuild.engine.leftovers import temporary_folder
 from tvmbuild.engine.process import Attendant, run_process
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.planning.detection import detect_capabilities
 
 INTERVAL_S = 5.0
@@ -49,13 +49,15 @@ def run_parcel(parcel: Parcel, side: bytes, *contents: bytes) -> Outcome:
 
 
 def _run(step: AnyStep, home: Path, sent: Files, attendant: Attendant) -> Outcome:
-    outputs, error = {}, None
+    error = None
     try:
         run_process(step, attendant)
-        outputs = {role: path.read_bytes() for role, path in step.outputs.items()}
     except TvmbuildError as raised:
         there, here = str(step.root), str(home)
-        error = TvmbuildError(raised.message.replace(there, here), raised.hint and raised.hint.replace(there, here))
+        kind = VerdictError if isinstance(raised, VerdictError) else TvmbuildError
+        error = kind(raised.message.replace(there, here), raised.hint and raised.hint.replace(there, here))
+    written = error is None or isinstance(error, VerdictError)
+    outputs = {role: path.read_bytes() for role, path in step.outputs.items()} if written else {}
     log = Layout(step.root).log(step.id)
     changed, removed = compare(step, sent)
     return Outcome(outputs, changed, removed, log.read_bytes() if log.exists() else b"", error)

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep, CompileStep, SimplifyStep, TuneStep, has_options
+from tvmbuild.base.steps import AnyStep, CompileStep, QuantizeStep, SimplifyStep, TuneStep, has_options
 from tvmbuild.benchmarking.history import append_entry, read_entry
 from tvmbuild.cluster.parcel import Files, Outcome, read_files, write_files
 from tvmbuild.records.merge import merge_branches
@@ -18,7 +18,7 @@ from tvmbuild.records.task_file import TaskFile
 def list_places(step: AnyStep) -> tuple[Path, ...]:
     """Return those files and folders. Other targets' records are what a search may start from."""
     layout = Layout(step.root)
-    if has_options(step, SimplifyStep) or has_options(step, CompileStep):
+    if isinstance(step.options, SimplifyStep | QuantizeStep | CompileStep):
         return ()
     if not has_options(step, TuneStep):
         model, target = step.subject.split("@", 1)

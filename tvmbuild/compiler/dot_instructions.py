@@ -83,7 +83,7 @@ INSTRUCTIONS = (
 
 def list_intrinsics() -> list[DotInstruction]:
     """Return each instruction with each number of steps that a use of it may have."""
-    return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4, 8) if steps <= each.steps]
+    return [each.fit(steps) for each in INSTRUCTIONS for steps in (1, 2, 4) if steps <= each.steps]
 
 
 def find_instruction(target: tvm.target.Target) -> DotInstruction | None:

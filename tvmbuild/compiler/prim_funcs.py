@@ -23,11 +23,9 @@ def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def names_instructions(function: tirx.PrimFunc) -> bool:
     """Say whether it was written with functions of LLVM's, which not every CPU may have."""
-    found: list[str] = []
-    tvm_ffi.structural_walk(
-        function.body, [(tvm.ir.Call, lambda call: found.append(str(getattr(call.op, "name", ""))))]
-    )
-    return LLVM_CALL in found
+    found: list[tvm.ir.Call] = []
+    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, found.append)])
+    return any(str(getattr(call.op, "name", "")) == LLVM_CALL for call in found)
 
 
 def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:

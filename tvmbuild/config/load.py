@@ -10,6 +10,7 @@ from tvmbuild.config.cache import make_cache
 from tvmbuild.config.document import Document, read_document
 from tvmbuild.config.mistakes import Mistake
 from tvmbuild.config.models import make_models
+from tvmbuild.config.quantize import check_quantised
 from tvmbuild.config.schema import check_schema
 from tvmbuild.config.target_lock import Questions
 from tvmbuild.config.targets import find_questions, make_targets
@@ -39,6 +40,8 @@ def _load(root: Path) -> tuple[Project, Document]:
     targets_document = _read(root, TARGETS_YAML, "targets")
     targets = make_targets(targets_document, root)
     models = make_models(models_document, root, _names(targets_document))
+    if not targets_document.mistakes:
+        check_quantised(models_document, models, targets)
     cache = make_cache(targets_document, root)
     mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
     if mistakes:

@@ -15,7 +15,9 @@ from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Prepr
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath, show_value
-from tvmbuild.config.named_files import check_file, list_pictures, relative_path
+from tvmbuild.config.named_files import check_file, relative_path
+from tvmbuild.config.quantize import make_quantize
+from tvmbuild.config.samples import check_samples, find_samples
 from tvmbuild.config.sources import check_source, make_source
 
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
@@ -35,10 +37,12 @@ def make_models(document: Document, root: Path, targets: Sequence[str]) -> tuple
     for name, own in models.items() if isinstance(models, dict) else ():
         path: KeyPath = ("models", name)
         if isinstance(own, dict):
-            _check_files(document, root, path, {"enabled": defaults.get("enabled", True), **own})
+            with_enabled = {"enabled": defaults.get("enabled", True), **own}
+            _check_files(document, root, path, with_enabled)
             _check_inputs(document, path, own)
             _check_preprocess(document, path, own)
-            _check_accuracy(document, root, path, {"enabled": defaults.get("enabled", True), **own})
+            check_samples(document, root, (*path, "accuracy"), with_enabled)
+            check_samples(document, root, (*path, "quantize", "calibration"), with_enabled)
             _check_globs(document, path, own, targets)
         if document.is_sound(path):
             specs.append(_make_model(root, name, merge_maps(defaults, own)))
@@ -76,21 +80,6 @@ def _check_preprocess(document: Document, path: KeyPath, own: dict[str, Any]) ->
             document.report((*here, key), f"has {len(values)} items", expected)
 
 
-def _check_accuracy(document: Document, root: Path, path: KeyPath, own: dict[str, Any]) -> None:
-    """Report files that are not there, and pictures of a model that does not say how they become its input."""
-    data, here = own.get("accuracy"), (*path, "accuracy")
-    if not isinstance(data, dict) or not document.is_sound(here):
-        return
-    required = own.get("enabled", True) is not False
-    if "inputs" in data:
-        check_file(document, root, (*here, "inputs"), data["inputs"], must_exist=required)
-    for index, glob in enumerate(data.get("images", ()) if required else ()):
-        if not list_pictures(root, glob):
-            document.report((*here, "images", index), f"{show_value(glob)} matches no file", "a glob of pictures")
-    if "images" in data and "preprocess" not in own:
-        document.report_key((*here, "images"), "the model does not say how a picture becomes its input", "`preprocess`")
-
-
 def _check_globs(document: Document, path: KeyPath, own: dict[str, Any], targets: Sequence[str]) -> None:
     """Report a glob that matches no target: it is a misspelling, or a target that was removed."""
     if not targets or not isinstance(own.get("targets"), dict):
@@ -114,6 +103,7 @@ def _make_model(root: Path, name: str, data: dict[str, Any]) -> ModelSpec:
         tolerance=Tolerance(**plain),
         reduced_tolerance=_make_reduced(tolerance),
         accuracy=_make_accuracy(root, data),
+        quantize=make_quantize(root, data),
         preprocess=None if preprocess is None else _make_preprocess(preprocess),
         labels=None if labels is None else relative_path(root, labels),
         simplify=_make_simplify(data.get("simplify", {})),
@@ -160,10 +150,9 @@ def _make_accuracy(root: Path, data: dict[str, Any]) -> Accuracy | None:
     accuracy = data.get("accuracy")
     if accuracy is None:
         return None
-    if "inputs" in accuracy:
-        return Accuracy("inputs", (relative_path(root, accuracy["inputs"]),))
-    found = (path for glob in accuracy["images"] for path in list_pictures(root, glob))
-    return Accuracy("images", tuple(dict.fromkeys(found)))
+    asked = {name: float(accuracy[name]) for name in ("top1", "rms", "of_largest") if name in accuracy}
+    kind, paths = find_samples(root, accuracy)
+    return Accuracy(kind, paths, **asked)
 
 
 def _make_simplify(data: dict[str, Any]) -> SimplifyOptions:

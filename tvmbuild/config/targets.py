@@ -100,7 +100,7 @@ def _check_triple(document: Document, path: KeyPath, data: dict[str, Any]) -> No
 
 def _check_precision(document: Document, path: KeyPath, target: TargetSpec) -> None:
     """Report a type that the hardware does not compute in; that may depend on the target's lock."""
-    if target.precision == "fp32" or target.unresolved is not None:
+    if target.precision in {"fp32", "int8"} or target.unresolved is not None:
         return
     problem = target_kind(target.kind).explain_precision(target.precision, target.attributes)
     if problem is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 
 
 def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
@@ -21,6 +21,7 @@ def write_failure(step: AnyStep, error: TvmbuildError, *, ran: bool) -> None:
         "hint": hint or None,  # the terminal's ends with the log's absolute path, which is no matter of a report
         "log": str(layout.log(step.id).relative_to(step.root)),
         "ran": ran,
+        "kept": isinstance(error, VerdictError),
     }
     with contextlib.suppress(OSError):  # a full disk: doit shows the message, the report cannot
         write_json(layout.failure(step.id), failure)

@@ -22,7 +22,7 @@ from tvmbuild.base.progress import PREFIX
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.display import show_progress
 from tvmbuild.engine.leftovers import temporary_folder
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 
 TAIL_LINES = 12
 _SAYS_MORE = "The log says more."
@@ -54,8 +54,8 @@ def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
     """Run the step's stage; TvmbuildError says why it failed, `hint` names the log.
 
     However this ends, the whole process group is dead, no temporary file of an output is left, and either all outputs
-    are new or none is. (After a kill -9 of doit itself the next run sees to that: outputs that are not those of the
-    state run the step again.)
+    are new or none is; they are where it raises VerdictError. (After a kill -9 of doit itself the next run sees to
+    that: outputs that are not those of the state run the step again.)
     """
     remove_temporaries(step)
     before = {path: _stamp(path) for path in step.outputs.values()}
@@ -71,6 +71,9 @@ def run_process(step: AnyStep, attendant: Attendant | None = None) -> None:
             log = Layout(step.root).log(step.id)
             raise TvmbuildError(f"{step.id} finished without writing {missing[0]}", f"{_SAYS_MORE} Log: {log}")
         complete = True
+    except VerdictError:
+        complete = True
+        raise
     finally:
         remove_temporaries(step)
         if not complete:
@@ -218,8 +221,8 @@ def _explain(step: AnyStep, ending: _Ending) -> TvmbuildError:
     log = f"Log: {Layout(step.root).log(step.id)}"
     if ending.report:
         report = json.loads(ending.report)
-        hint = report["hint"]
-        return TvmbuildError(report["message"], f"{hint} {log}" if hint else f"{_SAYS_MORE} {log}")
+        hint, kind = report["hint"], VerdictError if report["kept"] else TvmbuildError
+        return kind(report["message"], f"{hint} {log}" if hint else f"{_SAYS_MORE} {log}")
     if ending.status == -signal.SIGKILL:
         return TvmbuildError(
             "its process was killed (SIGKILL), most likely because memory ran out",

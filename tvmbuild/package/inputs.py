@@ -14,7 +14,7 @@ import numpy as np
 from tvmbuild.base.files import publish
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.metadata import PackageInfo, TakesInputs, TensorInfo
 from tvmbuild.package.preprocess import first_line, preprocess_picture
 
 Fill = Literal["random", "ones", "zeros"]
@@ -24,7 +24,7 @@ _REFERENCE = "input:"
 """What the names of inputs begin with in a reference.npz, which holds outputs as well."""
 
 
-def check_inputs(info: PackageInfo, inputs: Mapping[str, np.ndarray]) -> None:
+def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
     """Raise TvmbuildError when an input is missing, unknown, or of another shape or dtype."""
     unknown = sorted(set(inputs) - {tensor.name for tensor in info.inputs})
     if unknown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Precision, Preprocess, freeze_attributes
@@ -25,6 +25,31 @@ class TensorInfo:
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+
+class TakesInputs(Protocol):
+    """What takes arrays, or pictures as its rules say: a package, or a model that becomes one."""
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """What it takes."""
+
+    @property
+    def preprocess(self) -> Preprocess | None:
+        """How a picture becomes one of them; None: it does not say."""
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """A model of which there is no package yet."""
+
+    model: str
+    inputs: tuple[TensorInfo, ...]
+    preprocess: Preprocess | None = None
 
 
 @dataclass(frozen=True)

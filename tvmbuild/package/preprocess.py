@@ -15,7 +15,7 @@ from PIL import Image
 
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageInfo, TensorInfo
+from tvmbuild.package.metadata import TakesInputs, TensorInfo
 
 Picture = Image.Image | np.ndarray | Path | str
 """An opened picture, bytes in the order height, width, [red, green, blue], or a file."""
@@ -25,7 +25,7 @@ PADDING = 114
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 
-def preprocess_picture(info: PackageInfo, picture: Picture, name: str | None = None) -> np.ndarray:
+def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = None) -> np.ndarray:
     """Return the tensor for the input ``name`` (None: the one that the package makes of pictures)."""
     rules, tensor = find_rules(info, name)
     height, width, channels = _sizes(info, rules, tensor)
@@ -45,7 +45,7 @@ def first_line(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0])
 
 
-def find_rules(info: PackageInfo, name: str | None = None) -> tuple[Preprocess, TensorInfo]:
+def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, TensorInfo]:
     """Return how pictures become which input; TvmbuildError when the package does not say, or says it of another."""
     rules = info.preprocess
     if rules is None:
@@ -65,7 +65,7 @@ def find_rules(info: PackageInfo, name: str | None = None) -> tuple[Preprocess, 
     return rules, known[own]
 
 
-def _sizes(info: PackageInfo, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
+def _sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
     """Return height, width and channels of the tensor; a first dimension of 1 may be there or not."""
     wanted = _CHANNELS[rules.color]
     shape = tensor.shape[1:] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else tensor.shape

@@ -5,10 +5,18 @@ from __future__ import annotations
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.planning.stages.table import stage_planner
+from tvmbuild.planning.subject import Subject
+
+
+def explain_step(stage: str, subject: Subject, capabilities: Capabilities) -> str | None:
+    """Return why the stage cannot run for the model or the cell here, or None: it can."""
+    if subject.target is None:
+        return stage_planner(stage).explain_model(subject.model, capabilities)
+    return explain_unavailable(stage, subject.target, capabilities)
 
 
 def explain_unavailable(stage: str, target: TargetSpec, capabilities: Capabilities) -> str | None:
-    """Return why the stage cannot run for the target here, or None: it can."""
+    """Return why a stage of cells cannot run for the target here, or None: it can."""
     if target.unresolved is not None:
         return target.unresolved
     return stage_planner(stage).explain(target, capabilities)

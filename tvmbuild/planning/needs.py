@@ -8,6 +8,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.steps import AnyStep, Needs
 from tvmbuild.devices.table import DEVICES
+from tvmbuild.planning.stages.quantize import NNCF
 from tvmbuild.planning.stages.table import stage_planner
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import TARGETS
@@ -27,6 +28,8 @@ def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()
     found = {STEPS: steps}
     for target in TARGETS.values():
         found |= target.list_offers(machine, steps)
+    if machine.version(NNCF) is not None:
+        found[NNCF] = steps
     for device in DEVICES.values():
         found |= device.list_offers(machine)
     amounts = {"linker": steps, "cpu": machine.cores}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import ModelSpec, Project
+from tvmbuild.base.specs import Project
 from tvmbuild.base.steps import AnyStep, Settings, TuneStep, has_options
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.availability import explain_step
 from tvmbuild.planning.device_use import may_measure
 from tvmbuild.planning.needs import list_needs
 from tvmbuild.planning.step import make_step
@@ -40,10 +39,12 @@ def make_plan(
     """
     models = [model for model in project.models if model.enabled]
     targets = [target for target in project.targets if target.enabled]
-    cells = [(model, target) for model in models for target in targets if includes(model, target.name)]
+    in_cells = [Subject(model, target) for model in models for target in targets if model.includes(target.name)]
+    quantised = {subject.model.name for subject in in_cells if subject.is_quantised}
     subjects = {
         "model": [Subject(model) for model in models],
-        "cell": [Subject(model, target) for model, target in cells],
+        "quantised model": [Subject(model) for model in models if model.name in quantised],
+        "cell": in_cells,
     }
     machines = workers or (capabilities,)
 
@@ -64,16 +65,8 @@ def _drop_needless_validations(steps: Sequence[AnyStep]) -> list[AnyStep]:
 
 def _choose_machine(stage: Stage, subject: Subject, machines: Sequence[Capabilities]) -> Capabilities:
     """Return the first that can run the step: its tools are the step's; where none can, the first."""
-    target = subject.target
-    able = (each for each in machines if target is None or explain_unavailable(stage.name, target, each) is None)
+    able = (each for each in machines if explain_step(stage.name, subject, each) is None)
     return next(able, machines[0])
-
-
-def includes(model: ModelSpec, target: str) -> bool:
-    """Say whether the model is built for the target."""
-    return any(fnmatchcase(target, glob) for glob in model.include) and not any(
-        fnmatchcase(target, glob) for glob in model.exclude
-    )
 
 
 def _settings_of(step: AnyStep, settings: Settings, machines: Sequence[Capabilities]) -> Settings:
@@ -99,7 +92,7 @@ def _validate(steps: list[AnyStep]) -> list[AnyStep]:
             origins[path] = step.id
     for step in steps:
         for role, path in step.inputs.items():
-            given = role in {"source", "export", "labels"} or role.startswith(("sample ", "argument "))
+            given = role in {"source", "export", "labels"} or role.startswith(("sample ", "argument ", "calibration "))
             if not given and path not in origins:
                 raise ValueError(f"{step.id} reads {path}, which no step writes")
             if given and path in origins:

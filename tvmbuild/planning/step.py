@@ -8,7 +8,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep, Step
-from tvmbuild.planning.availability import explain_unavailable
+from tvmbuild.planning.availability import explain_step
 from tvmbuild.planning.stages.table import stage_planner
 from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
@@ -16,7 +16,7 @@ from tvmbuild.stages.table import STAGES, Stage
 
 def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabilities) -> AnyStep:
     """Return the stage's step for the subject; ``capabilities`` are of the machine that runs it."""
-    target, planner = subject.target, stage_planner(stage.name)
+    planner = stage_planner(stage.name)
     options = planner.make_options(subject, capabilities)
     inputs = {role: path for role in stage.inputs if (path := _input(role, subject, root)) is not None}
     return Step(
@@ -29,7 +29,7 @@ def make_step(stage: Stage, subject: Subject, root: Path, capabilities: Capabili
         version=stage.version,
         environment=FrozenMap(planner.list_environment(subject)),
         root=root,
-        unavailable=None if target is None else explain_unavailable(stage.name, target, capabilities),
+        unavailable=explain_step(stage.name, subject, capabilities),
     )
 
 
@@ -41,7 +41,14 @@ def _input(role: str, subject: Subject, root: Path) -> Path | None:
         return root / source.location if source.kind == kind else None
     if role == "labels":
         return None if subject.model.labels is None else root / subject.model.labels
-    return _path(_PRODUCERS[role], role, subject, root)
+    return _path(_find_producer(role, subject), role, subject, root)
+
+
+def _find_producer(role: str, subject: Subject) -> Stage:
+    """Return the stage that writes the file of that role which the subject's stages read."""
+    writers = [stage for stage in STAGES if role in stage.outputs]
+    quantised = [stage for stage in writers if stage.scope == "quantised model" and subject.is_quantised]
+    return (quantised or writers)[0]
 
 
 def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
@@ -50,10 +57,6 @@ def _path(stage: Stage, role: str, subject: Subject, root: Path) -> Path:
     if role == "package":
         return layout.package(subject.model.name, subject.require_target().name)
     name = stage.outputs[role]
-    if stage.scope == "model":
+    if stage.scope != "cell":
         return layout.model_file(subject.model.name, name)
     return layout.cell_file(subject.model.name, subject.require_target().name, name)
-
-
-_PRODUCERS = {role: stage for stage in STAGES for role in stage.outputs}
-"""Which stage writes the files of a role that others read; `info` is read by no stage."""

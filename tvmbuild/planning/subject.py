@@ -19,6 +19,11 @@ class Subject:
         """Return the model's name, or the cell's."""
         return self.model.name if self.target is None else f"{self.model.name}@{self.target.name}"
 
+    @property
+    def is_quantised(self) -> bool:
+        """Say whether the cell is built from what quantize:M writes."""
+        return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
+
     def require_target(self) -> TargetSpec:
         """Return the cell's target; ValueError for a model's subject."""
         if self.target is None:

@@ -46,7 +46,7 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
             continue
         if want[name].size == 0:
             continue
-        absolute, relative, problem = _compare_one(name, _widen(got[name]), _widen(want[name]), tolerance)
+        absolute, relative, problem = _compare_one(name, widen(got[name]), widen(want[name]), tolerance)
         largest_abs = max(largest_abs, absolute)
         largest_rel = max(largest_rel, relative)
         if problem is not None:
@@ -70,7 +70,8 @@ def find_error(got: Arrays, want: Arrays) -> float:
     return worst
 
 
-def _widen(array: np.ndarray) -> np.ndarray:
+def widen(array: np.ndarray) -> np.ndarray:
+    """Return the array in the precision that errors are computed in."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,12 +25,14 @@ from tvmbuild.base.files import publish
 from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.compare import find_error
+from tvmbuild.preparing.shaken import shake
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
 _PRECISION = "precision"
 _SPREAD = "spread"
 SPREADS = 2.0
-"""How many times as far as ONNX Runtime's own two ways others may be from the one that is the reference."""
+"""How many times as far as others of ONNX Runtime's own numbers a package's may be from the reference."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -44,7 +47,10 @@ class Reference:
     specials: Reference | None = None
     """The same with infinities and their like among the inputs, where an operator could tell."""
     spread: float = 0.0
-    """Of a quantised model: how far ONNX Runtime's optimised numbers are from these, over the largest of an output."""
+    """Of a quantised model: how far numbers that are as right are from these, over the largest of an output.
+
+    Those are ONNX Runtime's optimised ones, and its own after a rounding error in the weights' scales.
+    """
 
     def allow(self, tolerance: Tolerance) -> Tolerance:
         """Return what is allowed of others' numbers, no less than ``tolerance``."""
@@ -82,30 +88,63 @@ def _draw(random: np.random.RandomState, tensor: TensorInfo, spec: InputSpec) ->
 def run_onnx(
     model: bytes, inputs: Mapping[str, np.ndarray], what: str, *, optimized: bool = False
 ) -> dict[str, np.ndarray]:
-    """Run the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
+    """Run the model once; raises as `open_onnx` does."""
+    return open_onnx(model, what, optimized=optimized)(inputs)
+
+
+def open_onnx(
+    model: bytes, what: str, *, optimized: bool = False
+) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    try:
+    with _explained(what):
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        values = session.run(names, dict(inputs))
+
+    def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        with _explained(what):
+            values = session.run(names, dict(inputs))
+        outputs = dict(zip(names, values, strict=True))
+        for name, value in outputs.items():
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
+                raise TvmbuildError(
+                    f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
+                )
+        return outputs
+
+    return run
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
     except ORT_ERRORS as error:
         reason = " ".join(str(error).split())
         raise TvmbuildError(
             f"ONNX Runtime {onnxruntime.__version__} cannot run {what}: {reason}",
             "the model must run under ONNX Runtime on the CPU: check its opset, operators and input shapes",
         ) from error
-    outputs = dict(zip(names, values, strict=True))
-    for name, value in outputs.items():
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
-            raise TvmbuildError(
-                f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
-            )
-    return outputs
+
+
+def make_references(
+    model: bytes, feeds: Sequence[Mapping[str, np.ndarray]], precision: str, what: str
+) -> list[Reference]:
+    """Return the model's numbers for each of the inputs; of a quantised model with the largest spread of all."""
+    made = [Reference(feed, run_onnx(model, feed, what), precision) for feed in feeds]
+    if precision != "int8":
+        return made
+    shaken = shake(model)
+    spread = 0.0
+    for each in made:
+        ways = (run_onnx(model, each.inputs, what, optimized=True), run_onnx(shaken, each.inputs, what))
+        spread = max(spread, *(find_error(way, each.outputs) for way in ways))
+    return [replace(each, spread=spread if math.isfinite(spread) else 0.0) for each in made]
 
 
 def write_reference(path: Path, reference: Reference) -> None:

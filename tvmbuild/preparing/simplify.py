@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +13,17 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import InputSpec, SimplifyOptions, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.preparing.compare import Comparison, compare, find_error
+from tvmbuild.preparing.compare import Comparison, compare
+from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.onnx_graph import (
     MAX_BYTES,
     find_precision,
     fix_inputs,
-    graph_inputs,
     load_model,
     set_output_shapes,
 )
 from tvmbuild.preparing.onnxsim_process import simplify_in_process
-from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx
+from tvmbuild.preparing.reference import Reference, make_inputs, make_references, run_onnx
 from tvmbuild.preparing.specials import asks_for_specials, insert_specials
 
 DEFAULTS = SimplifyOptions()
@@ -114,12 +113,7 @@ def _draw(tensors: Sequence[TensorInfo], inputs: Sequence[InputSpec], seed: int)
 
 
 def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
-    data, precision, what = _serialize(proto, model), find_precision(proto), f"{model}'s original model"
-    made = [Reference(feed, run_onnx(data, feed, what), precision) for feed in inputs]
-    if precision != "int8":
-        return made
-    spread = max(find_error(run_onnx(data, each.inputs, what, optimized=True), each.outputs) for each in made)
-    return [replace(each, spread=spread if math.isfinite(spread) else 0.0) for each in made]
+    return make_references(_serialize(proto, model), inputs, find_precision(proto), f"{model}'s original model")
 
 
 def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
@@ -131,7 +125,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
     simplified, trouble = simplify_in_process(original, options.skip)
     if simplified is None:
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
-    trouble = _check_interface(proto, simplified)
+    trouble = explain_changed_interface(proto, simplified, "onnxsim")
     if trouble is not None:
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
     report_progress("comparing the simplified model with the original")
@@ -150,22 +144,6 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
         notes = (f"not simplified: the simplified model differs from the original: {worst.problem}",)
         return _Outcome(original, nodes, simplified=False, notes=notes, gate=worst)
     return _Outcome(data, len(simplified.graph.node), simplified=True, notes=(), gate=worst)
-
-
-def _check_interface(original: Any, simplified: Any) -> str | None:
-    """Return what makes the simplified model unusable in the original's place, before any number is looked at."""
-    if simplified.ByteSize() > MAX_BYTES:
-        return "it would exceed 2 GB"
-    for what, got, want in (
-        ("inputs", graph_inputs(simplified), graph_inputs(original)),
-        ("outputs", simplified.graph.output, original.graph.output),
-    ):
-        if [value.name for value in got] != [value.name for value in want]:
-            return f"onnxsim changed the {what} to {', '.join(value.name for value in got) or 'none'}"
-    new = {node.domain for node in simplified.graph.node} - {node.domain for node in original.graph.node}
-    if new - {"", "ai.onnx"}:
-        return f"onnxsim brought in operators of {', '.join(sorted(new))}"
-    return None
 
 
 def _list_not_finite(reference: Reference) -> list[str]:

@@ -11,17 +11,19 @@ from typing import Any, Literal
 
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
+from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.benchmarking.history import Entry, read_history
 from tvmbuild.benchmarking.regressions import explain_difference
 from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_emulated, read_result
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.metadata import PackageInfo, PackageTarget
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
 """Benchmarks of a cell that the report shows."""
-_STAGES = ("simplify", "tune", "compile", "validate", "benchmark")
+_OF_MODELS = frozenset({"simplify", "quantize"})
+_STAGES = ("simplify", "quantize", "tune", "compile", "validate", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Failure:
     message: str
     hint: str | None
     log: str | None
+    kept: bool
+    """Whether the step wrote its outputs all the same: what they say failed it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,11 @@ class CellReport:
     """The same, where the device is an emulated board: without times."""
     history: tuple[Entry, ...] = ()
     """Benchmarks on the same machine as the last one, the newest last."""
+    validated: Validated | None = None
+    """What is known of the numbers where no device ran the package."""
     package_bytes: int | None = None
+    built_for: PackageTarget | None = None
+    """What the package says of its target."""
     notes: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
     """Why records of its Tasks are not used, when it was last tuned."""
@@ -71,6 +79,12 @@ class CellReport:
     def checked(self) -> Result | EmulatedResult | None:
         """Return what is known of the package's numbers."""
         return self.result or self.emulated
+
+    @property
+    def accuracy(self) -> Agreement | None:
+        """Return how the package agrees with the original model on real inputs; None where that is not known."""
+        known = self.checked or self.validated
+        return known.accuracy if known else None
 
 
 def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
@@ -101,20 +115,22 @@ def _list_comparable(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, target: str) -> CellReport:
     cell = f"{model}@{target}"
-    ids = {stage: f"{stage}:{model if stage == 'simplify' else cell}" for stage in _STAGES}
+    ids = _list_ids(steps, model, cell)
     package = layout.package(model, target)
     tune = _read_json(layout.cell_file(model, target, "tune.json"))
     failure = next((f for f in (_read_failure(layout, step_id) for step_id in ids.values()) if f), None)
     # What a failed step left from an earlier run belongs to other inputs.
     info = _read_info(package) if failure is None or failure.step in {ids["validate"], ids["benchmark"]} else None
     path = layout.cell_file(model, target, "result.json")
-    found = _read_json(path) if info and failure is None else {}
+    found = _read_json(path) if info and _is_current(failure, ids["benchmark"]) else {}
     result, emulated = read_result(found), read_emulated(found)
     status, reason = _judge(steps, ids, failure, built=info is not None, measured=bool(result or emulated))
-    validated = Validated.from_json(_read_json(layout.cell_file(model, target, "validated.json")))
+    known = info and _is_current(failure, ids["validate"]) and ids["validate"] in steps
+    validated = Validated.from_json(_read_json(layout.cell_file(model, target, "validated.json"))) if known else None
     if status == "built" and validated is not None:
         reason = f"{reason}; {validated.describe()}"
-    simplify = _read_json(layout.model_file(model, "simplify.json"))
+    prepared = ["simplify.json", *(["quantised/quantize.json"] if "quantize" in ids else [])]
+    prepared_notes = [note for name in prepared for note in _read_json(layout.model_file(model, name)).get("notes", ())]
     uncovered = tuple(str(task.get("name", "?")) for task in tune.get("uncovered", ()))
     return CellReport(
         model=model,
@@ -127,10 +143,26 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
         uncovered=info.coverage.uncovered if info else uncovered,
         result=result,
         emulated=emulated,
+        validated=validated,
+        built_for=info.target if info else None,
         package_bytes=package.stat().st_size if info else None,
-        notes=tuple(simplify.get("notes", ())) + (_list_notes(info) if info else ()),
+        notes=(*prepared_notes, *(_list_notes(info) if info else ())),
         quarantined=tuple(f"{row['name']} ({row['key']}): {row['reason']}" for row in tune.get("quarantined", ())),
     )
+
+
+def _is_current(failure: Failure | None, step: str) -> bool:
+    """Say whether the step's outputs are of what was built last: where nothing failed, or they say what did."""
+    return failure is None or (failure.kept and failure.step == step)
+
+
+def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
+    """Return stage → step of all that the cell is made by; `quantize` only where it is built from what that writes."""
+    ids = {stage: f"{stage}:{model if stage in _OF_MODELS else cell}" for stage in _STAGES}
+    quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
+    if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
+        del ids["quantize"]
+    return ids
 
 
 def _list_notes(info: PackageInfo) -> tuple[str, ...]:
@@ -161,7 +193,8 @@ def _read_failure(layout: Layout, step_id: str) -> Failure | None:
     if not value:
         return None
     hint, log = value.get("hint"), value.get("log")
-    return Failure(step_id, str(value.get("message", "no message")), hint and str(hint), log and str(log))
+    message, kept = str(value.get("message", "no message")), value.get("kept") is True
+    return Failure(step_id, message, hint and str(hint), log and str(log), kept)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

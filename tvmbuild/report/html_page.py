@@ -21,6 +21,9 @@ from tvmbuild.report.latency import (
     list_uncovered_share,
     with_history,
 )
+from tvmbuild.report.precisions import COLUMNS as PRECISION_COLUMNS
+from tvmbuild.report.precisions import MEANING, list_precisions
+from tvmbuild.report.precisions import TITLE as PRECISIONS
 from tvmbuild.report.text import (
     ACCURACY,
     MEMORY,
@@ -65,6 +68,7 @@ def write_html(cells: Sequence[CellReport]) -> str:
         f"<p>{escape(MEMORY)}</p>",
         draw_latencies(cells),
         _latencies(cells),
+        _precisions(cells),
         _operators(cells),
         _history(cells),
         _section(ACCURACY, accuracies(cells)),
@@ -118,6 +122,14 @@ def _latencies(cells: Sequence[CellReport]) -> str:
     if not rows:
         return ""
     return f"{_grid(LATENCY_COLUMNS, rows, 'latency')}\n<p>{escape(INTERVALS)}</p>"
+
+
+def _precisions(cells: Sequence[CellReport]) -> str:
+    rows = list_precisions(cells)
+    if not rows:
+        return ""
+    grid = _grid(PRECISION_COLUMNS, rows, "precisions")
+    return f"<h2>{escape(PRECISIONS)}</h2>\n{grid}\n<p>{escape(MEANING)}</p>"
 
 
 def _operators(cells: Sequence[CellReport]) -> str:

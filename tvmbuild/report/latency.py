@@ -27,6 +27,11 @@ def format_ms(value: float) -> str:
     return _with_digits(value, 3)
 
 
+def format_bytes(value: int) -> str:
+    """Return a size in KB or MB."""
+    return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
+
+
 def format_spread(estimate: Estimate) -> str:
     """Return the value and its interval, with a digit more than the value alone: ``4.012 [3.987, 4.051]``."""
     return f"{_with_digits(estimate.value, 4)} [{format_interval(estimate)}]"

@@ -11,6 +11,7 @@ from tvmbuild.report.latency import (
     INTERVALS,
     OPERATOR_COLUMNS,
     describe_history,
+    format_bytes,
     format_ms,
     list_absent,
     list_doubts,
@@ -22,17 +23,14 @@ from tvmbuild.report.latency import (
     shorten_ratio,
     with_history,
 )
+from tvmbuild.report.precisions import COLUMNS as PRECISION_COLUMNS
+from tvmbuild.report.precisions import MEANING, UNKNOWN, list_precisions
+from tvmbuild.report.precisions import TITLE as PRECISIONS
 
-UNKNOWN = "-"
 MEANINGLESS = "—"
 """What is measured on an emulated board."""
 ACCURACY = "Accuracy on real inputs, against the original model"
 MEMORY = "The memory is the peak of the process that ran the package, with Python and TVM's runtime."
-
-
-def format_bytes(value: int) -> str:
-    """Return a size in KB or MB."""
-    return f"{value / 1e6:.1f} MB" if value >= 1e6 else f"{value / 1e3:.0f} KB"
 
 
 def columns(cells: Sequence[CellReport]) -> tuple[str, ...]:
@@ -94,14 +92,7 @@ def _sentence(text: str) -> str:
 
 def accuracies(cells: Sequence[CellReport]) -> list[str]:
     """Return how often each cell's package agrees with the original model on real inputs."""
-    lines = []
-    for cell in cells:
-        found = cell.checked.accuracy if cell.checked else None
-        if found is not None and found.samples:
-            agree = f"{found.agreeing} of {found.samples} ({found.agreeing / found.samples:.1%})"
-            error = f"largest error {found.max_abs_error:.2g} where outputs reach {found.largest:.3g}"
-            lines.append(f"{cell.name}: same top-1 for {agree}, {error}")
-    return lines
+    return [f"{cell.name}: {cell.accuracy.describe()}" for cell in cells if cell.accuracy]
 
 
 def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
@@ -131,6 +122,9 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
     latencies = list_latencies(cells)
     if latencies:
         lines += ["", "## Latency", "", *_table(LATENCY_COLUMNS, latencies, left=2), "", INTERVALS]
+    precisions = list_precisions(cells)
+    if precisions:
+        lines += ["", f"## {PRECISIONS}", "", *_table(PRECISION_COLUMNS, precisions, left=3), "", MEANING]
     for cell in cells:
         operators = list_operators(cell)
         if operators:

@@ -13,6 +13,7 @@ from tvmbuild.package.metadata import SLOW
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.html_page import write_html
 from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
+from tvmbuild.report.precisions import describe_precisions
 from tvmbuild.report.text import cell_values, count_uncovered, summarize_cells, unavailable, write_markdown
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def render_table(root: Path, steps: Sequence[AnyStep]) -> Table:
         table.add_row(*texts)
     reasons = [f"{c.failure.step} failed: {c.failure.message}" for c in cells if c.failure]
     reasons += [f"{subject}: {reason}" for subject, reason in unavailable(cells)]
+    reasons += describe_precisions(cells)
     reasons += [*list_doubts(cells), *(f"not measured: {each}" for each in list_absent(cells))]
     reasons += [f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith(SLOW)]
     reasons += count_uncovered(cells)

@@ -17,7 +17,7 @@ import sys
 
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.base.steps import AnyStep, Step
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.errors import TvmbuildError, VerdictError
 from tvmbuild.stages.table import STAGES
 
 CONDITIONS = {
@@ -64,7 +64,8 @@ def _crash_at_once() -> None:
 
 def _report(fd: int, error: TvmbuildError) -> int:
     print(f"error: {error}")
-    os.write(fd, json.dumps({"message": error.message, "hint": error.hint}).encode())
+    report = {"message": error.message, "hint": error.hint, "kept": isinstance(error, VerdictError)}
+    os.write(fd, json.dumps(report).encode())
     return 1
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import BenchmarkStep, Step
+from tvmbuild.base.steps import BenchmarkStep, Step, find_original, list_sample_files
 from tvmbuild.benchmarking.accuracy import Judge, make_judge
+from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.emulated import run_emulated
 from tvmbuild.benchmarking.history import append_entry, make_entry
@@ -21,15 +22,15 @@ from tvmbuild.package.archive import read_metadata
 def run(step: Step[BenchmarkStep]) -> None:
     """Publish result.json and add to the history; TvmbuildError when the package's numbers are not the reference's.
 
-    What an emulated board tells is no part of the history: it has no times.
+    VerdictError, with all that published, when they are too far from the original's on real inputs. What an emulated
+    board tells is no part of the history: it has no times.
     """
     trial = make_trial(step)
-    if trial.device.emulated:
-        write_json(step.output("result"), run_emulated(trial).to_json())
-        return
-    result = run_contest(trial)
-    keep_result(step, result)
+    result = run_emulated(trial) if trial.device.emulated else run_contest(trial)
+    if isinstance(result, Result):
+        keep_result(step, result)
     write_json(step.output("result"), result.to_json())
+    check_agreement(result.accuracy, step.options.accuracy)
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:
@@ -53,8 +54,7 @@ def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
-    paths = [path for role, path in step.inputs.items() if role.startswith("sample ")]
-    return make_judge(accuracy, step.input("package"), step.input("model").read_bytes(), paths)
+    return make_judge(accuracy, read_metadata(step.input("package")), find_original(step), list_sample_files(step))
 
 
 def keep_result(step: Step[BenchmarkStep], result: Result) -> None:

@@ -15,11 +15,13 @@ class Stage:
     name: str
     version: int
     """Bump when the same inputs and options come to mean another output; a refactoring does not."""
-    scope: Literal["model", "cell"]
+    scope: Literal["model", "quantised model", "cell"]
+    """Of all models, of those that are quantised for a target, or of all cells."""
     inputs: tuple[str, ...]
     """Roles of input files. `source`, `export` and `labels` are present only when the YAML names a path."""
     outputs: FrozenMap[str, str]
-    """Role → file name; the package's name is layout.package's."""
+    """Role → file name; the package's name is layout.package's. Of a role that several write, the first's is meant,
+    but in cells whose model is quantised here."""
     module: str
     """Has ``run(step: Step) -> None``."""
 
@@ -32,6 +34,20 @@ STAGES: tuple[Stage, ...] = (
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
         module="tvmbuild.stages.simplify",
+    ),
+    Stage(
+        name="quantize",
+        version=1,
+        scope="quantised model",
+        inputs=("model", "reference"),
+        outputs=FrozenMap(
+            {
+                "model": "quantised/model.onnx",
+                "reference": "quantised/reference.npz",
+                "info": "quantised/quantize.json",
+            }
+        ),
+        module="tvmbuild.stages.quantize",
     ),
     Stage(
         name="tune",

@@ -9,29 +9,41 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tvmbuild.base.files import write_json
+from tvmbuild.base.files import sha256_file, write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.steps import Step, ValidateStep
+from tvmbuild.base.specs import BenchmarkOptions
+from tvmbuild.base.steps import Step, ValidateStep, find_original, list_sample_files
+from tvmbuild.benchmarking.accuracy import Judge, make_judge
+from tvmbuild.benchmarking.agreement import check_agreement
+from tvmbuild.benchmarking.contest import Trial
 from tvmbuild.benchmarking.stand_in import CannotRunError, run_package
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.benchmarking.validation import lower_model, validate
 from tvmbuild.devices.lock import device_lock
-from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.archive import read_metadata
+from tvmbuild.package.metadata import ModelInputs, PackageTarget, TakesInputs
 from tvmbuild.preparing.reference import read_reference
 from tvmbuild.records.schedule import read_schedule
 
 
 def run(step: Step[ValidateStep]) -> None:
-    """Publish validated.json; TvmbuildError when the numbers are not the reference's."""
+    """Publish validated.json; TvmbuildError when the numbers are not the reference's.
+
+    VerdictError, with it published, when they are too far from the original's on real inputs.
+    """
     found = _compute(step) if step.options.stand_in is None else _run(step)
     write_json(step.output("validated"), found.to_json())
+    check_agreement(found.accuracy, step.options.accuracy)
 
 
 def _run(step: Step[ValidateStep]) -> Validated:
     """Let this machine's device run the package; its CPU computes what the device lacks something for."""
+    package, tolerance = step.input("package"), step.options.tolerance
+    judge = _make_judge(step, read_metadata(package))
+    trial = Trial(step.subject, package, None, step.input("reference"), 1, tolerance, BenchmarkOptions(), judge=judge)
     try:
-        return run_package(step.subject, step.input("package"), step.input("reference"), step.options.tolerance)
+        return run_package(trial)
     except CannotRunError as error:
         report_progress(f"this machine's {step.options.kind} device cannot run the package: {error.message}")
         return replace(_compute(step), note=f"{step.options.stand_in} cannot run the package: {error.message}")
@@ -44,10 +56,29 @@ def _compute(step: Step[ValidateStep]) -> Validated:
     with device_lock("local", exclusive=False):
         model = lower_model(step.input("model"), target, read_schedule(step.input("schedule")), step.model)
         reference = step.input("reference")
-        known = Layout(step.root).validated(step.model, model.key(reference.read_bytes(), options.tolerance))
-        found = _read(known) or validate(model, read_reference(reference), options.tolerance)
+        key = model.key(reference.read_bytes(), options.tolerance, _digest_samples(step))
+        known = Layout(step.root).validated(step.model, key)
+        judge = _make_judge(step, ModelInputs(step.model, model.lowered.inputs, options.preprocess))
+        found = _read(known) or validate(model, read_reference(reference), options.tolerance, judge)
     write_json(known, found.to_json())
     return found
+
+
+def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
+    """Return what compares with the original model; None where the model names no samples."""
+    accuracy = step.options.accuracy
+    if accuracy is None:
+        return None
+    return make_judge(accuracy, takes, find_original(step), list_sample_files(step))
+
+
+def _digest_samples(step: Step[ValidateStep]) -> bytes:
+    """Return what decides about the accuracy beside the module: files and how they become inputs, no threshold."""
+    accuracy, files = step.options.accuracy, list_sample_files(step)
+    if accuracy is None:
+        return b""
+    told = [accuracy.kind, accuracy.paths, step.options.preprocess, *map(sha256_file, [find_original(step), *files])]
+    return repr(told).encode()
 
 
 def _read(path: Path) -> Validated | None:

@@ -68,7 +68,7 @@ def extract(job: Job, model: Path) -> Extracted:
     target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        imported = reduce_precision(import_onnx(model, job.model), job.precision, job.kind)
+        imported = reduce_precision(import_onnx(model, job.model), job.precision, job.kind, job.model)
         direct = lower(imported, target)
         prepare_intrinsics(direct.mod, target)
         tasks = extract_tasks(direct)

@@ -13,9 +13,11 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.compiler.dot_instructions import ANNOTATION, find_instruction
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.prim_funcs import list_blocks
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, sums_without_tiles
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import host_target, tvm_target
@@ -35,6 +37,14 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+PRODUCTS = {"matrices": (49, 64, 32), "one row": (1, 50, 10)}
+
+
+def describe(cpu: str) -> tvm.target.Target:
+    triple = "aarch64-linux-gnu" if cpu.startswith(("cortex", "neoverse")) else "x86_64-linux-gnu"
+    return tvm_target("llvm", FrozenMap({"mcpu": cpu, "mtriple": triple, "num-cores": 2}), FrozenMap())
+
+
 def lower_for(cpu: str, name: str) -> tuple[Lowered, tvm.target.Target]:
     given = dict(SHAPES[name])
     shape, size = given.pop("weights"), given.pop("size")
@@ -42,8 +52,7 @@ def lower_for(cpu: str, name: str) -> tuple[Lowered, tvm.target.Target]:
     weights, scales = net.weigh(shape)
     summed = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(shape[0], scales, 0.02)], **given)
     model = net.finish(net.round(summed, 0.1, 120), (1, shape[1] * given.get("group", 1), *size))
-    triple = "aarch64-linux-gnu" if cpu.startswith(("cortex", "neoverse")) else "x86_64-linux-gnu"
-    target = tvm_target("llvm", FrozenMap({"mcpu": cpu, "mtriple": triple, "num-cores": 2}), FrozenMap())
+    target = describe(cpu)
     return lower(import_onnx(model), target), target
 
 
@@ -59,6 +68,23 @@ def test_every_sum_has_a_tile(name: str, cpu: str) -> None:
     tasks = extract_tasks(lowered)
     assert any("conv2d" in task.name for task in tasks)
     assert [task.name for task in tasks if sums_without_tiles(task.mod["main"], machine)] == []
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_matrices_have_it_too(name: str, cpu: str) -> None:
+    rows, depth, columns = PRODUCTS[name]
+    net = Network(np.random.RandomState(0))
+    weights, scales = net.weigh((depth, columns), axis=1)
+    made = net.add("Gemm", [net.round("x", 0.02, 131), weights, net.offset(columns, scales, 0.02)])
+    target = describe(cpu)
+    lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (rows, depth))), target)
+    (task,) = (each for each in extract_tasks(lowered) if "matmul" in each.name)
+    instruction = find_instruction(target)
+    annotations = [block.annotations for block in list_blocks(task.mod["main"])]
+    named = [str(each[ANNOTATION]).rpartition("_")[0] for each in annotations if ANNOTATION in each]
+    assert named == ([] if instruction is None else [instruction.name])
+    assert not sums_without_tiles(task.mod["main"], describe_machine(target))
 
 
 @pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3", "cortex-a76", "cortex-a72"])

@@ -13,13 +13,15 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import ModuleType
 
 from tvmbuild.base.files import canonical_json, publish, sha256_file, write_bytes, write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, SimplifyStep, TuneStep
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, CompileStep, QuantizeStep, SimplifyStep, TuneStep
+from tvmbuild.benchmarking.agreement import Agreement, check_agreement
 from tvmbuild.benchmarking.estimates import Estimate, Latency
 from tvmbuild.benchmarking.history import append_entry, make_entry
 from tvmbuild.benchmarking.results import Product, Result
@@ -67,6 +69,18 @@ def simplify(step: AnyStep) -> None:
         write_bytes(step.output(role), _fill(SIZES[role], role, digest, _options(step)))
     _work(step, "info")
     write_json(step.output("info"), {"format": 1, "simplified": True, "notes": [], "source_sha256": digest})
+
+
+def quantize(step: AnyStep) -> None:
+    """Write what depends on the model's bytes, those of the samples and the options."""
+    if not isinstance(step.options, QuantizeStep):
+        raise TypeError(step.id)
+    report_progress("quantising")
+    digests = {role: sha256_file(path) for role, path in sorted(step.inputs.items())}
+    for role in ("model", "reference"):
+        write_bytes(step.output(role), _fill(SIZES[role], role, list(digests.items()), _options(step)))
+    _work(step, "info")
+    write_json(step.output("info"), {"format": 1, "notes": []})
 
 
 def tune(step: AnyStep) -> None:
@@ -134,14 +148,20 @@ def benchmark(step: AnyStep) -> None:
     product = Product(step.options.target, "0" * 16, sha256_file(package), package.stat().st_size, len(TASKS), 0)
     machine = MachineState("A CPU", 2, None, 0.1, 0.01, 61.0)
     result = Result(step.subject, product, 1, Latency(one, 1.2, 0.9, 3, 1), (), (), machine, 1e-6, 1e-6)
+    if step.options.accuracy:
+        worst = f"{step.options.accuracy.paths[0]}[1]"
+        agreement = Agreement(2, 2, 1e-6, 10.0, 1e-7, 1e-8, worst_of_largest=worst, worst_rms=worst)
+        result = replace(result, accuracy=agreement)
     layout, (model, target) = Layout(step.root), step.subject.split("@", 1)
     used = read_metadata(package).digests.get("schedule")
     append_entry(layout.history, make_entry(result, layout.cell_file(model, target, "schedule.json"), used))
     write_json(step.output("result"), result.to_json())
+    check_agreement(result.accuracy, step.options.accuracy)
 
 
 STAGES: dict[str, Callable[[AnyStep], None]] = {
     "simplify": simplify,
+    "quantize": quantize,
     "tune": tune,
     "compile": compile_,
     "benchmark": benchmark,

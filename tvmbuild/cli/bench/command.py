@@ -16,6 +16,7 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.specs import BenchmarkOptions
 from tvmbuild.base.steps import BenchmarkStep, Settings, Step, has_options
 from tvmbuild.base.wording import count
+from tvmbuild.benchmarking.agreement import check_agreement
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.bench.since import compare_since
@@ -85,6 +86,7 @@ def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
             keep_result(step, result)
         else:
             print(f"not added to the history, whose benchmarks have {count(trial.threads, 'thread')}")
+        check_agreement(result.accuracy, step.options.accuracy)
     except TvmbuildError as error:
         print_error(step.subject, error)
         return False

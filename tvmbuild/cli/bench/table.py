@@ -26,6 +26,9 @@ def print_result(result: Result) -> None:
     )
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False, soft_wrap=True)
     console.print(make_table(result))
+    if result.accuracy:
+        told = f"on real inputs: {result.accuracy.describe()}"
+        console.print(told, markup=False, highlight=False, soft_wrap=True)
     for each in result.absent:
         console.print(f"{each.name} not measured: {each.reason}", markup=False, highlight=False, soft_wrap=True)
     for warning in result.warnings:

@@ -19,7 +19,6 @@ from tvmbuild.base.progress import progress_shown_by, report_progress
 from tvmbuild.cli.bundle.site import SITE, add_package, find_vulkan_runtime, pack_site
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.planning.plan import includes
 from tvmbuild.planning.project import find_root
 
 HELP = "pack cells, records and this installation for a machine without network"
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 def _choose(root: Path, globs: Iterable[str]) -> tuple[list[tuple[str, str]], set[str]]:
     """Return the cells, and the kinds of their targets."""
     project = load_project(root)
-    known = [(m.name, t.name) for m in project.models for t in project.targets if includes(m, t.name)]
+    known = [(m.name, t.name) for m in project.models for t in project.targets if m.includes(t.name)]
     chosen: dict[tuple[str, str], None] = {}
     for glob in globs:
         found = [cell for cell in known if fnmatchcase("@".join(cell), glob)]
@@ -91,12 +90,15 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
     files: dict[str, bytes] = {"dodo.py": _DODO.encode()}
     packed: dict[str, Any] = {}
     for name in dict.fromkeys(model for model, _ in cells):
-        path = layout.model_file(name, "model.onnx")
-        if not path.is_file():
-            raise TvmbuildError(f"{name} is not simplified yet", f"tvmbuild simplify:{name}")
-        files[f"models/{name}.onnx"] = path.read_bytes()
-        kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
         mine = [target for model, target in cells if model == name]
+        integers = {_is_quantised(models["models"][name], targets["targets"][target]) for target in mine}
+        if len(integers) > 1:
+            raise TvmbuildError(
+                f"{name} is a float model for some of these cells and a quantised one for others",
+                "pack them into two archives",
+            )
+        files[f"models/{name}.onnx"] = _read_model(layout, name, quantised=integers == {True})
+        kept = {key: models["models"][name][key] for key in ("inputs", "tolerance") if key in models["models"][name]}
         packed[name] = {**kept, "source": {"path": f"models/{name}.onnx"}, "simplify": {"enabled": False}}
         packed[name]["targets"] = {"include": mine}
     files[MODELS_YAML] = _dump({"models": packed, **_defaults(models, "tolerance")})
@@ -108,6 +110,19 @@ def _pack_project(root: Path, cells: Sequence[tuple[str, str]], link: str) -> di
             files[path.relative_to(root).as_posix()] = path.read_bytes()
     files[TARGETS_YAML] = _dump({"targets": there, **_defaults(targets, "tune", "benchmark")})
     return files
+
+
+def _is_quantised(model: dict[str, Any], target: dict[str, Any]) -> bool:
+    return "quantize" in model and target.get("precision") == "int8"
+
+
+def _read_model(layout: Layout, name: str, *, quantised: bool) -> bytes:
+    """Return the model that the cells are built from, which its stage has made."""
+    path = layout.model_file(name, "quantised/model.onnx" if quantised else "model.onnx")
+    if not path.is_file():
+        stage, what = ("quantize", "quantised") if quantised else ("simplify", "simplified")
+        raise TvmbuildError(f"{name} is not {what} yet", f"tvmbuild {stage}:{name}")
+    return path.read_bytes()
 
 
 def _read(root: Path, name: str) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.errors import TvmbuildError
 
 LONGEST_SUM = 2048
 """Products that a CPU adds up in float16; a longer sum would lose a hundredth of its value to rounding."""
@@ -69,12 +71,17 @@ _TYPES: dict[str, _Type] = {
 }
 
 
-def reduce_precision(imported: ImportedModel, precision: Precision, kind: str) -> ImportedModel:
+def reduce_precision(
+    imported: ImportedModel, precision: Precision, kind: str, name: str | None = None
+) -> ImportedModel:
     """Return the model with its products, and what lies between them, in the type; `fp32` returns it as it is.
 
+    So does `int8`, of a model that rounds to 8 bits itself; TvmbuildError, which calls it ``name``, for another.
     GPUs add up in float32, CPUs in float16 up to LONGEST_SUM products and leave longer sums in float32.
     """
-    if precision == "fp32":
+    if precision == "int8":
+        _require_quantised(imported, name or "the model")
+    if precision in {"fp32", "int8"}:
         return imported
     before = prepare(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
@@ -82,6 +89,14 @@ def reduce_precision(imported: ImportedModel, precision: Precision, kind: str) -
     mod = tvm.ir.IRModule(dict(before.functions.items()), attrs=before.attrs)
     mod.update_func(mod.get_global_var("main"), function)
     return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
+
+
+def _require_quantised(imported: ImportedModel, name: str) -> None:
+    if not operator_calls(imported.mod, "relax.quantize"):
+        raise TvmbuildError(
+            f"{name} is not quantised, and its target has `precision: int8`",
+            f"add `quantize:` to {name} in models.yaml, or leave the target out: `targets: {{exclude: [TARGET]}}`",
+        )
 
 
 @mutator

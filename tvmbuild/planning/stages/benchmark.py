@@ -8,12 +8,14 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.planning.device_use import explain_device, list_device_needs
+from tvmbuild.planning.stages.planner import StageOfCells
+from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator, list_tvm, list_versions
 from tvmbuild.planning.subject import Subject
 
 
-class Benchmark:
+class Benchmark(StageOfCells):
     """It takes the target's device and builds nothing but a baseline."""
 
     about = "check numbers and measure latency of every package"
@@ -32,9 +34,8 @@ class Benchmark:
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: BenchmarkStep) -> dict[str, Path]:
-        """Return the files of real inputs, each in a role of its own, `sample 0` first."""
-        accuracy = subject.model.accuracy
-        return {f"sample {i}": root / path for i, path in enumerate(accuracy.paths)} if accuracy else {}
+        """Return the files of real inputs."""
+        return list_judging_files(subject, root)
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return TVM and what the package is compared with."""

@@ -7,13 +7,14 @@ from pathlib import Path
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import CompileStep, Step
+from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import ABSENT, list_code_generator, list_versions
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import target_kind
 
 
-class Compile:
+class Compile(StageOfCells):
     """It takes the whole tool chain and no device."""
 
     about = "build the package of every model for every target"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.specs import ModelSpec, TargetSpec
 from tvmbuild.base.steps import Step, StepOptions
 from tvmbuild.planning.subject import Subject
 
@@ -35,6 +35,9 @@ class StagePlanner(Protocol[Options]):
     def explain(self, target: TargetSpec, capabilities: Capabilities, /) -> str | None:
         """Return why it cannot run for the resolved target here, with the remedy; None: it can."""
 
+    def explain_model(self, model: ModelSpec, capabilities: Capabilities, /) -> str | None:
+        """Return the same of a stage of models."""
+
     def list_needs(self, step: Step[Options], subject: Subject, host_cpu: str, /) -> dict[str, int] | None:
         """Return what it takes of a worker besides a place; None: it runs in the user's own environment only."""
 
@@ -46,3 +49,19 @@ class StagePlanner(Protocol[Options]):
 
     def describe(self, step: Step[Options], /) -> str:
         """Return what the step does, as doit lists it."""
+
+
+class StageOfModels:
+    """What every stage of models answers alike."""
+
+    def explain(self, _target: TargetSpec, _capabilities: Capabilities) -> str | None:
+        """Raise ValueError: no target has to do with it."""
+        raise ValueError(f"{type(self).__name__.lower()} is no stage of a cell")
+
+
+class StageOfCells:
+    """What every stage of cells answers alike."""
+
+    def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
+        """Raise ValueError: a model alone has not to do with it."""
+        raise ValueError(f"{type(self).__name__.lower()} is no stage of a model")

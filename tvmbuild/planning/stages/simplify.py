@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import TargetSpec
+from tvmbuild.base.specs import ModelSpec
 from tvmbuild.base.steps import SimplifyStep, Step
+from tvmbuild.planning.stages.planner import StageOfModels
 from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
 
 
-class Simplify:
-    """The only stage of a model."""
+class Simplify(StageOfModels):
+    """The first stage of every model."""
 
     about = "fetch, check and simplify every model"
 
@@ -35,9 +36,9 @@ class Simplify:
         """Return none: no kernel runs."""
         return {}
 
-    def explain(self, _target: TargetSpec, _capabilities: Capabilities) -> str | None:
-        """Raise ValueError: no target has to do with it."""
-        raise ValueError("simplify is no stage of a cell")
+    def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
+        """Return None: what it takes is always installed."""
+        return None
 
     def list_needs(self, step: Step[SimplifyStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
         """Return nothing more; an export imports what only its user has."""

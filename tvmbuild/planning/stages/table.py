@@ -7,12 +7,14 @@ from typing import Any
 from tvmbuild.planning.stages.benchmark import Benchmark
 from tvmbuild.planning.stages.compile import Compile
 from tvmbuild.planning.stages.planner import StagePlanner
+from tvmbuild.planning.stages.quantize import Quantize
 from tvmbuild.planning.stages.simplify import Simplify
 from tvmbuild.planning.stages.tune import Tune
 from tvmbuild.planning.stages.validate import Validate
 
 PLANNERS: dict[str, StagePlanner[Any]] = {
     "simplify": Simplify(),
+    "quantize": Quantize(),
     "tune": Tune(),
     "compile": Compile(),
     "validate": Validate(),

@@ -9,13 +9,14 @@ from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.devices.table import device_kind
 from tvmbuild.planning.device_use import list_device_needs
+from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import target_kind
 
 
-class Tune:
+class Tune(StageOfCells):
     """It times candidates where the target's device can be asked; else it elects from the records."""
 
     about = "search schedules for every model on every target"

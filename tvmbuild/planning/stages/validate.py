@@ -9,39 +9,46 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, ValidateStep
+from tvmbuild.planning.stages.planner import StageOfCells
+from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.threads import list_thread_variables
-from tvmbuild.planning.stages.tools import list_code_generator
+from tvmbuild.planning.stages.tools import list_code_generator, list_versions
 from tvmbuild.planning.subject import Subject
 from tvmbuild.targets.table import target_kind
 
 
-class Validate:
+class Validate(StageOfCells):
     """It takes no device of a target's: it is for packages that cannot run there from here."""
 
     about = "compare the numbers of packages whose device is not here, computed on this machine"
 
     def make_options(self, subject: Subject, capabilities: Capabilities) -> ValidateStep:
         """Return what changes numbers, and how far they may be off."""
-        target = subject.require_target()
+        target, model = subject.require_target(), subject.model
+        pictures = model.accuracy is not None and model.accuracy.kind == "images"
         return ValidateStep(
             target=target.name,
             kind=target.kind,
             attributes=target.attributes,
             host=target.host,
-            tolerance=subject.model.tolerance_in(target.precision),
+            tolerance=model.tolerance_in(target.precision),
             precision=target.precision,
             stand_in=_find_stand_in(target, capabilities),
+            accuracy=model.accuracy,
+            preprocess=model.preprocess if pictures else None,
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, options: ValidateStep) -> dict[str, Path]:
-        """Return the package, where a device of this machine runs it."""
+        """Return the files of real inputs; and the package, where a device of this machine runs it."""
+        samples = list_judging_files(subject, root)
         if options.stand_in is None:
-            return {}
-        return {"package": Layout(root).package(subject.model.name, subject.require_target().name)}
+            return samples
+        return {"package": Layout(root).package(subject.model.name, subject.require_target().name), **samples}
 
-    def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return what computes the numbers."""
-        return list_code_generator(capabilities)
+        originals = list_versions(capabilities, "onnxruntime") if subject.model.accuracy else {}
+        return {**list_code_generator(capabilities), **originals}
 
     def list_environment(self, subject: Subject) -> dict[str, str]:
         """Return the target's threads."""

@@ -20,16 +20,24 @@ if not WAYS:
 
 
 @pytest.mark.parametrize("lookup", WAYS)
-@pytest.mark.parametrize("shape", [(64,), (1, 3, 3, 29), (1, 400, 400, 1), (2, 65)])
-def test_each_byte_is_looked_up(lookup: Lookup, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "types"),
+    [
+        ((64,), ("uint8", "uint8")),
+        ((1, 3, 3, 29), ("uint8", "int8")),
+        ((1, 400, 400, 1), ("uint8", "uint8")),
+        ((2, 65), ("int8", "int8")),
+    ],
+)
+def test_each_byte_is_looked_up(lookup: Lookup, shape: tuple[int, ...], types: tuple[str, str]) -> None:
     target = host_target(threads=2)
-    function = write_lookup(shape, lookup, describe_machine(target)).with_attr("global_symbol", "main")
+    function = write_lookup(shape, types, lookup, describe_machine(target)).with_attr("global_symbol", "main")
     library = tvm.compile(tvm.IRModule({"main": function}), target)
     random = np.random.default_rng(0)
     data, table = random.integers(0, 256, shape, np.uint8), random.permutation(256).astype(np.uint8)
-    out = tvm.runtime.tensor(np.zeros_like(data))
-    library["main"](tvm.runtime.tensor(data), tvm.runtime.tensor(table), out)
-    np.testing.assert_array_equal(out.numpy(), table[data])
+    out = tvm.runtime.tensor(np.zeros(shape, types[1]))
+    library["main"](tvm.runtime.tensor(data.view(types[0])), tvm.runtime.tensor(table), out)
+    np.testing.assert_array_equal(out.numpy().view(np.uint8), table[data])
 
 
 @pytest.mark.parametrize(
@@ -52,6 +60,8 @@ def test_code_for_aarch64_has_its_instruction() -> None:
     target = tvm_target("llvm", FrozenMap(attributes), FrozenMap())
     lookup = choose_lookup({"neon", "v8a"})
     assert lookup is not None
-    function = write_lookup((1000,), lookup, describe_machine(target)).with_attr("global_symbol", "main")
+    function = write_lookup((1000,), ("uint8", "int8"), lookup, describe_machine(target)).with_attr(
+        "global_symbol", "main"
+    )
     assembly = tvm.compile(tvm.IRModule({"main": function}), target).mod.inspect_source("asm")
     assert assembly.count("tbl\t") >= 4

@@ -14,6 +14,7 @@ from quantised_graphs import (
     IN_SCALE,
     OUT_SCALE,
     Network,
+    compute,
     convolution,
     moved,
     product,
@@ -23,7 +24,6 @@ from quantised_graphs import (
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
@@ -31,11 +31,6 @@ from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
-
-
-def compute(model: bytes, x: np.ndarray, target: tvm.target.Target | None = None) -> np.ndarray:
-    target = target or host_target(threads=2)
-    return build_here(lower(import_onnx(model), target), target)({"x": x})["y"]
 
 
 def left_in_floats(model: bytes) -> set[str]:

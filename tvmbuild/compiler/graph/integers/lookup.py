@@ -47,17 +47,20 @@ def choose_lookup(features: AbstractSet[str]) -> Lookup | None:
     return next((each for each in LOOKUPS if each.features <= features), None)
 
 
-def write_lookup(shape: Sequence[int], lookup: Lookup, machine: Machine) -> tirx.PrimFunc:
-    """Return the function from bytes and a table of 256 to bytes; the shape has at least as many as the lanes."""
+def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, machine: Machine) -> tirx.PrimFunc:
+    """Return the function from bytes and a table of 256 uint8 to bytes; the shape has at least as many as the lanes.
+
+    ``types``: of the bytes that are read and written, uint8 or int8; the table goes by their bits.
+    """
     total, lanes = math.prod(shape), lookup.lanes
     chunks = CHUNKS_PER_THREAD * machine.threads if machine.threads > 1 and total >= _BYTES_PER_THREAD else 1
     each = math.ceil(total / (lanes * chunks))
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("lookup")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
-        data = T.arg("data", T.buffer(_wide(*shape), "uint8", layout=None))
+        data = T.arg("data", T.buffer(_wide(*shape), types[0], layout=None))
         table = T.arg("table", T.buffer(_wide(ENTRIES), "uint8", layout=None))
-        out = T.arg("out", T.buffer(_wide(*shape), "uint8", layout=None))
+        out = T.arg("out", T.buffer(_wide(*shape), types[1], layout=None))
         source = T.decl_buffer(_wide(total), "uint8", data=data.data, layout=None)
         made = T.decl_buffer(_wide(total), "uint8", data=out.data, layout=None)
 

@@ -1,7 +1,8 @@
-"""Integer convolutions in NHWC with their weights in the order in which the target's dot instruction takes them."""
+"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,16 +12,16 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, find_instruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
-_NAME = "conv2d_int8"
+_NAME, _PRODUCT_NAME = "conv2d_int8", "matmul_int8"
 _TO_NHWC = [0, 2, 3, 1]
 
 
 def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each NHWC convolution of uint8 with constant int8 weights that the target has an instruction for."""
+    """Rewrite each NHWC convolution and each product with constant int8 weights that the target has one for."""
     instruction = find_instruction(target)
     if instruction is None:
         return mod
@@ -35,13 +36,15 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
-        if not _is_of_integers(call):
+        if _is_product_of_integers(call) and str(call.args[0].ty.dtype) == self._instruction.tensor:
+            return self._pack_product(call)
+        if not is_constant_convolution(call) or not _is_of_integers(call):
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
         padded = self._find_padding(call)
         if groups == 1 and str(padded.source.ty.dtype) == self._instruction.tensor:
-            padded = self._fill_groups(padded)
-            instruction = self._instruction.fit(int(padded.source.ty.shape.values[3]) // self._instruction.group)
+            padded = replace(padded, source=self._fill_groups(padded.source))
+            instruction = self._fit(padded.source)
             packed = constant(_pack(weights, instruction))
             function = _write_dense(call, padded, packed, instruction)
         elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3]:
@@ -69,13 +72,23 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         source = self.builder_.emit(relax.op.permute_dims(pad.args[0], _TO_NHWC)) if turned else pad.args[0]
         return _Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
-    def _fill_groups(self, padded: _Padded) -> _Padded:
+    def _pack_product(self, call: relax.Call) -> relax.Expr:
+        data = self._fill_groups(call.args[0])
+        instruction = self._fit(data)
+        packed = constant(_pack(call.args[1].value.numpy()[None, None], instruction))
+        function = _write_product(call, data, packed, instruction)
+        return relax.call_tir(self.builder_.add_func(function, _PRODUCT_NAME), [data, packed], call.ty)
+
+    def _fill_groups(self, data: relax.Expr) -> relax.Expr:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
-        more = -int(padded.source.ty.shape.values[3]) % self._instruction.group
+        shape = data.ty.shape.values
+        more = -int(shape[-1]) % self._instruction.group
         if not more:
-            return padded
-        filled = self.builder_.emit(relax.op.nn.pad(padded.source, [0] * 7 + [more]))
-        return replace(padded, source=filled)
+            return data
+        return self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * len(shape) - 1) + [more]))
+
+    def _fit(self, data: relax.Expr) -> DotInstruction:
+        return self._instruction.fit(int(data.ty.shape.values[-1]) // self._instruction.group)
 
 
 @dataclass(frozen=True)
@@ -92,9 +105,15 @@ def _is(expr: relax.Expr, name: str) -> bool:
     return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(f"relax.{name}")
 
 
-def _is_of_integers(call: relax.Call) -> bool:
-    if not is_constant_convolution(call):
+def _is_product_of_integers(call: relax.Call) -> bool:
+    """Tell whether the call is a product of known shape with a constant matrix."""
+    if not _is(call, "matmul") or not isinstance(call.args[1], tvm.ir.GenericConst) or not _is_of_integers(call):
         return False
+    shapes = [static_shape(each) for each in call.args]
+    return None not in shapes and len(shapes[0] or ()) > 1 and len(shapes[1] or ()) == 2
+
+
+def _is_of_integers(call: relax.Call) -> bool:
     data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
     return data in {"uint8", "int8"} and (weights, result) == ("int8", "int32")
 
@@ -109,25 +128,53 @@ def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndar
 
 
 def _write_dense(call: relax.Call, padded: _Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
-    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
     data, weights = _placeholder(padded.source), _placeholder(packed)
     read = _widen(_pad(data, padded), instruction)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
-    *place, channels = call.ty.shape.values
+
+    def find(place: Sequence[Any], row: Any, column: Any, k: Any) -> Any:
+        n, y, x = place
+        return read[n, y * down + row * below, x * right + column * beside, k]
+
+    whole = _sum_up(call, weights, find, instruction, _NAME)
+    return _finish([data, weights, _take_channels(whole, call)])
+
+
+def _write_product(
+    call: relax.Call, source: relax.Expr, packed: relax.Expr, instruction: DotInstruction
+) -> tirx.PrimFunc:
+    data, weights = _placeholder(source), _placeholder(packed)
+    read = _widen(data, instruction)
+
+    def find(place: Sequence[Any], _row: Any, _column: Any, k: Any) -> Any:
+        return read(*place, k)
+
+    whole = _sum_up(call, weights, find, instruction, _PRODUCT_NAME)
+    return _finish([data, weights, _take_channels(whole, call)])
+
+
+def _sum_up(
+    call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
+) -> te.Tensor:
+    """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
+    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
     row, column, use, k = _reduce(rows, columns, uses, steps * own)
 
-    def product(n: Any, y: Any, x: Any, c: Any) -> Any:
-        number = read[n, y * down + row * below, x * right + column * beside, use * steps * own + k]
+    def product(*at: Any) -> Any:
+        *place, c = at
+        number = find(place, row, column, use * steps * own + k)
         weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
-    attributes = {ANNOTATION: instruction.intrinsic}
-    if vectors * lanes == int(channels):
-        return _finish([data, weights, te.compute(call.ty.shape.values, product, name=_NAME, attrs=attributes)])
-    filled = (*place, _index(vectors * lanes))
-    whole = te.compute(filled, product, name=_NAME, attrs=attributes)
-    return _finish([data, weights, te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")])
+    filled = (*call.ty.shape.values[:-1], _index(vectors * lanes))
+    return te.compute(filled, product, name=name, attrs={ANNOTATION: instruction.intrinsic})
+
+
+def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
+    if int(whole.shape[-1]) == int(call.ty.shape.values[-1]):
+        return whole
+    return te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")
 
 
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:

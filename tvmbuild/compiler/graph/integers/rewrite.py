@@ -27,7 +27,7 @@ Tracked = Quantised | Known | Sum | Joined
 def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False) -> tvm.ir.IRModule:
     """Compute in integers what stands between quantisations; a module without any stays as it is.
 
-    ``signed``: dense convolutions get their data as int8, for targets whose dot instruction takes that.
+    ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
@@ -159,7 +159,10 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return replace(data, value=self._signed[origin], zero=data.zero - UNSIGNED)
 
     def _multiply(self, call: relax.Call) -> relax.Expr | None:
-        return self._product(call, lambda data, weights: multiply(self._emit, data, weights))
+        def compute(data: Quantised, weights: Known) -> Sum | None:
+            return multiply(self._emit, self._sign(data) if self._wants_signed else data, weights)
+
+        return self._product(call, compute)
 
     def _product(self, call: relax.Call, compute: Callable[[Quantised, Known], Sum | None]) -> relax.Expr | None:
         data, weights = (self._find(each) for each in call.args)

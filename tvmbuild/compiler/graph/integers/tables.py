@@ -22,6 +22,7 @@ from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine
 
 Values = np.ndarray[Any, Any]
+_BYTES = frozenset({"uint8", "int8"})
 
 
 def use_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -42,6 +43,8 @@ class _OfByte:
 
     byte: relax.Var
     values: Values
+    has_been_float: bool = False
+    """Whether computing it takes more than moving bits."""
 
 
 @mutator
@@ -59,27 +62,29 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         found = None if compute is None else self._follow(call, compute)
         if found is None:
             return call
-        is_table = found.values.dtype == np.uint8 and static_shape(call) == static_shape(found.byte)
+        is_table = (
+            found.has_been_float and str(call.ty.dtype) in _BYTES and static_shape(call) == static_shape(found.byte)
+        )
         made = self.builder_.emit(self._look_up(call, found) if is_table else call)
         self._tracked[made] = found
         return made
 
     def _follow(self, call: relax.Call, compute: Callable[..., Values]) -> _OfByte | None:
         """Return what the call computes of each byte; None where it is not of one tensor of bytes alone."""
-        bytes_, arguments = set[relax.Var](), list[Values]()
-        for argument in call.args:
-            found = self._find(argument)
-            value = _read_scalar(argument) if found is None else found.values
-            if value is None:
-                return None
-            if found is not None:
-                bytes_.add(found.byte)
-            arguments.append(value)
-        if len(bytes_) != 1:
+        found = [self._find(argument) for argument in call.args]
+        origins = {each.byte for each in found if each is not None}
+        if len(origins) != 1:
+            return None
+        arguments = [
+            _read_scalar(argument) if each is None else each.values
+            for argument, each in zip(call.args, found, strict=True)
+        ]
+        if any(each is None for each in arguments):
             return None
         with np.errstate(all="ignore"):  # of numbers that no tensor may have
             values = compute(*arguments, **_read_type(call))
-        return _OfByte(bytes_.pop(), values)
+        has_been_float = values.dtype.kind == "f" or any(each is not None and each.has_been_float for each in found)
+        return _OfByte(origins.pop(), values, has_been_float)
 
     def _find(self, expr: relax.Expr) -> _OfByte | None:
         while isinstance(expr, relax.Var) and expr not in self._tracked:
@@ -88,18 +93,19 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
                 break
             expr = found
         if isinstance(expr, relax.Var) and expr not in self._tracked and self._is_worth_a_table(expr):
-            return _OfByte(expr, np.arange(ENTRIES, dtype=np.uint8))
+            return _OfByte(expr, np.arange(ENTRIES, dtype=np.uint8).view(str(expr.ty.dtype)))
         return self._tracked.get(expr) if isinstance(expr, relax.Var) else None
 
     def _is_worth_a_table(self, data: relax.Var) -> bool:
         shape = static_shape(data)
-        return shape is not None and str(data.ty.dtype) == "uint8" and math.prod(shape) >= self._lookup.lanes
+        return shape is not None and str(data.ty.dtype) in _BYTES and math.prod(shape) >= self._lookup.lanes
 
     def _look_up(self, call: relax.Call, found: _OfByte) -> relax.Expr:
         self.changed = True
-        function = write_lookup(static_shape(call) or (), self._lookup, self._machine)
+        types = (str(found.byte.ty.dtype), str(call.ty.dtype))
+        function = write_lookup(static_shape(call) or (), types, self._lookup, self._machine)
         variable = self.builder_.add_func(function, "lookup")
-        return relax.call_tir(variable, [found.byte, constant(found.values)], call.ty)
+        return relax.call_tir(variable, [found.byte, constant(found.values.view(np.uint8))], call.ty)
 
 
 def _read_scalar(expr: relax.Expr) -> Values | None:

@@ -19,7 +19,7 @@ MOST = 1 << 30
 
 @dataclass(frozen=True)
 class Quantised:
-    """(value - zero) * scale, where the value is a tensor of uint8; of int8 for a convolution that wants it so."""
+    """(value - zero) * scale, where the value is a tensor of uint8; of int8 for a sum that wants it so."""
 
     value: relax.Expr
     scale: np.float32

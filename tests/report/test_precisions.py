@@ -1,0 +1,131 @@
+"""Cells of one model in several precisions beside each other, and cells that are too far from the original."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmark_results import make_result
+from report_cells import cell_steps, only, shown, write_built_for, write_result
+
+from tvmbuild.base.files import write_json
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.specs import AttributeValue, Precision
+from tvmbuild.base.steps import AnyStep, Step
+from tvmbuild.benchmarking.agreement import Agreement
+from tvmbuild.benchmarking.validated import Validated
+from tvmbuild.devices.machine_state import MachineState
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.precisions import COLUMNS, TITLE, list_pairs, list_precisions
+from tvmbuild.report.write import write_report
+
+SIZES = ("113 KB", "420 KB", "0.27x")
+AGREEMENT = Agreement(20, 19, 0.26, 19.8, 0.013, 0.0041, worst_top1="cat.png")
+FAR = {"message": "too far", "hint": None, "log": None, "ran": True, "kept": True}
+
+
+def make_target(name: str, precision: Precision = "fp32", **attributes: AttributeValue) -> PackageTarget:
+    return PackageTarget(name, "llvm", FrozenMap(sorted(attributes.items())), precision=precision)
+
+
+V4 = make_target("v4", mcpu="x86-64-v4")
+V3 = make_target("v3", mcpu="x86-64-v3")
+VNNI = make_target("vnni", "int8", mcpu="x86-64-v4", mattr=("+avx512vnni",))
+HALF = make_target("half", "fp16", mcpu="sapphirerapids")
+
+
+def build(root: Path, *targets: PackageTarget, **ms: float) -> list[AnyStep]:
+    """Build the model for the targets; those with a time are measured."""
+    layout, steps = Layout(root), cell_steps("net", targets[0].name)[:1]
+    for target in targets:
+        steps += cell_steps("net", target.name)[1:]
+        write_built_for(layout, "net", target)
+        if target.name in ms:
+            write_result(layout, "net", target.name, ms[target.name])
+    return steps
+
+
+def test_an_int8_cell_stands_beside_the_float_one_of_its_hardware(tmp_path: Path) -> None:
+    steps = build(tmp_path, V3, V4, VNNI, v3=1.5, v4=2.0, vnni=0.5)
+    judged = replace(make_result("net@vnni", 0.5), accuracy=AGREEMENT)
+    write_json(Layout(tmp_path).cell_file("net", "vnni", "result.json"), judged.to_json())
+    cells = collect_cells(tmp_path, steps)
+    (row,) = list_precisions(cells)
+    told = dict(zip(COLUMNS, row, strict=True))
+    assert (told["cell"], told["precision"], told["beside"]) == ("net@vnni", "int8", "v4")
+    assert (told["ms"], told["fp32 ms"], told["time"]) == ("0.500", "2.00", "0.25x")
+    assert (told["package"], told["fp32 package"], told["size"]) == SIZES
+    assert (told["top-1"], told["rms"]) == ("19 of 20", "0.41%")
+    write_report(tmp_path, steps)
+    layout = Layout(tmp_path)
+    assert f"## {TITLE}\n\n| cell | precision | beside |" in layout.report_markdown.read_text()
+    assert f"<h2>{TITLE}</h2>" in layout.report_html.read_text()
+    assert "<td>19 of 20</td><td>0.41%</td>" in layout.report_html.read_text()
+    line = "net@vnni (int8): 0.25x the time and 0.27x the size of v4, same top-1 for 19 of 20, rms 0.41%"
+    assert line in " ".join(shown(tmp_path, steps, 200).split())
+
+
+def test_else_it_stands_beside_the_fastest_float_one_of_the_machine(tmp_path: Path) -> None:
+    steps = build(tmp_path, V3, make_target("v2", mcpu="x86-64-v2"), HALF, v3=1.5, v2=2.0, half=1.0)
+    (pair,) = list_pairs(collect_cells(tmp_path, steps))
+    assert pair.beside is not None
+    assert (pair.beside.target, pair.precision) == ("v3", "fp16")
+
+
+def test_times_of_two_machines_or_of_other_threads_are_no_ratio(tmp_path: Path) -> None:
+    steps = build(tmp_path, V4, V3, VNNI, v4=2.0, v3=1.5, vnni=0.5)
+    path = Layout(tmp_path).cell_file("net", "vnni", "result.json")
+    for change in ({"machine": MachineState("Another CPU", 2)}, {"threads": 1}):
+        write_json(path, replace(make_result("net@vnni", 0.5), **change).to_json())
+        (pair,) = list_pairs(collect_cells(tmp_path, steps))
+        assert pair.beside is not None
+        assert (pair.beside.target, pair.time) == ("v4", None)
+        assert pair.size == pytest.approx(0.25, rel=0.1)
+
+
+def test_cells_that_are_not_measured_have_sizes(tmp_path: Path) -> None:
+    pi, pi8 = make_target("pi", mcpu="cortex-a76"), make_target("pi8", "int8", mcpu="cortex-a76", mattr=("+dotprod",))
+    steps = build(tmp_path, pi, pi8)
+    (row,) = list_precisions(collect_cells(tmp_path, steps))
+    assert row[:6] == ("net@pi8", "int8", "pi", "-", "-", "-")
+    assert row[6:] == (*SIZES, "-", "-")
+    assert "net@pi8 (int8): 0.27x the size of pi" in shown(tmp_path, steps, 120)
+
+
+def test_one_precision_alone_has_nothing_beside_it(tmp_path: Path) -> None:
+    assert list_pairs(collect_cells(tmp_path, build(tmp_path, V3, V4, v3=1.0))) == []
+    (pair,) = list_pairs(collect_cells(tmp_path / "b", build(tmp_path / "b", VNNI, vnni=1.0)))
+    assert (pair.beside, pair.time, pair.size) == (None, None, None)
+
+
+def test_a_cell_that_is_too_far_from_the_original_keeps_its_figures(tmp_path: Path) -> None:
+    steps, layout = build(tmp_path, VNNI, vnni=0.5), Layout(tmp_path)
+    judged = replace(make_result("net@vnni", 0.5), accuracy=AGREEMENT)
+    write_json(layout.cell_file("net", "vnni", "result.json"), judged.to_json())
+    write_json(layout.failure("benchmark:net@vnni"), FAR)
+    cell = only(tmp_path, steps)
+    assert (cell.status, cell.result, cell.accuracy) == ("failed", judged, AGREEMENT)
+    write_json(layout.failure("benchmark:net@vnni"), FAR | {"kept": False})
+    cell = only(tmp_path, steps)
+    assert (cell.status, cell.result, cell.accuracy) == ("failed", None, None)
+    layout.failure("benchmark:net@vnni").unlink()
+    write_json(layout.failure("tune:net@vnni"), FAR)
+    assert only(tmp_path, steps).result is None
+
+
+def test_a_cell_that_was_computed_here_has_figures_too(tmp_path: Path) -> None:
+    layout, steps = Layout(tmp_path), build(tmp_path, VNNI)[:-1]
+    steps.append(Step("validate", "net@vnni", steps[-1].options))
+    write_json(layout.cell_file("net", "vnni", "validated.json"), Validated(1e-6, 1e-6, accuracy=AGREEMENT).to_json())
+    assert (only(tmp_path, steps).status, only(tmp_path, steps).accuracy) == ("built", AGREEMENT)
+    write_report(tmp_path, steps)
+    assert "net@vnni: same top-1 for 19 of 20 (95.0%)" in layout.report_markdown.read_text()
+    write_json(layout.failure("validate:net@vnni"), FAR)
+    assert (only(tmp_path, steps).status, only(tmp_path, steps).accuracy) == ("failed", AGREEMENT)
+    write_json(layout.failure("validate:net@vnni"), FAR | {"kept": False})
+    assert only(tmp_path, steps).accuracy is None
+    write_json(layout.cell_file("net", "vnni", "validated.json"), {"format": 1, "accuracy": 3})
+    assert Validated.from_json({"format": 1, "max_abs_error": 1.0, "max_rel_error": 1.0, "accuracy": 3}) is None

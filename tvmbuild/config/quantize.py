@@ -1,0 +1,36 @@
+"""`quantize` of a model → Quantize, and whether any target asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.base.quantize_specs import Calibration, Quantize
+from tvmbuild.base.sequences import take_evenly
+from tvmbuild.base.specs import ModelSpec, TargetSpec
+from tvmbuild.config.document import Document
+from tvmbuild.config.samples import find_samples
+
+
+def make_quantize(root: Path, model: dict[str, Any]) -> Quantize | None:
+    """Return how the model is quantised; None where it does not say."""
+    data = model.get("quantize")
+    if data is None:
+        return None
+    calibration = data["calibration"]
+    (kind, paths), count = find_samples(root, calibration), int(calibration.get("count", Calibration.count))
+    return Quantize(
+        calibration=Calibration(kind, take_evenly(paths, count), count),
+        method=data.get("method", Quantize.method),
+        exclude=tuple(data.get("exclude", Quantize.exclude)),
+    )
+
+
+def check_quantised(document: Document, models: Iterable[ModelSpec], targets: Iterable[TargetSpec]) -> None:
+    """Report models that say how they are quantised where no target, enabled or not, asks for it."""
+    integers = [target.name for target in targets if target.precision == "int8"]
+    for model in models:
+        if model.quantize is not None and not any(model.includes(name) for name in integers):
+            what = "the model is built for no target with `precision: int8`, so that nothing is quantised"
+            document.report_key(("models", model.name, "quantize"), what, "such a target in targets.yaml")

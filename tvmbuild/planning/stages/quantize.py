@@ -1,0 +1,62 @@
+"""The stage that quantises a model for the targets of the precision int8."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.quantize_specs import Quantize as QuantizeSpec
+from tvmbuild.base.specs import ModelSpec
+from tvmbuild.base.steps import QuantizeStep, Step
+from tvmbuild.planning.stages.planner import StageOfModels
+from tvmbuild.planning.stages.tools import list_versions
+from tvmbuild.planning.subject import Subject
+
+NNCF = "nncf"
+"""The method, its distribution, and what a step takes of a worker that has it."""
+
+
+class Quantize(StageOfModels):
+    """It is asked of models that a target of the precision int8 includes."""
+
+    about = "quantise the models of the targets of the precision int8"
+
+    def make_options(self, subject: Subject, _capabilities: Capabilities) -> QuantizeStep:
+        """Return how the model is quantised."""
+        model, quantize = subject.model, _require(subject.model)
+        preprocess = model.preprocess if quantize.calibration.kind == "images" else None
+        return QuantizeStep(model.name, quantize, preprocess)
+
+    def list_more_inputs(self, _subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
+        """Return the files of samples, each in a role of its own, `calibration 0` first."""
+        paths = options.quantize.calibration.paths
+        return {f"calibration {index}": root / path for index, path in enumerate(paths)}
+
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return the libraries that quantise and run the model."""
+        names = {"onnx", "onnxruntime", _require(subject.model).method}
+        return list_versions(capabilities, *sorted(names))
+
+    def list_environment(self, _subject: Subject) -> dict[str, str]:
+        """Return none: no kernel runs."""
+        return {}
+
+    def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the library of the method."""
+        if _require(model).method != NNCF or capabilities.version(NNCF) is not None:
+            return None
+        return "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
+
+    def list_needs(self, step: Step[QuantizeStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
+        """Return the library of the method, where not every worker has it."""
+        return {NNCF: 1} if step.options.quantize.method == NNCF else {}
+
+    def describe(self, step: Step[QuantizeStep]) -> str:
+        """Name the model and the method."""
+        return f"quantise {step.model} by {step.options.quantize.method}"
+
+
+def _require(model: ModelSpec) -> QuantizeSpec:
+    if model.quantize is None:
+        raise ValueError(f"{model.name} is not to be quantised")
+    return model.quantize

@@ -1,0 +1,21 @@
+"""Real inputs among the files of the steps that judge a cell's accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import SAMPLE
+from tvmbuild.planning.subject import Subject
+
+
+def list_judging_files(subject: Subject, root: Path) -> dict[str, Path]:
+    """Return the files, each in a role of its own, `sample 0` first; none where the model names no samples.
+
+    With them comes the model in floats, `original`, where the cell is built from one that is quantised here.
+    """
+    accuracy = subject.model.accuracy
+    if accuracy is None:
+        return {}
+    original = {"original": Layout(root).model_file(subject.model.name, "model.onnx")} if subject.is_quantised else {}
+    return {**{f"{SAMPLE}{index}": root / path for index, path in enumerate(accuracy.paths)}, **original}

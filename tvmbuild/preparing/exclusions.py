@@ -1,0 +1,32 @@
+"""`exclude:` of `quantize:`: which nodes are meant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.errors import TvmbuildError
+
+
+def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return the names of the nodes that a word matches: a glob of names, or the type of operators.
+
+    Names and types are those of the simplified model. TvmbuildError for a word that matches none.
+    """
+    nodes = proto.graph.node
+    excluded: dict[str, None] = {}
+    for word in words:
+        found = [node.name for node in nodes if word == node.op_type or fnmatchcase(node.name, word)]
+        if not found:
+            types = Counter(node.op_type for node in nodes)
+            near = find_nearest(word, {*types, *(node.name for node in nodes)})
+            raise TvmbuildError(
+                f"{name}: `exclude:` of its `quantize:` in models.yaml names {word!r}, "
+                "which is no node and no operator of the simplified model",
+                f"{suggest(near)}Its operators are {', '.join(sorted(types))}; nodes have the names of the ONNX file.",
+            )
+        excluded |= dict.fromkeys(found)
+    return tuple(excluded)

@@ -1,0 +1,23 @@
+"""Whether a tool left a model what it was to its callers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvmbuild.preparing.onnx_graph import MAX_BYTES, graph_inputs
+
+
+def explain_changed_interface(original: Any, changed: Any, tool: str) -> str | None:
+    """Return what makes the tool's model unusable in the original's place, by names and size alone; None: nothing."""
+    if changed.ByteSize() > MAX_BYTES:
+        return "it would exceed 2 GB"
+    for what, got, want in (
+        ("inputs", graph_inputs(changed), graph_inputs(original)),
+        ("outputs", changed.graph.output, original.graph.output),
+    ):
+        if [value.name for value in got] != [value.name for value in want]:
+            return f"{tool} changed the {what} to {', '.join(value.name for value in got) or 'none'}"
+    new = {node.domain for node in changed.graph.node} - {node.domain for node in original.graph.node}
+    if new - {"", "ai.onnx"}:
+        return f"{tool} brought in operators of {', '.join(sorted(new))}"
+    return None

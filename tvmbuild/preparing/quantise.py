@@ -1,0 +1,174 @@
+"""A float model computed in 8-bit integers: by a library, checked, with the numbers that it must give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import onnx
+from onnx.shape_inference import InferenceError
+
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.quantize_specs import Quantize
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.base.wording import count
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.samples import Samples
+from tvmbuild.preparing.compare import compare, find_error
+from tvmbuild.preparing.exclusions import find_excluded
+from tvmbuild.preparing.interface import explain_changed_interface
+from tvmbuild.preparing.modernise import modernise
+from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
+from tvmbuild.preparing.quantisers.quantiser import Work
+from tvmbuild.preparing.quantisers.table import QUANTISERS
+from tvmbuild.preparing.reference import ORT_ERRORS, Reference, make_references, run_onnx
+from tvmbuild.preparing.unsigned import make_unsigned
+
+COMPARED = 4
+"""Samples on which the quantised model is compared with the float one, and with itself."""
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+"""Between a DequantizeLinear and a product they move bytes."""
+_FAILURES = (*ORT_ERRORS, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What libraries raise over models that they cannot take."""
+_SAME = Tolerance(rtol=1e-3, atol=1e-4)
+"""Between a model and itself in a later opset."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """The quantised model, its numbers, and what became of it."""
+
+    model: bytes
+    """ONNX in the QDQ form; as it came where that was quantised."""
+    reference: Reference
+    method: str | None
+    """None: it came quantised."""
+    samples: int = 0
+    products: int = 0
+    """Convolutions and matrix products."""
+    in_floats: tuple[str, ...] = ()
+    """Names of those that are not of integers."""
+    error: float | None = None
+    """The largest difference from the float model, over the largest of an output, on a few of the samples."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the report says of it."""
+        if self.method is None:
+            return ("came quantised: `quantize:` has nothing to do",)
+        far = f"outputs up to {self.error:.1%} of their largest value from the float model's"
+        said = f"quantised by {self.method} with {count(self.samples, 'sample')}: {far}"
+        floats = f"{len(self.in_floats)} of {self.products} products stay in floats: {', '.join(self.in_floats)}"
+        return (said, floats) if self.in_floats else (said,)
+
+    def to_json(self) -> dict[str, object]:
+        """Return what `quantize.json` says of it."""
+        return {
+            "format": 1,
+            "method": self.method,
+            "samples": self.samples,
+            "products": self.products,
+            "in_floats": list(self.in_floats),
+            "error": self.error,
+            "notes": list(self.notes),
+        }
+
+
+def quantise(model: bytes, reference: Reference, options: Quantize, samples: Samples, name: str) -> Quantised:
+    """Quantise the simplified ``model``, whose own numbers are the ``reference``; messages call it ``name``.
+
+    The result has the same inputs and outputs, and a reference of its own, of the first sample. TvmbuildError for
+    samples that do not fit, an exclusion that matches nothing, and what the library cannot do or left in floats.
+    """
+    proto = onnx.load_model_from_string(model)
+    precision = find_precision(proto)
+    if precision == "int8":
+        return Quantised(model, reference, None)
+    if precision != "fp32":
+        raise TvmbuildError(
+            f"{name} is a model of {precision}, and quantising begins with float32",
+            "give the float32 model, or take `quantize:` away",
+        )
+    modern = _modernise(model, reference, name)
+    excluded = find_excluded(modern, options.exclude, name)
+    report_progress(f"quantising by {options.method}")
+    quantised = _call_library(Work(modern, samples, excluded), options.method, name)
+    make_unsigned(quantised)
+    set_output_shapes(quantised, dict(reference.outputs))
+    _check(quantised, proto, options.method, name)
+    report_progress("running the quantised model")
+    return _describe(quantised, model, samples, options.method)
+
+
+def _modernise(model: bytes, reference: Reference, name: str) -> Any:
+    """Return the model in an opset that can be quantised, its numbers compared where that is another."""
+    proto = onnx.load_model_from_string(model)
+    before = proto.opset_import[0].version
+    modern = modernise(proto, name)
+    after = modern.opset_import[0].version
+    if before != after:
+        got = run_onnx(modern.SerializeToString(), reference.inputs, f"{name} in the opset {after}")
+        problem = compare(got, reference.outputs, _SAME).problem
+        if problem is not None:
+            raise TvmbuildError(
+                f"{name}, converted from the opset {before} to {after}, computes other numbers: {problem}",
+                f"export the model with the opset {after} or later",
+            )
+    return modern
+
+
+def _call_library(work: Work, method: str, name: str) -> Any:
+    try:
+        return QUANTISERS[method](work)
+    except _FAILURES as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        others = " or ".join(f"`method: {other}`" for other in QUANTISERS if other != method)
+        raise TvmbuildError(
+            f"{method} cannot quantise {name}: {reason}", f"try {others}, or leave operators out by `exclude:`"
+        ) from error
+
+
+def _check(quantised: Any, original: Any, method: str, name: str) -> None:
+    """Raise TvmbuildError for a model that is none, that has other inputs or outputs, or is not quantised."""
+    problem = explain_changed_interface(original, quantised, method)
+    if problem is None and find_precision(quantised) != "int8":
+        raise TvmbuildError(
+            f"{method} left all of {name} in floats",
+            "name less in `exclude:`; a model without convolutions and products gains nothing, take `quantize:` away",
+        )
+    try:
+        onnx.checker.check_model(quantised, full_check=True)
+    except (onnx.checker.ValidationError, InferenceError) as error:
+        problem = problem or f"{method} wrote no right model: {' '.join(str(error).split())}"
+    if problem is not None:
+        others = " or ".join(f"`method: {other}`" for other in QUANTISERS if other != method)
+        raise TvmbuildError(f"{name} cannot be quantised: {problem}", f"try {others}")
+
+
+def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Quantised:
+    data: bytes = quantised.SerializeToString(deterministic=True)
+    made = make_references(data, list(islice(samples, COMPARED)), "int8", "the quantised model")
+    errors = [find_error(each.outputs, run_onnx(model, each.inputs, "the float model")) for each in made]
+    floats, products = _list_float_products(quantised)
+    return Quantised(data, made[0], method, len(samples), products, floats, max(errors))
+
+
+def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:
+    """Return the names of the products whose operands are not both of integers, and how many products there are."""
+    makers = {name: node for node in proto.graph.node for name in node.output}
+    products = [node for node in proto.graph.node if node.op_type in _PRODUCTS]
+    floats = [node.name for node in products if not all(_is_of_integers(name, makers) for name in node.input[:2])]
+    return tuple(floats), len(products)
+
+
+def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
+    while name in makers and makers[name].op_type in _MOVERS:
+        name = makers[name].input[0]
+    if name not in makers:
+        return False
+    if makers[name].op_type == "Concat":
+        return all(_is_of_integers(each, makers) for each in makers[name].input)
+    return bool(makers[name].op_type == "DequantizeLinear")

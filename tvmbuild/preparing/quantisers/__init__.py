@@ -1,0 +1,1 @@
+"""The libraries that quantise a model."""

@@ -1,0 +1,26 @@
+"""quantize:M — the simplified model in 8-bit integers, and the numbers that it must give."""
+
+from __future__ import annotations
+
+from tvmbuild.base.files import write_bytes, write_json
+from tvmbuild.base.steps import QuantizeStep, Step
+from tvmbuild.devices.lock import device_lock
+from tvmbuild.package.metadata import ModelInputs, TensorInfo
+from tvmbuild.package.samples import open_samples
+from tvmbuild.preparing.quantise import quantise
+from tvmbuild.preparing.reference import read_reference, write_reference
+
+
+def run(step: Step[QuantizeStep]) -> None:
+    """Publish model.onnx, reference.npz (the quantised model's outputs) and quantize.json."""
+    options, reference = step.options, read_reference(step.input("reference"))
+    tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
+    paths = [path for role, path in step.inputs.items() if role.startswith("calibration ")]
+    with device_lock("local", exclusive=False):
+        samples = open_samples(
+            options.quantize.calibration, paths, ModelInputs(options.model, tensors, options.preprocess)
+        )
+        made = quantise(step.input("model").read_bytes(), reference, options.quantize, samples, options.model)
+    write_bytes(step.output("model"), made.model)
+    write_reference(step.output("reference"), made.reference)
+    write_json(step.output("info"), made.to_json())
