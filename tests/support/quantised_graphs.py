@@ -18,6 +18,9 @@ from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import host_target
 
 Arrays = dict[str, np.ndarray]
+Case = tuple[bytes, tuple[int, ...]]
+"""A model x → y, and the shape of x."""
+IN_SCALE, OUT_SCALE = 0.02, 0.11
 _KINDS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "float32": TensorProto.FLOAT}
 
 
@@ -78,6 +81,67 @@ class Network:
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+
+
+def convolution(random: np.random.RandomState, activations: str = "uint8", **given: Any) -> Case:
+    """Return a network of one convolution of ``channels`` to ``out``."""
+    channels, out, size = given.pop("channels"), given.pop("out"), given.pop("size")
+    kernel, group = given.pop("kernel_shape"), given.get("group", 1)
+    zero, axis, after = given.pop("zero", 131), given.pop("axis", 0), given.pop("after", None)
+    net, extreme = Network(random, activations), given.pop("extreme", False)
+    weights, scales = net.weigh((out, channels // group, *kernel), axis=axis, extreme=extreme)
+    bias = [net.offset(out, scales, IN_SCALE)] if given.pop("bias", True) else []
+    summed = net.add("Conv", [net.round("x", IN_SCALE, zero), weights, *bias], kernel_shape=kernel, **given)
+    made = net.add(after, [summed]) if after else summed
+    shape = (1, channels, *size)
+    return net.finish(net.round(made, OUT_SCALE * (8 if extreme else 1), 0 if after else 120), shape), shape
+
+
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "padded": {"channels": 8, "out": 16, "size": (9, 9), "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
+    "picture": {
+        "channels": 3,
+        "out": 24,
+        "size": (16, 14),
+        "kernel_shape": [3, 3],
+        "pads": [0, 0, 1, 1],
+        "strides": [2, 2],
+    },
+    "pointwise": {"channels": 37, "out": 58, "size": (7, 7), "kernel_shape": [1, 1]},
+    "depthwise": {
+        "channels": 20,
+        "out": 20,
+        "size": (11, 8),
+        "kernel_shape": [5, 5],
+        "group": 20,
+        "pads": [2, 2, 2, 2],
+    },
+    "dilated": {"channels": 16, "out": 32, "size": (12, 12), "kernel_shape": [3, 3], "dilations": [2, 2]},
+    "one scale": {"channels": 16, "out": 32, "size": (5, 5), "kernel_shape": [1, 1], "axis": None},
+    "no bias": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "bias": False, "zero": 0},
+    "relu": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "after": "Relu"},
+    "saturated": {"channels": 64, "out": 16, "size": (4, 4), "kernel_shape": [3, 3], "extreme": True, "zero": 0},
+}
+
+
+def product(random: np.random.RandomState, activations: str, transposed: int) -> Case:
+    """Return a network of one product, of 50 numbers a row to 10."""
+    net = Network(random, activations)
+    weights, scales = net.weigh((10, 50) if transposed else (50, 10), axis=0 if transposed else 1)
+    bias = net.offset(10, scales, IN_SCALE)
+    made = net.add("Gemm", [net.round("x", IN_SCALE, 90), weights, bias], transB=transposed)
+    return net.finish(net.round(made, OUT_SCALE, 128), (4, 50)), (4, 50)
+
+
+def moved(random: np.random.RandomState) -> Case:
+    """Return a network that pools, transposes and concatenates before it convolves."""
+    net, shape = Network(random), (1, 6, 8, 8)
+    pooled = net.add("MaxPool", [net.round("x", IN_SCALE, 100)], kernel_shape=[2, 2], strides=[2, 2])
+    turned = net.add("Transpose", [pooled], perm=[0, 1, 3, 2])
+    both = net.add("Concat", [turned, turned], axis=1)
+    weights, scales = net.weigh((8, 12, 1, 1))
+    made = net.add("Conv", [both, weights, net.offset(8, scales, IN_SCALE)])
+    return net.finish(net.round(made, OUT_SCALE, 120), shape), shape
 
 
 def run_optimized(model: bytes, inputs: Arrays) -> Arrays:

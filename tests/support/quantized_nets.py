@@ -91,3 +91,10 @@ def quantize_net(source: Path, path: Path, **options: Any) -> Path:
     finally:
         logging.disable(logging.NOTSET)
     return path
+
+
+def find_steps(model: onnx.ModelProto) -> list[float]:
+    """Return the scale that each output is dequantised with."""
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    made_by = {node.output[0]: node for node in model.graph.node}
+    return [float(known[made_by[value.name].input[1]]) for value in model.graph.output]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
+from quantised_graphs import CONVOLUTIONS, convolution
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -147,3 +149,17 @@ def test_a_model_that_is_all_constants_needs_no_kernel(gpu: tvm.target.Target) -
     assert extract_tasks(lowered) == ()
     library = export_library(build_executable(lowered.mod, gpu), gpu, LinkOptions())
     assert library.startswith(b"\x7fELF")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["padded", "depthwise"])
+def test_quantised_convolutions_are_machine_code_of_integers(name: str, gpu: tvm.target.Target) -> None:
+    model, _ = convolution(np.random.RandomState(0), "int8", **CONVOLUTIONS[name])
+    applied = apply_records(lower(import_onnx(model), gpu), gpu, ms.database.MemoryDatabase())
+    executable = build_executable(applied.mod, gpu)
+    (host,) = executable.mod.imports
+    (kernels,) = host.imports
+    source = kernels.inspect_source("cuda")
+    assert re.search(r"uchar\* __restrict__ \w+, signed char\* __restrict__ \w+, int\* __restrict__", source)
+    assert re.search(r"\bint \w*conv2d\w*\[", source)
+    assert export_library(executable, gpu, LinkOptions()).count(sized(b"cubin")) == 1

@@ -10,6 +10,7 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.errors import TvmbuildError
@@ -43,7 +44,8 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
         if not is_gpu(target):
             return _build_twice(passes(mod), target)
         if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
-            return relax.build(mod, target=target, relax_pipeline=passes)
+            named = shorten_names(mod) if target.kind.name == "vulkan" else mod
+            return relax.build(named, target=target, relax_pipeline=passes)
         # Without a kernel TVM makes C of the library, for a compiler that nobody may have.
         return _build_twice(passes(mod), target.host)
 

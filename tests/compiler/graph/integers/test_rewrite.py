@@ -9,7 +9,17 @@ import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quantised_graphs import Network, compute, run_optimized
+from quantised_graphs import (
+    CONVOLUTIONS,
+    IN_SCALE,
+    OUT_SCALE,
+    Network,
+    compute,
+    convolution,
+    moved,
+    product,
+    run_optimized,
+)
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
@@ -21,7 +31,6 @@ from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
-IN_SCALE, OUT_SCALE = 0.02, 0.11
 
 
 def left_in_floats(model: bytes) -> set[str]:
@@ -38,57 +47,16 @@ def check(model: bytes, shape: tuple[int, ...], target: tvm.target.Target | None
     np.testing.assert_array_equal(compute(model, x, target), want)
 
 
-def convolution(
-    random: np.random.RandomState, activations: str = "uint8", **given: Any
-) -> tuple[bytes, tuple[int, ...]]:
-    """Return a network of one convolution of ``channels`` to ``out``."""
-    channels, out, size = given.pop("channels"), given.pop("out"), given.pop("size")
-    kernel, group = given.pop("kernel_shape"), given.get("group", 1)
-    zero, axis, after = given.pop("zero", 131), given.pop("axis", 0), given.pop("after", None)
-    net, extreme = Network(random, activations), given.pop("extreme", False)
-    weights, scales = net.weigh((out, channels // group, *kernel), axis=axis, extreme=extreme)
-    bias = [net.offset(out, scales, IN_SCALE)] if given.pop("bias", True) else []
-    summed = net.add("Conv", [net.round("x", IN_SCALE, zero), weights, *bias], kernel_shape=kernel, **given)
-    made = net.add(after, [summed]) if after else summed
-    shape = (1, channels, *size)
-    return net.finish(net.round(made, OUT_SCALE * (8 if extreme else 1), 0 if after else 120), shape), shape
-
-
-CASES: dict[str, dict[str, Any]] = {
-    "padded": {"channels": 8, "out": 16, "size": (9, 9), "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
-    "picture": {
-        "channels": 3,
-        "out": 24,
-        "size": (16, 14),
-        "kernel_shape": [3, 3],
-        "pads": [0, 0, 1, 1],
-        "strides": [2, 2],
-    },
-    "pointwise": {"channels": 37, "out": 58, "size": (7, 7), "kernel_shape": [1, 1]},
-    "depthwise": {
-        "channels": 20,
-        "out": 20,
-        "size": (11, 8),
-        "kernel_shape": [5, 5],
-        "group": 20,
-        "pads": [2, 2, 2, 2],
-    },
-    "dilated": {"channels": 16, "out": 32, "size": (12, 12), "kernel_shape": [3, 3], "dilations": [2, 2]},
-    "one scale": {"channels": 16, "out": 32, "size": (5, 5), "kernel_shape": [1, 1], "axis": None},
-    "no bias": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "bias": False, "zero": 0},
-    "relu": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "after": "Relu"},
-    "saturated": {"channels": 64, "out": 16, "size": (4, 4), "kernel_shape": [3, 3], "extreme": True, "zero": 0},
-}
-
-
-@pytest.mark.parametrize(("name", "activations"), [*((name, "uint8") for name in CASES), ("padded", "int8")])
+@pytest.mark.parametrize(("name", "activations"), [*((name, "uint8") for name in CONVOLUTIONS), ("padded", "int8")])
 def test_convolutions(name: str, activations: str) -> None:
-    check(*convolution(np.random.RandomState(0), activations, **CASES[name]))
+    check(*convolution(np.random.RandomState(0), activations, **CONVOLUTIONS[name]))
 
 
 @pytest.mark.parametrize("name", ["depthwise", "saturated"])
 def test_convolutions_where_the_target_has_no_instruction_for_them(name: str) -> None:
-    check(*convolution(np.random.RandomState(0), **CASES[name]), tvm_target("llvm", FrozenMap(PLAIN), FrozenMap()))
+    check(
+        *convolution(np.random.RandomState(0), **CONVOLUTIONS[name]), tvm_target("llvm", FrozenMap(PLAIN), FrozenMap())
+    )
 
 
 @pytest.mark.parametrize("out", [24, 12])
@@ -132,28 +100,16 @@ def test_drawn_convolutions(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("transposed", "activations"), [(0, "uint8"), (1, "int8")])
 def test_products(transposed: int, activations: str) -> None:
-    net = Network(np.random.RandomState(3), activations)
-    weights, scales = net.weigh((10, 50) if transposed else (50, 10), axis=0 if transposed else 1)
-    bias = net.offset(10, scales, IN_SCALE)
-    made = net.add("Gemm", [net.round("x", IN_SCALE, 90), weights, bias], transB=transposed)
-    check(net.finish(net.round(made, OUT_SCALE, 128), (4, 50)), (4, 50))
+    check(*product(np.random.RandomState(3), activations, transposed))
 
 
 def test_what_leaves_numbers_as_they_are_is_done_to_integers() -> None:
-    net = Network(np.random.RandomState(5))
-    rounded = net.round("x", IN_SCALE, 100)
-    pooled = net.add("MaxPool", [rounded], kernel_shape=[2, 2], strides=[2, 2])
-    turned = net.add("Transpose", [pooled], perm=[0, 1, 3, 2])
-    both = net.add("Concat", [turned, turned], axis=1)
-    weights, scales = net.weigh((8, 12, 1, 1))
-    made = net.add("Conv", [both, weights, net.offset(8, scales, IN_SCALE)])
-    model = net.finish(net.round(made, OUT_SCALE, 120), (1, 6, 8, 8))
+    model, shape = moved(np.random.RandomState(5))
     assert left_in_floats(model) == set()
     mod = use_integers(import_onnx(model).mod)
     (pool,), (concat,) = operator_calls(mod, "relax.nn.max_pool2d"), operator_calls(mod, "relax.concat")
     assert str(pool.ty.dtype) == str(concat.ty.dtype) == "uint8"
-    x = np.random.RandomState(1).uniform(-3, 3, (1, 6, 8, 8)).astype(np.float32)
-    np.testing.assert_array_equal(compute(model, x), run_optimized(model, {"x": x})["y"])
+    check(model, shape)
 
 
 def test_integers_that_were_moved_before_they_are_numbers() -> None:

@@ -9,20 +9,13 @@ import onnx
 import pytest
 import tvm
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic
-from quantized_nets import quantize_net, write_float_net
+from quantized_nets import find_steps, quantize_net, write_float_net
 from quantized_nodes import MICROSOFT, run_built
 
 from tvmbuild.preparing.simplify import simplify
 
 STEPS = 3
 """Of an output's scale: one tie spreads."""
-
-
-def find_steps(model: onnx.ModelProto) -> list[float]:
-    """Return the scale that each output is dequantised with."""
-    known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    made_by = {node.output[0]: node for node in model.graph.node}
-    return [float(known[made_by[value.name].input[1]]) for value in model.graph.output]
 
 
 @pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])

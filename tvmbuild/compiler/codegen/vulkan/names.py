@@ -1,0 +1,47 @@
+"""Kernels' names that the runtime takes: a function of dozens of fused operators is named after all of them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import tvm
+from tvm import tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+LONGEST = 220
+"""Of 255 bytes; what TVM appends for the kernels of one function needs the rest."""
+_DIGITS = 16
+
+
+def shorten_names(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module without functions of longer names: such a one keeps the beginning and gets a digest."""
+    long = {
+        variable: function
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc) and len(variable.name_hint) > LONGEST
+    }
+    if not long:
+        return mod
+    renamer = _Renamer(mod)
+    for variable, function in sorted(long.items(), key=lambda item: str(item[0].name_hint)):
+        name = _shorten(str(variable.name_hint))
+        new = renamer.builder_.add_func(function.with_attr("global_symbol", name), name)
+        renamer.renamed[variable] = new
+    main = renamer.visit_expr(mod["main"])
+    made = renamer.builder_.get()
+    made.update_func(made.get_global_var("main"), main)
+    return tvm.ir.IRModule({each: made[each] for each in made.functions if each not in long}, attrs=mod.attrs)
+
+
+def _shorten(name: str) -> str:
+    return f"{name[: LONGEST - _DIGITS - 1]}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
+
+
+@mutator
+class _Renamer(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule) -> None:
+        super().__init__(mod)
+        self.renamed: dict[tvm.ir.GlobalVar, tvm.ir.GlobalVar] = {}
+
+    def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
+        return self.renamed.get(variable, variable)
