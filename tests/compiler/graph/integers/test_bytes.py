@@ -8,10 +8,13 @@ from onnx import helper
 from quantised_graphs import Network, compute, run_optimized
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.graph.integers.lookup import find_lookup
+from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import host_target, tvm_target
+from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler
 IN_SCALE, OUT_SCALE = 0.02, 0.11
@@ -119,6 +122,32 @@ def test_channels_are_filled_up_from_one_convolution_to_the_next(channels: int) 
     second = convolve(net, first, (channels, channels), kernel=3, group=channels)
     both = net.round(net.add("Add", [second, first]), 1.7 * OUT_SCALE, 110)
     check(net, convolve(net, both, (channels, 16), kernel=3, scale=1.7 * OUT_SCALE), shape)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("activation", ["Relu", "SiLU"])
+def test_depthwise_convolutions_read_channels_of_different_steps(activation: str, dtype: str) -> None:
+    """NNCF gives them to depthwise convolutions; ONNX Runtime's optimised way fails over them."""
+    channels, shape = 24, (1, 8, 9, 9)
+    net = Network(np.random.RandomState(10))
+    first = convolve(net, net.round("x", IN_SCALE, 110), (8, channels), scale=IN_SCALE)
+    active = net.add("Relu", [first]) if activation == "Relu" else net.add("Mul", [first, net.add("Sigmoid", [first])])
+    scales = net.random.uniform(0.05, 0.11, channels).astype(np.float32)
+    zeros = net.random.randint(0, 90, channels) - (128 if dtype == "int8" else 0)
+    steps = [net.keep(scales), net.keep(zeros.astype(dtype))]
+    rounded = net.add("QuantizeLinear", [active, *steps], axis=1)
+    by_channel = net.add("DequantizeLinear", [rounded, *steps], axis=1)
+    weights, _ = net.weigh((channels, 1, 3, 3))
+    made = net.add("Conv", [by_channel, weights], group=channels, pads=[1, 1, 1, 1])
+    model = net.finish(net.round(made, OUT_SCALE, 120), shape)
+    mod = use_integers(import_onnx(model).mod)
+    assert {str(call.ty.dtype) for call in operator_calls(mod, "relax.nn.conv2d")} == {"int32"}
+    x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
+    want = run_onnx(model, {"x": x}, "the network")["y"]
+    for target in (host_target(threads=2), PLAIN):
+        error = np.abs(compute(model, x, target) - want)
+        assert error.max() <= OUT_SCALE * 1.01
+        assert (error > 0).mean() < 0.01
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from tvmbuild.compiler.expressions import constant
-from tvmbuild.compiler.graph.integers.values import Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import ByChannel, Quantised, Steps, Sum, Whole
 
 Emit = Callable[[relax.Expr], relax.Expr]
-_LARGEST = 255
 
 
-def dequantise(emit: Emit, source: Quantised) -> relax.Expr:
+def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
     """Return the numbers that a tensor of integers stands for."""
     wide = emit(relax.op.astype(source.value, "float32"))
     if source.zero:
@@ -23,17 +23,17 @@ def dequantise(emit: Emit, source: Quantised) -> relax.Expr:
     return relax.op.multiply(wide, _number(source.scale))
 
 
-def quantise(emit: Emit, data: relax.Expr, scale: np.float32, zero: int) -> relax.Expr:
-    """Return the uint8 nearest to the numbers, to even ones where two are as near."""
-    return _clip(emit, emit(relax.op.divide(data, _number(scale))), zero, 0, _LARGEST)
+def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
+    """Return the integers nearest to the numbers, even ones where two are as near."""
+    return _clip(emit, emit(relax.op.divide(data, _number(steps.scale))), steps)
 
 
-def requantise(emit: Emit, data: Sum, scale: np.float32, zero: int) -> relax.Expr:
-    """Return the uint8 nearest to the sum, as ONNX Runtime computes it: one product of the integer."""
-    ratio = (data.scale / scale).astype(np.float32)
-    low = max(0, _bound(data.low, scale, zero))
-    high = min(_LARGEST, _bound(data.high, scale, zero))
-    return _clip(emit, emit(relax.op.multiply(_widen(emit, data), constant(ratio))), zero, low, high)
+def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:
+    """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
+    ratio = np.asarray(data.scale / steps.scale, np.float32)
+    low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
+    bounded = replace(steps, low=np.maximum(steps.low, low), high=np.minimum(steps.high, high))
+    return _clip(emit, emit(relax.op.multiply(_widen(emit, data), constant(ratio))), bounded)
 
 
 def sum_up(emit: Emit, data: Sum) -> relax.Expr:
@@ -48,19 +48,20 @@ def _widen(emit: Emit, data: Sum) -> relax.Expr:
     return emit(relax.op.astype(value, "float32"))
 
 
-def _clip(emit: Emit, data: relax.Expr, zero: int, low: int, high: int) -> relax.Expr:
+def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
     rounded = emit(relax.op.round(data))
-    if zero:
-        rounded = emit(relax.op.add(rounded, _number(zero)))
-    bounded = emit(relax.op.maximum(rounded, _number(low)))
-    bounded = emit(relax.op.minimum(bounded, _number(high)))
-    return relax.op.astype(bounded, "uint8")
+    if steps.zero:
+        rounded = emit(relax.op.add(rounded, _number(steps.zero)))
+    bounded = emit(relax.op.maximum(rounded, _number(steps.low)))
+    bounded = emit(relax.op.minimum(bounded, _number(steps.high)))
+    return relax.op.astype(bounded, steps.dtype)
 
 
-def _bound(bound: float, scale: np.float32, zero: int) -> int:
-    """Return the integer that stands for the bound; far ones are no bounds."""
-    return int(np.clip(np.rint(np.float32(bound) / scale) + zero, -1, _LARGEST + 1))
+def _round_bound(bound: float, steps: Steps) -> Whole:
+    """Return the integers that stand for the bound; far ones are no bounds."""
+    rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
+    return np.asarray(np.clip(rounded, np.asarray(steps.low) - 1, np.asarray(steps.high) + 1)).astype(np.int64)
 
 
 def _number(value: Any) -> relax.Expr:
-    return constant(np.float32(value))
+    return constant(np.asarray(value, np.float32))

@@ -115,7 +115,7 @@ def _is_product_of_integers(call: relax.Call) -> bool:
 
 def _is_of_integers(call: relax.Call) -> bool:
     data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
-    return data in {"uint8", "int8"} and (weights, result) == ("int8", "int32")
+    return data in {"uint8", "int8", "int16"} and (weights, result) == ("int8", "int32")
 
 
 def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:

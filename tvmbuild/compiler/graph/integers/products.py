@@ -7,19 +7,22 @@ from tvm import relax
 
 from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.graph.integers.elementary import Emit
-from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, ByChannel, Known, Quantised, Sum
 
 
-def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
+def convolve(emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: Known) -> Sum | None:
     """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
 
-    Groups of several channels stay in floats, which have tiles for them.
+    So has data with a scale for each channel, unless each output is of one channel. Groups of several channels stay in
+    floats, which have tiles for them.
     """
     values = _read_weights(weights, outputs=0)
     if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
         return None
     attributes, source = call.attrs, data.value
     if int(attributes.groups) > 1 and (values.shape[1] > 1 or values.shape[0] != int(attributes.groups)):
+        return None
+    if isinstance(data, ByChannel) and values.shape[1] > 1:
         return None
     padding = [int(each) for each in attributes.padding]
     if any(padding) and data.zero:
@@ -37,8 +40,10 @@ def convolve(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> S
     )
     over_channels = [1, -1, 1, 1]
     offset = -data.zero * values.astype(np.int64).sum(axis=(1, 2, 3)).reshape(over_channels)
-    scale = data.scale * weights.scales.astype(np.float32)
-    return Sum(emit(total), offset, scale.reshape(over_channels if weights.is_per_axis else ()))
+    scale = np.asarray(
+        data.scale * weights.scales.astype(np.float32).reshape(over_channels if weights.is_per_axis else ())
+    )
+    return Sum(emit(total), offset, scale)
 
 
 def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:

@@ -18,10 +18,10 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.integers.elementary import dequantise, quantise, requantise, sum_up
 from tvmbuild.compiler.graph.integers.products import convolve, multiply
-from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, Joined, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, ByChannel, Joined, Known, Quantised, Steps, Sum
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
-Tracked = Quantised | Known | Sum | Joined
+Tracked = Quantised | ByChannel | Known | Sum | Joined
 
 
 def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False) -> tvm.ir.IRModule:
@@ -45,6 +45,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         """int8 → the same integers and UNSIGNED more, as uint8."""
         self._signed: dict[relax.Expr, relax.Expr] = {}
         """The other way round."""
+        self._by_channel: dict[relax.Var, ByChannel] = {}
+        """What was rounded in other steps in each channel."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -79,7 +81,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self._tracked[variable] = tracked
         return variable
 
-    def _restore(self, made: Quantised) -> relax.Expr:
+    def _restore(self, made: Quantised | ByChannel) -> relax.Expr:
         """Return the numbers that integers stand for."""
         return self._track(dequantise(self._emit, made), made)
 
@@ -102,6 +104,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             known = Known(data, scales, zeros.astype(np.int64), axis)
             return self._track(constant(known.numbers), known)
         origin = self._origin(call.args[0])
+        if origin in self._by_channel:
+            return self._restore(self._by_channel[origin])
         twin = self._unsigned.get(origin) if isinstance(origin, relax.Var) else None
         if twin is None and str(call.args[0].ty.dtype) == "int8":
             twin = self._shift(call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
@@ -114,12 +118,14 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def _quantise(self, call: relax.Call) -> relax.Expr | None:
         scales, zeros = (_read_constant(self, each) for each in call.args[1:])
         dtype = str(call.ty.dtype)
-        if scales is None or zeros is None or scales.size > 1 or dtype not in {"uint8", "int8"}:
+        if scales is None or zeros is None or dtype not in {"uint8", "int8"}:
             return None
         if scales.dtype != np.float32 or str(call.args[0].ty.dtype) != "float32":
             return None
+        if scales.size > 1:
+            return self._quantise_channels(call, scales, zeros)
         scale, zero = np.float32(scales.reshape(())), int(zeros.reshape(())) + (UNSIGNED if dtype == "int8" else 0)
-        made = self._emit(self._to_integers(call.args[0], scale, zero))
+        made = self._emit(self._to_integers(call.args[0], Steps(scale, zero)))
         if dtype == "uint8":
             return made
         signed = self._shift(made, -UNSIGNED, "int8")
@@ -127,27 +133,44 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         self._signed[made] = signed
         return signed
 
+    def _quantise_channels(
+        self, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
+    ) -> relax.Expr | None:
+        """Round to integers without their zeros, and to those that are asked for where something needs them."""
+        shape, dtype = static_shape(call), str(call.ty.dtype)
+        if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
+            return None
+        of_channels = np.broadcast_to(zeros, scales.shape).astype(np.int64).reshape(1, -1, 1, 1)
+        scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
+        steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
+        centred = self._emit(self._to_integers(call.args[0], steps))
+        shifted = self._emit(relax.op.add(centred, constant(of_channels.astype(np.int16))))
+        made = self._emit(relax.op.astype(shifted, dtype))
+        self._by_channel[made] = ByChannel(centred, scale)
+        return made
+
     def _shift(self, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
         wide = self._emit(relax.op.add(self._emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
         return self._emit(relax.op.astype(wide, dtype))
 
-    def _to_integers(self, data: relax.Expr, scale: np.float32, zero: int) -> relax.Expr:
+    def _to_integers(self, data: relax.Expr, steps: Steps) -> relax.Expr:
         found = self._find(data)
         if isinstance(found, Sum):
-            return requantise(self._emit, found, scale, zero)
-        if isinstance(found, Quantised) and found.has_steps_of(Quantised(found.value, scale, zero)):
+            return requantise(self._emit, found, steps)
+        if isinstance(found, Quantised) and found.is_of(steps):
             return found.value
-        if isinstance(found, Joined):  # each part is rounded as it would be behind the others
-            parts = [self._emit(self._to_integers(part, scale, zero)) for part in found.parts]
+        if isinstance(found, Joined) and np.ndim(steps.scale) == 0:  # each part is rounded as it would be in its place
+            parts = [self._emit(self._to_integers(part, steps)) for part in found.parts]
             return relax.op.concat(parts, found.axis)
-        return quantise(self._emit, data, scale, zero)
+        return quantise(self._emit, data, steps)
 
     # ------------------------------------------------------------------- sums
 
     def _convolve(self, call: relax.Call) -> relax.Expr | None:
-        def compute(data: Quantised, weights: Known) -> Sum | None:
-            is_dense = int(call.attrs.groups) == 1
-            return convolve(self._emit, call, self._sign(data) if self._wants_signed and is_dense else data, weights)
+        def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+            if self._wants_signed and int(call.attrs.groups) == 1 and isinstance(data, Quantised):
+                data = self._sign(data)
+            return convolve(self._emit, call, data, weights)
 
         return self._product(call, compute)
 
@@ -159,14 +182,18 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return replace(data, value=self._signed[origin], zero=data.zero - UNSIGNED)
 
     def _multiply(self, call: relax.Call) -> relax.Expr | None:
-        def compute(data: Quantised, weights: Known) -> Sum | None:
+        def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+            if isinstance(data, ByChannel):
+                return None
             return multiply(self._emit, self._sign(data) if self._wants_signed else data, weights)
 
         return self._product(call, compute)
 
-    def _product(self, call: relax.Call, compute: Callable[[Quantised, Known], Sum | None]) -> relax.Expr | None:
+    def _product(
+        self, call: relax.Call, compute: Callable[[Quantised | ByChannel, Known], Sum | None]
+    ) -> relax.Expr | None:
         data, weights = (self._find(each) for each in call.args)
-        if not isinstance(data, Quantised) or not isinstance(weights, Known):
+        if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, Known):
             return None
         made = compute(data, weights)
         return None if made is None else self._track(sum_up(self._emit, made), made)

@@ -29,6 +29,36 @@ class Quantised:
         """Say whether equal integers stand for equal numbers in both."""
         return self.scale == other.scale and self.zero == other.zero
 
+    def is_of(self, steps: Steps) -> bool:
+        """Say whether they are what rounding so gives."""
+        return steps.dtype == "uint8" and bool(self.scale == steps.scale) and self.zero == steps.zero
+
+
+@dataclass(frozen=True)
+class ByChannel:
+    """value * scale, where the value is a tensor of int16 in NCHW, with a scale for each channel.
+
+    The integers without their zeros: those of a channel of uint8 are within -255 and 255.
+    """
+
+    value: relax.Expr
+    scale: Floats
+    zero: int = 0
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How numbers are rounded: to ``scale`` times an integer within bounds, of which ``zero`` stands for 0.
+
+    Scale and bounds are one, or spread over the tensor.
+    """
+
+    scale: Floats | np.float32
+    zero: int
+    low: Whole | int = 0
+    high: Whole | int = 255
+    dtype: str = "uint8"
+
 
 @dataclass(frozen=True)
 class Known:
