@@ -177,6 +177,17 @@ def test_what_the_library_cannot_do_is_said_with_the_other_one(
     assert error.hint == "try `method: nncf`, or leave operators out by `exclude:`"
 
 
+def test_what_nncf_refuses_is_said(simplified: Simplified, monkeypatch: pytest.MonkeyPatch) -> None:
+    nncf = pytest.importorskip("nncf")
+
+    def refuse_all(*_: Any, **__: Any) -> Any:
+        raise nncf.UnsupportedModelError("not this one")
+
+    monkeypatch.setattr(nncf, "quantize", refuse_all)
+    error = refuse(simplified.model, simplified.reference, Quantize(CALIBRATION), draw_samples(), "net")
+    assert error.message == "nncf cannot quantise net: not this one"
+
+
 @pytest.mark.parametrize("change", ["name", "float"])
 def test_what_the_library_breaks_is_not_taken(
     simplified: Simplified, monkeypatch: pytest.MonkeyPatch, change: str

@@ -94,7 +94,10 @@ def _open(picture: Picture) -> Image.Image:
                 image.load()
                 return _narrow(image)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
-        raise TvmbuildError(f"{picture} cannot be read as a picture: {first_line(error)}") from error
+        raise TvmbuildError(
+            f"{picture} cannot be read as a picture: {first_line(error)}",
+            "give a whole one, PNG or JPEG, or leave it out",
+        ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise TvmbuildError(f"{picture} is too large: {error}") from error
 

@@ -12,6 +12,8 @@ import onnxruntime
 import pytest
 import tvm
 from onnx import TensorProto, helper
+from onnxruntime.quantization import QuantFormat
+from quantized_nets import quantize_net, write_float_net
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
@@ -25,6 +27,7 @@ from tvmbuild.compiler.graph.precision import LONGEST_SUM, reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import compare
 
 SaveModel = Callable[..., Path]
@@ -54,6 +57,19 @@ def types_of(mod: tvm.ir.IRModule) -> tuple[str, str]:
 def test_fp32_is_the_module_as_it_was(save_convnet: SaveModel) -> None:
     imported = import_onnx(save_convnet())
     assert reduce_precision(imported, "fp32", "llvm") is imported
+
+
+def test_integers_are_of_models_that_are_quantised(save_convnet: SaveModel, tmp_path: Path) -> None:
+    message = (
+        "^net is not quantised, and its target has `precision: int8`\n  hint: add `quantize:` to net in models.yaml, "
+    )
+    with pytest.raises(TvmbuildError) as caught:
+        reduce_precision(import_onnx(save_convnet(), "net"), "int8", "llvm", "net")
+    assert re.match(message, str(caught.value))
+    for form in QuantFormat:
+        path = quantize_net(write_float_net(tmp_path / "net.onnx"), tmp_path / "quantised.onnx", quant_format=form)
+        imported = import_onnx(path)
+        assert reduce_precision(imported, "int8", "llvm") is imported
 
 
 def test_what_lies_between_products_is_narrow_and_the_ends_are_not(save_convnet: SaveModel) -> None:

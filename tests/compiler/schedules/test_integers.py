@@ -112,3 +112,15 @@ def test_the_module_of_another_machine_is_computed_here(name: str, cpu: str) -> 
     x = {"x": np.random.RandomState(1).uniform(-3, 3, lowered.inputs[0].shape).astype(np.float32)}
     got, want = (build_here(each, host_target(threads=2))(x)["y"] for each in (lowered, own))
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "neoverse-n2"])
+def test_what_follows_a_residual_sum_is_fused_as_where_bytes_are_not_looked_up(cpu: str) -> None:
+    net = Network(np.random.RandomState(0))
+    first = net.round("x", 0.02, 131)
+    weights, scales = net.weigh((16, 16, 1, 1))
+    made = net.round(net.add("Conv", [first, weights, net.offset(16, scales, 0.02)]), 0.1, 120)
+    model = net.finish(net.round(net.add("Add", [first, made]), 0.15, 118), (1, 16, 8, 8))
+    with_tables, without = (lower(import_onnx(model), describe(each)) for each in (cpu, "x86-64-v3"))
+    names = [[task.name for task in extract_tasks(each)] for each in (with_tables, without)]
+    assert names[0] == names[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import logging
 import sys
@@ -14,21 +15,39 @@ _TELEMETRY = "openvino_telemetry"
 
 
 def quantise(work: Work) -> Any:
-    """Return the quantised ModelProto; what NNCF prints is its own affair."""
-    # Without that module NNCF tells nobody that it was called, and asks nobody whether it may.
-    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
-    import nncf  # noqa: PLC0415 - an extra
-
+    """Return the quantised ModelProto, in silence; ValueError for what NNCF refuses."""
+    nncf = _import_nncf()
     nncf.set_log_level(logging.ERROR)
-    exact = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE)
-    with contextlib.redirect_stdout(io.StringIO()):
-        return nncf.quantize(
-            work.model,
-            nncf.Dataset(work.samples),
-            # Zero points of their own: SiLU and its like are hardly ever negative.
-            preset=nncf.QuantizationPreset.MIXED,
-            subset_size=len(work.samples),
-            ignored_scope=nncf.IgnoredScope(names=list(work.excluded), validate=False),
-            # Sums do not saturate here, so that weights may have all their bits.
-            advanced_parameters=exact,
-        )
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return nncf.quantize(
+                work.model,
+                nncf.Dataset(work.samples),
+                # Zero points of their own: SiLU and its like are hardly ever negative.
+                preset=nncf.QuantizationPreset.MIXED,
+                subset_size=len(work.samples),
+                ignored_scope=nncf.IgnoredScope(names=list(work.excluded), validate=False),
+                # Sums do not saturate here, so that weights may have all their bits.
+                advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.DISABLE),
+            )
+    except _list_errors() as error:
+        raise ValueError(str(error)) from error
+
+
+def _import_nncf() -> Any:
+    """Import it as where its module for telemetry is not installed: so it tells nobody that it was called."""
+    missing = object()
+    before = sys.modules.get(_TELEMETRY, missing)
+    sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("nncf")
+    finally:
+        del sys.modules[_TELEMETRY]
+        if before is not missing:
+            sys.modules[_TELEMETRY] = before  # type: ignore[assignment]
+
+
+def _list_errors() -> tuple[type[Exception], ...]:
+    """Return NNCF's own, which have nothing in common."""
+    known = vars(importlib.import_module("nncf.errors")).values()
+    return tuple(each for each in known if isinstance(each, type) and issubclass(each, Exception))

@@ -65,6 +65,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         is_table = (
             found.has_been_float and str(call.ty.dtype) in _BYTES and static_shape(call) == static_shape(found.byte)
         )
+        self.changed = True  # also the module that it was made for: its bindings are to be canonical again
         made = self.builder_.emit(self._look_up(call, found) if is_table else call)
         self._tracked[made] = found
         return made
@@ -101,7 +102,6 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return shape is not None and str(data.ty.dtype) in _BYTES and math.prod(shape) >= self._lookup.lanes
 
     def _look_up(self, call: relax.Call, found: _OfByte) -> relax.Expr:
-        self.changed = True
         types = (str(found.byte.ty.dtype), str(call.ty.dtype))
         function = write_lookup(static_shape(call) or (), types, self._lookup, self._machine)
         variable = self.builder_.add_func(function, "lookup")
