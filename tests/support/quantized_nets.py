@@ -78,7 +78,9 @@ def quantize_net(source: Path, path: Path, **options: Any) -> Path:
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
     random = np.random.default_rng(1)
-    feeds = iter([{INPUT: random.uniform(-1, 1, SIZE).astype(np.float32)} for _ in range(4)])
+    (given,) = onnx.load(source).graph.input
+    shape = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
+    feeds = iter([{given.name: random.uniform(-1, 1, shape).astype(np.float32)} for _ in range(4)])
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> dict[str, np.ndarray] | None:

@@ -133,6 +133,19 @@ def test_a_place_that_the_loop_changes_is_not_kept_in_a_register() -> None:
     np.testing.assert_array_equal(got, np.tile([2.0, 4.0, 1.0, 3.0], COUNT))
 
 
+@pytest.mark.parametrize("kind", ["shared", "local"])
+def test_two_names_of_one_memory(kind: str) -> None:
+    def body(x: Any, y: Any, block: Any, thread: Any) -> None:
+        i = block * 16 + thread
+        line = (script.alloc_shared if kind == "shared" else script.alloc_local)((16,), "float32")
+        same = script.decl_buffer((16,), "float32", data=line.data, scope=kind)
+        script.buffer_store(line, x[i], [thread])
+        script.buffer_store(same, same[thread] * 2, [thread])
+        script.buffer_store(y, line[thread] + same[thread], [i])
+
+    np.testing.assert_array_equal(compute(body, X, np.zeros_like(X)), 4 * X)
+
+
 def test_shared_memory_and_barriers() -> None:
     def body(x: Any, y: Any, block: Any, thread: Any) -> None:
         line = script.alloc_shared((16,), "float32")

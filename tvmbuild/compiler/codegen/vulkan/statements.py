@@ -89,7 +89,8 @@ class Statements:
 
     def _declare(self, node: Any) -> None:
         """Let a buffer name memory that is there, perhaps with more lanes."""
-        memory, _ = self._make.memories[hash(node.data)]
+        data = node.data.args[0] if isinstance(node.data, ir.Call) else node.data  # tirx.buffer_data of another buffer
+        memory, _ = self._make.memories[hash(data)]
         dtype, lanes = read_dtype(str(node.buffer.ty.dtype))
         if dtype != memory.dtype:
             raise NotImplementedError(f"memory of {memory.dtype} read as {dtype}")
