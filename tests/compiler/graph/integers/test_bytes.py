@@ -126,14 +126,16 @@ def test_channels_are_filled_up_from_one_convolution_to_the_next(channels: int) 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("activation", ["Relu", "SiLU"])
-def test_depthwise_convolutions_read_channels_of_different_steps(activation: str, dtype: str) -> None:
+@pytest.mark.parametrize("zero", [None, 3])
+def test_depthwise_convolutions_read_channels_of_different_steps(activation: str, dtype: str, zero: int | None) -> None:
     """NNCF gives them to depthwise convolutions; ONNX Runtime's optimised way fails over them."""
     channels, shape = 24, (1, 8, 9, 9)
     net = Network(np.random.RandomState(10))
     first = convolve(net, net.round("x", IN_SCALE, 110), (8, channels), scale=IN_SCALE)
     active = net.add("Relu", [first]) if activation == "Relu" else net.add("Mul", [first, net.add("Sigmoid", [first])])
     scales = net.random.uniform(0.05, 0.11, channels).astype(np.float32)
-    zeros = net.random.randint(0, 90, channels) - (128 if dtype == "int8" else 0)
+    zeros = net.random.randint(0, 90, channels) if zero is None else np.full(channels, zero)
+    zeros -= 128 if dtype == "int8" else 0
     steps = [net.keep(scales), net.keep(zeros.astype(dtype))]
     rounded = net.add("QuantizeLinear", [active, *steps], axis=1)
     by_channel = net.add("DequantizeLinear", [rounded, *steps], axis=1)

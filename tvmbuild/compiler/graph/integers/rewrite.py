@@ -136,12 +136,16 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def _quantise_channels(
         self, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
     ) -> relax.Expr | None:
-        """Round to integers without their zeros, and to those that are asked for where something needs them."""
+        """Round to integers without their zeros where those differ, and to what is asked for where it is needed."""
         shape, dtype = static_shape(call), str(call.ty.dtype)
         if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
             return None
         of_channels = np.broadcast_to(zeros, scales.shape).astype(np.int64).reshape(1, -1, 1, 1)
         scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
+        if dtype == "uint8" and np.all(zeros == zeros.flat[0]):
+            made = self._emit(self._to_integers(call.args[0], Steps(scale, int(zeros.flat[0]))))
+            self._by_channel[made] = ByChannel(made, scale, int(zeros.flat[0]))
+            return made
         steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
         centred = self._emit(self._to_integers(call.args[0], steps))
         shifted = self._emit(relax.op.add(centred, constant(of_channels.astype(np.int16))))

@@ -36,9 +36,9 @@ class Quantised:
 
 @dataclass(frozen=True)
 class ByChannel:
-    """value * scale, where the value is a tensor of int16 in NCHW, with a scale for each channel.
+    """(value - zero) * scale, where the value is a tensor of bytes in NCHW, with a scale for each channel.
 
-    The integers without their zeros: those of a channel of uint8 are within -255 and 255.
+    Or of int16, where each channel had a zero of its own: the integers without them, within -255 and 255.
     """
 
     value: relax.Expr
