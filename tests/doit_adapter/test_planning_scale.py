@@ -46,7 +46,7 @@ def test_listing_a_thousand_cells_imports_nothing_heavy(tmp_path: Path, project_
     names = [line.split()[0] for line in lines[:-1]]
     cells, without_device = 1000, 600
     assert (
-        len(names) == 200 + 3 * cells + without_device + 6
+        len(names) == 200 + 3 * cells + without_device + 7
     )  # simplify; the stages of a cell; the groups and the report
     assert "compile:model_199@target_4" in names
 
