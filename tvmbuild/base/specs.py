@@ -124,7 +124,7 @@ Five steps of 8 bits: in a quantised network a tie that is rounded the other way
 class Accuracy:
     """Real inputs: paths of pictures, or of one .npz, relative to the project's root; and what is asked of them.
 
-    A threshold that is None is not asked for; `benchmarking.results.Agreement` says what the figures are.
+    A threshold that is None is not asked for; `benchmarking.agreement.Agreement` says what the figures are.
     """
 
     kind: Literal["images", "inputs"]

@@ -100,7 +100,7 @@ def lower(
                 chosen, notes, convolutions = "NCHW", (f"{SLOW}its convolutions stay in NCHW: {problem}",), ()
         if chosen == "NCHW":
             with name_culprit(mod, _fuse):
-                fused = _fuse(_anonymise(pack_integers(mod, target)))
+                fused = _fuse(_anonymise(pack_integers(use_tables(mod, target), target)))
         check_runtime_calls(fused)
         if not is_gpu(target):
             fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))

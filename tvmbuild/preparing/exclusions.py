@@ -19,7 +19,7 @@ def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...
     nodes = proto.graph.node
     excluded: dict[str, None] = {}
     for word in words:
-        found = [node.name for node in nodes if word == node.op_type or fnmatchcase(node.name, word)]
+        found = [node.name for node in nodes if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
         if not found:
             types = Counter(node.op_type for node in nodes)
             near = find_nearest(word, {*types, *(node.name for node in nodes)})

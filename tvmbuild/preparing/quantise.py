@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +15,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.base.wording import count
+from tvmbuild.compiler.importing.expand.scope import find_opset
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
@@ -52,14 +54,17 @@ class Quantised:
     in_floats: tuple[str, ...] = ()
     """Names of those that are not of integers."""
     error: float | None = None
-    """The largest difference from the float model, over the largest of an output, on a few of the samples."""
+    """The largest difference from the float model, over the largest of an output, on a few of the samples; None too
+    where it is not finite."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what the report says of it."""
         if self.method is None:
             return ("came quantised: `quantize:` has nothing to do",)
-        far = f"outputs up to {self.error:.1%} of their largest value from the float model's"
+        far = "its outputs cannot be compared with the float model's: other sizes, or not finite"
+        if self.error is not None:
+            far = f"outputs up to {self.error:.1%} of their largest value from the float model's"
         said = f"quantised by {self.method} with {count(self.samples, 'sample')}: {far}"
         floats = f"{len(self.in_floats)} of {self.products} products stay in floats: {', '.join(self.in_floats)}"
         return (said, floats) if self.in_floats else (said,)
@@ -106,9 +111,9 @@ def quantise(model: bytes, reference: Reference, options: Quantize, samples: Sam
 def _modernise(model: bytes, reference: Reference, name: str) -> Any:
     """Return the model in an opset that can be quantised, its numbers compared where that is another."""
     proto = onnx.load_model_from_string(model)
-    before = proto.opset_import[0].version
+    before = find_opset(proto)
     modern = modernise(proto, name)
-    after = modern.opset_import[0].version
+    after = find_opset(modern)
     if before != after:
         got = run_onnx(modern.SerializeToString(), reference.inputs, f"{name} in the opset {after}")
         problem = compare(got, reference.outputs, _SAME).problem
@@ -153,7 +158,8 @@ def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Qu
     made = make_references(data, list(islice(samples, COMPARED)), "int8", "the quantised model")
     errors = [find_error(each.outputs, run_onnx(model, each.inputs, "the float model")) for each in made]
     floats, products = _list_float_products(quantised)
-    return Quantised(data, made[0], method, len(samples), products, floats, max(errors))
+    error = max(errors)
+    return Quantised(data, made[0], method, len(samples), products, floats, error if math.isfinite(error) else None)
 
 
 def _list_float_products(proto: Any) -> tuple[tuple[str, ...], int]:

@@ -25,7 +25,9 @@ def make_unsigned(proto: Any) -> None:
         if node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in zeros:
             continue
         followers = readers.get(node.output[0], [])
-        alike = all(each.op_type == "DequantizeLinear" and len(each.input) > 2 for each in followers)
+        alike = all(
+            each.op_type == "DequantizeLinear" and each.input[2:3] and each.input[2] in zeros for each in followers
+        )
         if node.output[0] in outputs or not followers or not alike:
             continue
         for each in (node, *followers):

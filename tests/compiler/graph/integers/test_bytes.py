@@ -67,6 +67,21 @@ def test_what_is_computed_of_each_byte_alone_is_looked_up(kind: str) -> None:
     assert (error > 0).mean() < 0.01
 
 
+def test_networks_without_convolutions_have_tables_too() -> None:
+    net = Network(np.random.RandomState(12))
+    tensor, scale = net.round("x", IN_SCALE, 110), IN_SCALE
+    for _ in range(2):
+        weights, scales = net.weigh((16, 16), axis=1)
+        product = net.add("Gemm", [tensor, weights, net.offset(16, scales, scale)])
+        tensor, scale = activate(net, net.round(product, OUT_SCALE, 120), "Tanh"), 0.63 * OUT_SCALE
+    model = net.finish(tensor, (8, 16))
+    assert any("lookup" in name for name in functions_of(model))
+    x = np.random.RandomState(1).uniform(-3, 3, (8, 16)).astype(np.float32)
+    error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
+    assert error.max() <= OUT_SCALE
+    assert (error > 0).mean() < 0.05
+
+
 def test_what_is_computed_of_two_tensors_is_not() -> None:
     net = Network(np.random.RandomState(4))
     rounded = net.round("x", IN_SCALE, 110)

@@ -1,4 +1,4 @@
-"""Quantisation written out in operators that every pass of the graph knows, in the order that ONNX defines."""
+"""Quantisation written out in operators that every pass of the graph knows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
 
 def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
     """Return the integers nearest to the numbers, even ones where two are as near."""
-    # A division takes as long as 30 additions. The last bit differs; scalars of the graph are multiplied by, too.
-    return _clip(emit, emit(relax.op.multiply(data, _number(np.float32(1) / steps.scale))), steps)
+    # A division takes as long as 30 additions. The last bit differs; the graph's other scalars are multiplied by, too.
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.float32(1) / steps.scale
+    is_right = bool(np.all(np.isfinite(inverse)))
+    steady = relax.op.multiply(data, _number(inverse)) if is_right else relax.op.divide(data, _number(steps.scale))
+    return _clip(emit, emit(steady), steps)
 
 
 def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:

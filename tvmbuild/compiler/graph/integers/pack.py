@@ -47,7 +47,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             instruction = self._fit(padded.source)
             packed = constant(_pack(weights, instruction))
             function = _write_dense(call, padded, packed, instruction)
-        elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3]:
+        elif groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3] and _is_exact(weights):
             packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
             function = _write_depthwise(call, padded, packed)
         else:
@@ -111,6 +111,11 @@ def _is_product_of_integers(call: relax.Call) -> bool:
         return False
     shapes = [static_shape(each) for each in call.args]
     return None not in shapes and len(shapes[0] or ()) > 1 and len(shapes[1] or ()) == 2
+
+
+def _is_exact(weights: np.ndarray[Any, Any]) -> bool:
+    """Say whether float32 adds up each output's products exactly: all of them within 2^24."""
+    return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255 < 1 << 24
 
 
 def _is_of_integers(call: relax.Call) -> bool:
@@ -180,7 +185,7 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
 def _write_depthwise(call: relax.Call, padded: _Padded, weights_of: relax.Expr) -> tirx.PrimFunc:
     """Add up in float32 or in int32 what is widened to the weights' type.
 
-    Float32 is exact: a window's products are far fewer than 2^24 of their steps.
+    Float32 is exact where the weights are small enough.
     """
     data, weights = _placeholder(padded.source), _placeholder(weights_of)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)

@@ -45,8 +45,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         """int8 → the same integers and UNSIGNED more, as uint8."""
         self._signed: dict[relax.Expr, relax.Expr] = {}
         """The other way round."""
-        self._by_channel: dict[relax.Var, ByChannel] = {}
-        """What was rounded in other steps in each channel."""
+        self._by_channel: dict[relax.Var, tuple[relax.Call, ByChannel]] = {}
+        """What was rounded in other steps in each channel: how, and the integers."""
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -105,7 +105,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return self._track(constant(known.numbers), known)
         origin = self._origin(call.args[0])
         if origin in self._by_channel:
-            return self._restore(self._by_channel[origin])
+            rounded, by_channel = self._by_channel[origin]
+            return self._restore(by_channel) if self._has_steps_of(call, rounded) else None
         twin = self._unsigned.get(origin) if isinstance(origin, relax.Var) else None
         if twin is None and str(call.args[0].ty.dtype) == "int8":
             twin = self._shift(call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
@@ -144,14 +145,24 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
         if dtype == "uint8" and np.all(zeros == zeros.flat[0]):
             made = self._emit(self._to_integers(call.args[0], Steps(scale, int(zeros.flat[0]))))
-            self._by_channel[made] = ByChannel(made, scale, int(zeros.flat[0]))
+            self._by_channel[made] = call, ByChannel(made, scale, int(zeros.flat[0]))
             return made
         steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
         centred = self._emit(self._to_integers(call.args[0], steps))
         shifted = self._emit(relax.op.add(centred, constant(of_channels.astype(np.int16))))
         made = self._emit(relax.op.astype(shifted, dtype))
-        self._by_channel[made] = ByChannel(centred, scale)
+        self._by_channel[made] = call, ByChannel(centred, scale)
         return made
+
+    def _has_steps_of(self, call: relax.Call, other: relax.Call) -> bool:
+        """Say whether both go by equal scales and zeros along one axis."""
+        if int(call.attrs.axis) % 4 != int(other.attrs.axis) % 4:
+            return False
+        pairs = (
+            (_read_constant(self, one), _read_constant(self, two))
+            for one, two in zip(call.args[1:], other.args[1:], strict=True)
+        )
+        return all(one is not None and two is not None and np.array_equal(one, two) for one, two in pairs)
 
     def _shift(self, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
         wide = self._emit(relax.op.add(self._emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
@@ -211,6 +222,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _add_bias(self, call: relax.Call, found: Sum, bias: np.ndarray[Any, Any]) -> relax.Expr | None:
+        if static_shape(call) != static_shape(found.value):
+            return None
         shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
         steps = np.rint(_drop_leading_ones(bias, len(shape)).astype(np.float64) / found.scale)
         if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.abs(steps) < MOST):
@@ -221,7 +234,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         found = self._find(call.args[0])
         if not isinstance(found, Sum):
             return None
-        return self._track(call, replace(found, low=max(found.low, low), high=min(found.high, high)))
+        low, high = (min(max(each, low), high) for each in (found.low, found.high))
+        return self._track(call, replace(found, low=low, high=high))
 
     def _relu(self, call: relax.Call) -> relax.Expr | None:
         return self._bound(call, 0.0, float("inf"))

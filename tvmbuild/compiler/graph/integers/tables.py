@@ -84,6 +84,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return None
         with np.errstate(all="ignore"):  # of numbers that no tensor may have
             values = compute(*arguments, **_read_type(call))
+        if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers otherwise
+            return None
         has_been_float = values.dtype.kind == "f" or any(each is not None and each.has_been_float for each in found)
         return _OfByte(origins.pop(), values, has_been_float)
 

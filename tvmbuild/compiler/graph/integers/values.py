@@ -31,7 +31,8 @@ class Quantised:
 
     def is_of(self, steps: Steps) -> bool:
         """Say whether they are what rounding so gives."""
-        return steps.dtype == "uint8" and bool(self.scale == steps.scale) and self.zero == steps.zero
+        is_one = np.ndim(steps.scale) == 0 and steps.dtype == "uint8"
+        return is_one and bool(self.scale == steps.scale) and self.zero == steps.zero
 
 
 @dataclass(frozen=True)

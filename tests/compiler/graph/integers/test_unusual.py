@@ -1,0 +1,100 @@
+"""Quantised graphs that no exporter is known to write, and that are right all the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from quantised_graphs import Network, compute
+
+from tvmbuild.preparing.reference import run_onnx
+
+pytestmark = pytest.mark.compiler
+SHAPE = (1, 8, 9, 9)
+SCALE = 0.05
+
+
+def check(net: Network, tensor: str, shape: tuple[int, ...] = SHAPE, allowed: float = SCALE * 1.01) -> np.ndarray:
+    """Compare with ONNX Runtime, unoptimised; return the result."""
+    model = net.finish(tensor, shape)
+    x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
+    want = run_onnx(model, {"x": x}, "the network")["y"]
+    got = compute(model, x)
+    assert got.shape == want.shape
+    error = np.abs(got - want)
+    assert error.max() <= allowed
+    assert (error > 0).mean() < 0.05
+    return got
+
+
+def steps(net: Network, scales: list[float], zero: int = 3) -> list[str]:
+    return [net.keep(np.array(scales, np.float32)), net.keep(np.full(len(scales), zero, np.uint8))]
+
+
+def depthwise(net: Network, tensor: str) -> str:
+    weights, _ = net.weigh((8, 1, 3, 3))
+    return net.round(net.add("Conv", [tensor, weights], group=8, pads=[1, 1, 1, 1]), SCALE, 120)
+
+
+@pytest.mark.parametrize("axis", [1, -3])
+def test_channels_that_are_restored_by_other_scales_than_they_were_rounded_by(axis: int) -> None:
+    net = Network(np.random.RandomState(0))
+    rounded = net.add("QuantizeLinear", ["x", *steps(net, [0.02] * 4 + [0.03] * 4)], axis=axis)
+    other = [net.keep(np.array([0.01] * 4 + [0.05] * 4, np.float32)), net.keep(np.full(8, 9, np.uint8))]
+    check(net, depthwise(net, net.add("DequantizeLinear", [rounded, *other], axis=axis)))
+
+
+def test_channels_that_are_rounded_after_the_whole_tensor_was() -> None:
+    net = Network(np.random.RandomState(1))
+    pair = steps(net, [0.02] * 4 + [0.03] * 4)
+    rounded = net.add("QuantizeLinear", [net.round("x", 0.021, 120), *pair], axis=1)
+    check(net, depthwise(net, net.add("DequantizeLinear", [rounded, *pair], axis=1)))
+
+
+def test_bytes_that_are_divided_stay_whole_numbers() -> None:
+    net = Network(np.random.RandomState(2))
+    pair = [net.keep(np.float32(SCALE)), net.keep(np.uint8(100))]
+    halved = net.add("Div", [net.add("QuantizeLinear", ["x", *pair]), net.keep(np.uint8(2))])
+    scaled = net.add("Mul", [net.add("Cast", [halved], to=TensorProto.FLOAT), net.keep(np.float32(0.03))])
+    weights, _ = net.weigh((8, 8, 1, 1))
+    check(net, net.round(net.add("Conv", [net.round(scaled, 0.04, 0), weights]), SCALE, 120))
+
+
+def test_a_bias_of_more_dimensions_than_the_product() -> None:
+    net = Network(np.random.RandomState(3))
+    weights, _ = net.weigh((4, 6), axis=1)
+    product = net.add("MatMul", [net.round("x", SCALE, 120), weights])
+    added = net.add("Add", [product, net.keep(np.linspace(-1, 1, 6, dtype=np.float32).reshape(1, 1, 6))])
+    assert check(net, net.round(added, SCALE, 120), (8, 4)).shape == (1, 8, 6)
+
+
+def test_a_number_that_spreads_over_pixels_is_no_bias() -> None:
+    net = Network(np.random.RandomState(4))
+    weights, _ = net.weigh((64, 8, 1, 1), axis=None)
+    pixels = net.keep(np.linspace(-1, 1, 49, dtype=np.float32).reshape(1, 1, 7, 7))
+    added = net.add("Add", [net.add("Conv", [net.round("x", SCALE, 120), weights]), pixels])
+    check(net, net.round(added, SCALE, 120), (1, 8, 7, 7))
+
+
+def test_bounds_that_leave_nothing() -> None:
+    net = Network(np.random.RandomState(5))
+    weights, _ = net.weigh((8, 8, 1, 1))
+    made = net.add("Conv", [net.round("x", SCALE, 120), weights])
+    below = net.add("Clip", [made, net.keep(np.float32(-5)), net.keep(np.float32(-1))])
+    assert np.all(check(net, net.round(net.add("Relu", [below]), SCALE, 3)) == 0)
+
+
+def test_windows_whose_sums_overflow_float32() -> None:
+    net = Network(np.random.RandomState(6))
+    weights, scales = net.weigh((4, 1, 31, 31), extreme=True)
+    bias = net.offset(4, scales, SCALE)
+    made = net.add("Conv", [net.round("x", SCALE, 0), weights, bias], group=4, pads=[15, 15, 15, 15])
+    check(net, net.round(made, 0.5, 120), (1, 4, 40, 40), allowed=0.51)
+
+
+def test_a_scale_that_has_no_reciprocal() -> None:
+    net = Network(np.random.RandomState(7))
+    pair = steps(net, [1e-39] + [0.03] * 7)
+    silent = net.keep(np.array([0] + [1] * 7, np.float32).reshape(1, 8, 1, 1))
+    rounded = net.add("QuantizeLinear", [net.add("Mul", ["x", silent]), *pair], axis=1)
+    check(net, depthwise(net, net.add("DequantizeLinear", [rounded, *pair], axis=1)))
