@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tvmbuild.preparing.compare import find_error
 from tvmbuild.preparing.onnx_graph import find_precision
 from tvmbuild.preparing.quantise import Quantised, quantise
 from tvmbuild.preparing.quantisers.table import QUANTISERS
-from tvmbuild.preparing.reference import run_onnx
+from tvmbuild.preparing.reference import Reference, run_onnx
 from tvmbuild.preparing.simplify import Simplified, simplify
 from tvmbuild.preparing.unsigned import make_unsigned
 
@@ -286,3 +287,14 @@ quantise(Work(modernise(onnx.load(sys.argv[1]), "net"), [sample], ()))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     left = {path.name.casefold() for path in home.rglob("*")}
     assert not any(name in {"intel", "nncf"} or "openvino" in name for name in left), left
+
+
+def test_a_model_whose_own_numbers_are_uncertain_is_told_to_have_an_accuracy() -> None:
+    reference = Reference({}, {}, spread=0.31)
+    (said,) = Quantised(b"", reference, "nncf", 4, 3, (), 0.2).notes
+    assert said.endswith(
+        "a rounding error moves them by 31%, so that the comparison of packages says little: give the model `accuracy`"
+    )
+    assert "accuracy" not in Quantised(b"", replace(reference, spread=0.2), "nncf", 4, 3, (), 0.2).notes[0]
+    (unlike,) = Quantised(b"", replace(reference, spread=0.0), "nncf", 4, 3, ()).notes
+    assert "cannot be compared with the float model's" in unlike

@@ -30,6 +30,8 @@ from tvmbuild.preparing.unsigned import make_unsigned
 
 COMPARED = 4
 """Samples on which the quantised model is compared with the float one, and with itself."""
+UNCERTAIN = 0.25
+"""Of an output's largest value: a package may be twice as far off as a model's own numbers are uncertain."""
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 """Between a DequantizeLinear and a product they move bytes."""
@@ -66,6 +68,11 @@ class Quantised:
         if self.error is not None:
             far = f"outputs up to {self.error:.1%} of their largest value from the float model's"
         said = f"quantised by {self.method} with {count(self.samples, 'sample')}: {far}"
+        if self.reference.spread > UNCERTAIN:
+            said += (
+                f"; a rounding error moves them by {self.reference.spread:.0%}, "
+                "so that the comparison of packages says little: give the model `accuracy`"
+            )
         floats = f"{len(self.in_floats)} of {self.products} products stay in floats: {', '.join(self.in_floats)}"
         return (said, floats) if self.in_floats else (said,)
 
