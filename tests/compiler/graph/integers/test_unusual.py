@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm
 from onnx import TensorProto
 from quantised_graphs import Network, compute
 
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler
 SHAPE = (1, 8, 9, 9)
 SCALE = 0.05
+PLAIN = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap())
 
 
-def check(net: Network, tensor: str, shape: tuple[int, ...] = SHAPE, allowed: float = SCALE * 1.01) -> np.ndarray:
+def check(
+    net: Network,
+    tensor: str,
+    shape: tuple[int, ...] = SHAPE,
+    *,
+    allowed: float = SCALE * 1.01,
+    target: tvm.target.Target | None = None,
+) -> np.ndarray:
     """Compare with ONNX Runtime, unoptimised; return the result."""
     model = net.finish(tensor, shape)
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     want = run_onnx(model, {"x": x}, "the network")["y"]
-    got = compute(model, x)
+    got = compute(model, x, target)
     assert got.shape == want.shape
     error = np.abs(got - want)
     assert error.max() <= allowed
@@ -98,3 +109,21 @@ def test_a_scale_that_has_no_reciprocal() -> None:
     silent = net.keep(np.array([0] + [1] * 7, np.float32).reshape(1, 8, 1, 1))
     rounded = net.add("QuantizeLinear", [net.add("Mul", ["x", silent]), *pair], axis=1)
     check(net, depthwise(net, net.add("DequantizeLinear", [rounded, *pair], axis=1)))
+
+
+@pytest.mark.parametrize("target", [None, PLAIN])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_products_of_one_row_and_few_outputs(outputs: int, target: tvm.target.Target | None) -> None:
+    net = Network(np.random.RandomState(8))
+    weights, _ = net.weigh((4, outputs), axis=1)
+    product = net.add("MatMul", [net.round("x", SCALE, 120), weights])
+    check(net, net.round(product, SCALE, 120), (1, 4), target=target)
+
+
+@pytest.mark.parametrize("target", [None, PLAIN])
+def test_convolutions_of_one_pixel_to_one_channel(target: tvm.target.Target | None) -> None:
+    net = Network(np.random.RandomState(9))
+    weights, _ = net.weigh((1, 4, 1, 1))
+    check(
+        net, net.round(net.add("Conv", [net.round("x", SCALE, 120), weights]), SCALE, 120), (1, 4, 1, 1), target=target
+    )

@@ -89,6 +89,8 @@ def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
         return False
     reads = [load for load in follower.loads if load.buffer.same_as(nest.store.buffer)]
     own, theirs = ([axis.extent for axis in _long(axes)] for axes in (nest.spatial, follower.axes))
+    if len(own) != len(theirs):
+        return False
     if own != theirs and not (narrower and own[:-1] == theirs[:-1] and own[-1] > theirs[-1]):
         return False
     return all(
