@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch_contenders import Contender, make_compiled, make_eager, make_graph, make_graph_nhwc, waited
+from torch_contenders import Contender, make_compiled, make_eager, make_graph, make_graph_fused, make_graph_nhwc, waited
 from turns import time_in_turns
 
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
@@ -151,6 +151,7 @@ def make_onnxruntime(provider: str) -> Callable[[Path, dict[str, np.ndarray], bo
 MAKERS: dict[str, Callable[[Path, dict[str, np.ndarray], bool], Contender]] = {
     "torch eager": make_eager,
     "torch graph": make_graph,
+    "torch graph fused": make_graph_fused,
     "torch graph NHWC": make_graph_nhwc,
     "torch compile": make_compiled,
     "ort cuda": make_onnxruntime("CUDAExecutionProvider"),

@@ -17,14 +17,13 @@ from pathlib import Path
 import onnx
 from network_files import find_inputs
 from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
-from variants import SAMPLES, describe, open_settings
+from variants import SAMPLES, check_package, describe, open_settings
 
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.benchmarking.estimates import geometric_mean
-from tvmbuild.devices.model_worker import Load, start_worker
+from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.metadata import TensorInfo
-from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.onnx_graph import find_precision
 from tvmbuild.preparing.reference import make_inputs, read_reference, write_reference
 from tvmbuild.records.schedule import Schedule
@@ -86,11 +85,7 @@ def _build(setting: Setting) -> Load:
     package = setting.folder / "package.tar"
     run_in_child(compile_with, setting, Schedule(), package)
     load = Load("tvm", package, setting.folder / "reference.npz", setting.threads)
-    wanted = read_reference(load.reference)
-    with start_worker(load) as worker:
-        problem = compare(worker.outputs(), wanted.outputs, wanted.allow(Tolerance(2e-3, 2e-3))).problem
-    if problem is not None:
-        sys.exit(f"{setting.model.name}, {package.parent.name}: {problem}")
+    check_package(load, Tolerance(2e-3, 2e-3), f"{setting.model.name}, {package.parent.name}")
     return load
 
 

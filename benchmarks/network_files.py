@@ -26,13 +26,16 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "benchmarks" / "networks"
 UNSEEN = FOLDER / "unseen"
 """Networks that this project was not made with."""
+ATTENTION = FOLDER / "attention"
+"""Networks with attention."""
 KEPT = ROOT / "build" / "networks"
 
 
 @cache
 def _networks() -> dict[str, tuple[ModelSpec, Path]]:
     """Return each network by its name, with the folder of the file that says so."""
-    return {model.name: (model, folder) for folder in (UNSEEN, FOLDER) for model in load_project(folder).models}
+    folders = (UNSEEN, ATTENTION, FOLDER)
+    return {model.name: (model, folder) for folder in folders for model in load_project(folder).models}
 
 
 def list_networks(folder: Path = FOLDER) -> list[str]:

@@ -15,6 +15,7 @@ import onnx
 import torch
 from onnx import helper, shape_inference
 from torch import nn
+from torch_fused import fuse
 
 Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
 """A call that is waited for, and its outputs by name."""
@@ -50,13 +51,17 @@ class Loaded(NamedTuple):
         return self.network(*self.tensors)
 
 
-def load(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Loaded:
-    """Return the network as onnx2torch makes it."""
+def load(path: Path, inputs: dict[str, np.ndarray], half: bool, fused: bool = False) -> Loaded:
+    """Return the network as onnx2torch makes it; ``fused``: with PyTorch's own functions of several nodes."""
     from onnx2torch import convert  # noqa: PLC0415
 
     torch.backends.cudnn.benchmark = True
     model = with_explicit_padding(onnx.load(path))
     _fill_registry(model)
+    if fused:
+        model, found = fuse(shape_inference.infer_shapes(model))
+        if not found:
+            raise RuntimeError("nothing in it that PyTorch fuses")
     weights = {tensor.name for tensor in model.graph.initializer}
     names = [value.name for value in model.graph.input if value.name not in weights]
     tensors = [torch.from_numpy(inputs[name]).to(DEVICE) for name in names]
@@ -81,6 +86,11 @@ def make_eager(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contend
 def make_graph(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
     """Return PyTorch's kernels captured once and replayed."""
     return _capture(trace(load(path, inputs, half)))
+
+
+def make_graph_fused(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
+    """Return the same with attention, GELU and linear layers as PyTorch's own functions."""
+    return _capture(trace(load(path, inputs, half, fused=True)))
 
 
 def make_graph_nhwc(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:

@@ -42,6 +42,15 @@ def describe(setting: Setting) -> str:
     return f"{setting.cpu}, {setting.threads} threads, {cpu_name()}, {time.strftime('%Y-%m-%d')}"
 
 
+def check_package(load: Load, tolerance: Tolerance, name: str) -> None:
+    """End the program where the package's numbers differ from those of the load's reference."""
+    wanted = read_reference(load.reference)
+    with start_worker(load) as worker:
+        problem = compare(worker.outputs(), wanted.outputs, wanted.allow(tolerance)).problem
+    if problem is not None:
+        sys.exit(f"{name}: {problem}")
+
+
 def time_variants(setting: Setting, builders: Mapping[str, Builder]) -> tuple[dict[str, float], dict[str, float]]:
     """Return median latencies in ms, of ``ONNX Runtime`` too, and the seconds that each build took.
 
@@ -54,11 +63,7 @@ def time_variants(setting: Setting, builders: Mapping[str, Builder]) -> tuple[di
         run_in_child(builder, setting, package)
         seconds[name] = time.monotonic() - start
         loads[name] = Load("tvm", package, reference, setting.threads)
-    wanted = read_reference(reference)
     for name, load in loads.items():
-        with start_worker(load) as worker:
-            problem = compare(worker.outputs(), wanted.outputs, wanted.allow(Tolerance())).problem
-        if problem is not None:
-            sys.exit(f"{setting.model.name}, {name}: {problem}")
+        check_package(load, Tolerance(), f"{setting.model.name}, {name}")
     loads["ONNX Runtime"] = Load("onnxruntime", setting.folder / "model.onnx", reference, setting.threads)
     return time_loads(loads, SAMPLES), seconds

@@ -1,6 +1,9 @@
 """Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
-python benchmarks/vs_peers.py [MODEL.onnx|NETWORK … | --unseen] [--threads 2 1] [--cpu CPU] [--records DIR] [--out DIR]
+python benchmarks/vs_peers.py [NETWORK … | --attention | --unseen] [--threads 2 1] [--cpu CPU] [--records DIR]
+    [--out DIR]
+
+A network is a name or the path of an ONNX file.
 
 Without models: those of benchmarks/networks/models.yaml. Each is simplified and compiled with whatever records cover
 it, nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be had
@@ -20,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from network_files import FOLDER, UNSEEN, find_inputs, find_network, list_networks
+from network_files import ATTENTION, FOLDER, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
 
 from tvmbuild.base.device_specs import LocalDevice
@@ -65,7 +68,14 @@ def main() -> int:
     """Run all, print the table, write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
-    parser.add_argument("--unseen", action="store_true", help="those of benchmarks/networks/unseen")
+    for folder in (ATTENTION, UNSEEN):
+        parser.add_argument(
+            f"--{folder.name}",
+            action="store_const",
+            const=folder,
+            dest="folder",
+            help=f"those of networks/{folder.name}",
+        )
     parser.add_argument("--threads", nargs="+", type=int, default=[2])
     parser.add_argument("--cpu", default="x86-64-v4")
     parser.add_argument(
@@ -81,7 +91,7 @@ def main() -> int:
         )
         setting = prepare(Path(name), args.cpu, records, args)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
-        words = args.models or list_networks(UNSEEN if args.unseen else FOLDER)
+        words = args.models or list_networks(args.folder or FOLDER)
         rows = [row for word in words for row in compare_model(word, setting, peaks)]
     table = make_table(rows, peaks)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -105,6 +105,13 @@ def test_agreement_is_of_the_first_output_and_errors_are_of_the_worst() -> None:
     assert read_agreement(found.to_json()) == found
 
 
+def test_each_row_of_a_batch_has_its_own_largest_element() -> None:
+    want = np.array([[1.0, 5.0], [9.0, 2.0], [3.0, 4.0]])
+    got = np.array([[5.0, 1.0], [9.0, 2.0], [3.0, 4.0]])  # the largest of all stands where it should
+    found = compare_samples([("a", {"x": np.zeros((3, 2))})], lambda _: {"y": got}, lambda _: {"y": want})
+    assert (found.samples, found.agreeing, found.worst_top1) == (3, 2, "a")
+
+
 def test_an_output_that_is_zero_has_its_error_itself() -> None:
     found = compare_samples([("a", {})], lambda _: {"y": np.array([0.0, 0.5])}, lambda _: {"y": np.zeros(2)})
     assert found.of_largest == 0.5

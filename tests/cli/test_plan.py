@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from doit_project import DoitProject
 from finished_project import CONV, POOL, SHARED, TASKS, put, task_file, tune_options, write_finished_project
 
+from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.cli import main
 from tvmbuild.records.store import record_path
@@ -92,6 +94,20 @@ def test_the_price_of_two_tasks(project: DoitProject, capsys: pytest.CaptureFixt
     ]
 
 
+def test_what_was_searched_before_a_rule_changed(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
+    options = tune_options(project)
+    put(project, replace(task_file(CONV_TASK, options, [2e-6]), rules=FrozenMap()))
+    lines = _show(capsys, "*@v3")
+    assert "would run    tune:first@v3        1 of 3 Tasks were searched before a rule changed" in lines
+    assert "1 Task searched before a rule changed: at most 4 candidates each" in lines
+    assert lines[-1].endswith("2 cells, 1 of 3 Tasks to tune, 4 trials, 5 to 12 s")
+    assert _read(capsys, "*@v3")["cells"][0]["lagging"] == 1
+    assert main(["explain", "tune:first@v3"]) == 0
+    assert f"  conv2d_add_relu ({CONV}): 4 trials, 5 to 12 s, what newer rules would do" in capsys.readouterr().out
+    put(project, replace(task_file(CONV_TASK, options, [2e-6]), rules=FrozenMap(), searched=FrozenMap({"other": 64})))
+    assert _read(capsys, "*@v3")["cells"][0]["lagging"] == 0
+
+
 def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     record_path(Layout(project.root).records("v3"), CONV).unlink()
     value = _read(capsys, "tune:*@v3", "benchmark:second@v3")
@@ -115,8 +131,8 @@ def test_json(project: DoitProject, capsys: pytest.CaptureFixture[str]) -> None:
     first = {"cell": "first@v3", "model": "first", "target": "v3"}
     second = {"cell": "second@v3", "model": "second", "target": "v3"}
     assert value["cells"] == [
-        first | ONE_OF_THREE,
-        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, **NO_MINUTES},
+        first | ONE_OF_THREE | {"lagging": 0},
+        second | {"tasks": 1, "covered": 1, "to_tune": 0, "trials": 0, "lagging": 0, **NO_MINUTES},
     ]
     assert value["total"] == ONE_OF_THREE
     assert value["matrix"] == {"include": [first, second]}

@@ -115,3 +115,10 @@ def test_operators_keep_their_tasks_when_weights_are_repacked() -> None:
         OperatorInfo("add_prepacked", "add_prepacked", keys["add_prepacked"], 18, 48, covered=False),
         OperatorInfo("fused_add1_add2_prepacked1", "add_add", keys["fused_add1_add2"], 12, 48, covered=True),
     )
+
+
+def test_a_function_that_says_what_it_computes() -> None:
+    x = te.placeholder((8,))
+    function = te.create_prim_func([x, te.compute((8,), lambda i: x[i] * 2)])
+    assert count_flops(function) == 8
+    assert count_flops(function.with_attr("estimated_flops", 1000)) == 1000

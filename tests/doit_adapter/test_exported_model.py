@@ -89,6 +89,7 @@ def test_a_change_of_what_it_is_made_from_runs_it(  # noqa: PLR0917 - a row of t
     ran = project.doit("simplify")
     assert ran.steps == (STEP if reason else []), ran.output
     assert (model(project) == before) is same
+    assert not list((project.root / "tools").rglob("__pycache__"))  # bytecode would hide an edit within a second
     assert project.doit("simplify").steps == []
 
 

@@ -12,8 +12,8 @@ import tvmbuild
 ROOT = Path(tvmbuild.__file__).parent
 DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
 """What looks like a module of ours."""
-OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities"}
-"""What looks so and is none: a file in a package, an attribute of TVM's."""
+OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvmbuild.rows"}
+"""What looks so and is none: a file in a package, attributes and annotations of TVM's."""
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},

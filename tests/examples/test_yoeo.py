@@ -56,7 +56,7 @@ def test_an_absent_export_is_said_with_the_line_to_edit(tmp_path: Path, project_
 def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_root: Path) -> None:
     folder = copy_example(project_root, tmp_path, "yoeo")
     (folder / "yoeo.onnx").unlink(missing_ok=True)
-    make = runpy.run_path(str(project_root / "benchmarks" / "networks" / "yoeo.py"))["make"]
+    make = runpy.run_path(str(project_root / "benchmarks" / "networks" / "made" / "yoeo.py"))["make"]
     onnx.save(make(lead=0.0), folder / "yoeo.onnx")  # pixels of all classes
     said = build_example(folder, "compile:yoeo@x86-64-v3")
     assert "ok compile:yoeo@x86-64-v3" in said

@@ -54,6 +54,7 @@ files = st.builds(
     searched=per_class(st.integers(0, 100)),
     exhausted=st.sets(st.sampled_from(CLASSES)).map(lambda found: tuple(sorted(found))),
     settled=per_class(st.integers(0, 100)),
+    rules=per_class(st.integers(1, 9)),
     spent=per_class(st.floats(0, 1e6).map(lambda value: round(value, 2))),
 )
 

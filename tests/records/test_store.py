@@ -30,6 +30,10 @@ def task_file(*records: Record) -> TaskFile:
 def test_a_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     file = task_file().with_results("znver4", (record(1, 2e-6), record(2, 1.5e-6)), 32).with_exhausted("znver4")
+    assert file.list_lagging(1) == []
+    assert file.list_lagging(2) == ["znver4"]
+    file = file.with_rules("znver4", 2)
+    assert file.list_lagging(2) == []
     write_task_file(path, file)
     assert read_task_file(path) == file
     assert file.searched == {"znver4": 32}

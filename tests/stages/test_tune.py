@@ -20,7 +20,7 @@ from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.journal import Entry, read_entries
-from tvmbuild.records.store import read_task_file
+from tvmbuild.records.store import read_task_file, write_task_file
 
 pytestmark = pytest.mark.compiler
 
@@ -80,6 +80,35 @@ def test_missing_measures_once_and_never_takes_what_is_there(step: Step[TuneStep
 
     tune.run(replace(step, settings=Settings(tune="full")))
     assert read(step, "info")["searched_now"] == ["matmul_add"]
+
+
+def test_what_newer_rules_would_do_is_measured_once(step: Step[TuneStep]) -> None:
+    from tvmbuild.stages import tune
+
+    tune.run(step)
+    (path,) = Layout(step.root).records("pc").glob("*.json")
+    before = read_task_file(path)
+    assert before is not None
+    ((device_class, first_rules),) = before.rules.items()
+    assert first_rules == step.options.rules
+    newer = replace(step, options=replace(step.options, rules=first_rules + 1, timed_on=device_class))
+    assert find_outdated(newer) == Outdated(
+        f"1 of {len(json.loads(step.output('tasks').read_text())['tasks'])} Tasks were searched before a rule changed"
+    )
+    tune.run(replace(newer, settings=Settings(tune="never")))
+    assert read_task_file(path) == before
+
+    write_task_file(path, replace(before, records=before.records[1:]))
+    tune.run(newer)
+    assert read(step, "info")["measured_now"] == 1  # the others are records: the rules have not changed for them
+    after = read_task_file(path)
+    assert after is not None
+    assert after.rules == {device_class: first_rules + 1}
+    assert {record.trace for record in after.records} == {record.trace for record in before.records}
+    assert after.searched_on(device_class) == before.searched_on(device_class) + 1
+    assert find_outdated(newer) is None
+    tune.run(newer)
+    assert read(step, "info")["measured_now"] == 0
 
 
 def test_without_records_never_covers_nothing_and_strict_refuses(step: Step[TuneStep]) -> None:
@@ -167,17 +196,17 @@ def test_a_winner_that_does_not_replay_gives_way_to_the_next(step: Step[TuneStep
     file, schedule = read_task_file(path), step.output("schedule").read_bytes()
     assert file is not None
     hostile = []
-    searched = next(record for record in file.records if json.loads(record.trace)["decisions"])
     for number, edit in enumerate(("unknown", "divides by zero", "empty")):
-        trace = json.loads(searched.trace)
+        trace = json.loads(file.records[0].trace)
         if edit == "unknown":
             trace["instructions"][0][0] = "RunAnything"
         elif edit == "empty":
             trace = {"instructions": [], "decisions": []}
         else:
-            trace["decisions"] = [
-                [index, [0] * 4 if isinstance(value, list) else value] for index, value in trace["decisions"]
-            ]
+            splits = [each for each in trace["instructions"] if each[0] == "Split"]
+            assert splits
+            for each in splits:
+                each[1] = [0 if isinstance(value, int) else value for value in each[1]]
         text = json.dumps(trace, separators=(",", ":"), sort_keys=True)
         hostile.append(replace(file.records[0], trace=text, seconds=(number + 1) * 1e-12))
     write_task_file(path, replace(file, records=(*hostile, *file.records)))

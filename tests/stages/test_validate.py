@@ -104,7 +104,7 @@ def test_real_inputs_are_computed_too(step: Step[ValidateStep], tmp_path: Path) 
     judged = with_samples(step, tmp_path, rms=1e-3)
     validate.run(judged)
     accuracy = read(judged)["accuracy"]
-    assert (accuracy["samples"], accuracy["agreeing"]) == (3, 3)
+    assert (accuracy["samples"], accuracy["agreeing"]) == (6, 6)  # three times a batch of two
     assert accuracy["rms"] < 1e-5
     judged.output("validated").unlink()
     (known,) = (tmp_path / "build" / "models" / "net" / "validated").iterdir()
@@ -115,7 +115,7 @@ def test_real_inputs_are_computed_too(step: Step[ValidateStep], tmp_path: Path) 
     assert read(judged)["accuracy"]["rms"] == 2e-9
     np.savez(tmp_path / "real.npz", x=np.ones((2, 4), np.float32))
     validate.run(judged)
-    assert read(judged)["accuracy"]["samples"] == 1
+    assert read(judged)["accuracy"]["samples"] == 2
 
 
 def test_a_quantised_model_is_compared_with_what_it_was_made_of(

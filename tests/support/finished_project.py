@@ -53,7 +53,16 @@ def task_file(task: TaskId, options: TuneStep, times: Sequence[float], searched:
     """Return the file of a Task that this machine has searched: one record for each of the ``times`` in seconds."""
     records = tuple(Record(trace(number), seconds, here(), 1, "0.27.0") for number, seconds in enumerate(times))
     target = canonical_json(resolved_target(options).to_json())
-    return TaskFile(task.key, task.name, "{}", target, "0.27.0", records, FrozenMap({here(): searched}))
+    return TaskFile(
+        task.key,
+        task.name,
+        "{}",
+        target,
+        "0.27.0",
+        records,
+        FrozenMap({here(): searched}),
+        rules=FrozenMap({here(): options.rules}),
+    )
 
 
 def put(project: DoitProject, file: TaskFile, target: str = "v3") -> Path:

@@ -61,3 +61,24 @@ def test_the_fastest_right_one_is_elected() -> None:
     assert drop_wrong(pool, records, seconds) == ["off by 2", "off by 1"]  # type: ignore[arg-type]
     assert seconds == [3.0, None, None, 2.0, None]
     assert pool.checked == 3
+
+
+@pytest.mark.parametrize("rows", [13, 197])
+def test_what_rules_leave_to_be_done_is_done_to_a_candidate_too(rows: int) -> None:
+    """Rows of a softmax and tiles that do not divide: no primitive of TVM's writes their loops."""
+    import tvm
+    import tvm_ffi
+    from tvm import te, topi
+
+    from tvmbuild.compiler.schedules.cpu.finish import finish
+    from tvmbuild.compiler.schedules.cpu.rules import list_schedules
+    from tvmbuild.tuning.correctness import find_difference
+
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
+    x, w = te.placeholder((rows, 40), "float32", "x"), te.placeholder((40, 24), "float32", "w")
+    for function in (te.create_prim_func([x, topi.nn.softmax(x)]), te.create_prim_func([x, w, topi.matmul(x, w)])):
+        mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+        schedule, *_ = list_schedules(mod, target, 1)
+        finished = finish(schedule.mod, target)
+        assert not tvm_ffi.structural_equal(finished, schedule.mod)
+        assert find_difference(schedule.mod, mod, target) is None

@@ -62,6 +62,10 @@ class TuneStep:
     precision: Precision = field(default="fp32", metadata=LATER)
     threads: int = field(default=1, metadata=TOLD)
     """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
+    rules: int = field(default=1, metadata=LATER)
+    """The version of the kind's rules for Tasks without a record: a search begins with what they would do."""
+    timed_on: str | None = field(default=None, metadata=TOLD)
+    """The device class that candidates are timed on, where the plan knows it."""
     needs_records: bool = field(default=True, metadata=TOLD)
     """Whether a Task without a record is badly off; the kind tells it."""
 
@@ -181,11 +185,13 @@ AnyStep = Step[StepOptions]
 
 SAMPLE = "sample "
 """What the roles of real inputs begin with: `sample 0`, `sample 1` …"""
+CALIBRATION = "calibration "
+"""And of those that a model is quantised by."""
 
 
-def list_sample_files(step: Step[Any]) -> list[Path]:
+def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
     """Return the files of real inputs, in the order in which the model names them."""
-    return [path for role, path in step.inputs.items() if role.startswith(SAMPLE)]
+    return [path for role, path in step.inputs.items() if role.startswith(kind)]
 
 
 def find_original(step: Step[Any]) -> Path:

@@ -49,10 +49,18 @@ def compare_samples(samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Ru
     """
     tally = _Tally()
     for name, inputs in samples:
-        tally.add(name, ours(inputs), theirs(inputs))
+        want = theirs(inputs)
+        tally.add(name, ours(inputs), want, _count_batch(inputs, want))
     if not tally.count:
         raise TvmbuildError("there is no sample to judge the accuracy by", "the model takes no inputs: leave it out")
     return tally.sum_up()
+
+
+def _count_batch(inputs: Arrays, want: Arrays) -> int:
+    """Return how many rows are one behind another in every input and in the first output; 1 where they are not."""
+    arrays = [*inputs.values(), *list(want.values())[:1]]
+    extents = {each.shape[0] if each.ndim > 1 else 1 for each in arrays}
+    return extents.pop() if inputs and len(extents) == 1 else 1
 
 
 @dataclass
@@ -113,13 +121,18 @@ class _Tally:
     worst_unlike: str | None = None
     outputs: dict[str, _Errors] = field(default_factory=dict)
 
-    def add(self, name: str, got: Arrays, want: Arrays) -> None:
+    def add(self, name: str, got: Arrays, want: Arrays, batch: int) -> None:
         shapes, wanted = ({key: list(each.shape) for key, each in arrays.items()} for arrays in (got, want))
         if shapes != wanted:
-            raise TvmbuildError(f"the original model has the outputs {wanted}, and the package {shapes}")
-        self.count += 1
+            raise TvmbuildError(
+                f"the original model has the outputs {wanted}, and the package {shapes}",
+                "the package is of another model: delete it and run doit again",
+            )
         first = next(iter(want))
-        self._add_top1(name, got[first].ravel(), want[first].ravel())
+        rows = (each[first].reshape(batch, -1) for each in (got, want))
+        for got_row, want_row in zip(*rows, strict=True):
+            self.count += 1
+            self._add_top1(name, got_row, want_row)
         alike = [self.outputs.setdefault(key, _Errors()).add(name, widen(got[key]), widen(want[key])) for key in want]
         if not all(alike):
             self.unlike += 1

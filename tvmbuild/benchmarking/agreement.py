@@ -22,6 +22,7 @@ class Agreement:
     """
 
     samples: int
+    """Rows of a batch count each."""
     agreeing: int
     """Samples for which the largest element of the first output is the same one."""
     max_abs_error: float

@@ -69,7 +69,7 @@ def _list_tasks(price: CellPrice) -> list[str]:
     total = f"{count(price.trials or 0, 'trial')}, {describe_seconds(price.seconds)}"
     lines = [f"Tasks to tune: {len(chosen)} of {len(price.all_tasks)}, {total}"]
     for each in chosen:
-        had = "" if each.covered else ", no record yet"
+        had = ", what newer rules would do" if each.lags else "" if each.covered else ", no record yet"
         cost = f"{count(each.trials, 'trial')}, {describe_seconds(each.seconds)}"
         lines.append(f"  {each.task.name} ({each.task.key}): {cost}{had}")
     return lines

@@ -13,7 +13,7 @@ from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks
-from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.target import is_gpu
@@ -62,7 +62,7 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
 
 
 def _schedule_for_cpu(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    return narrow_partitioned(_split_repacking(schedule_uncovered(mod, target)))
+    return finish(_split_repacking(schedule_uncovered(mod, target)), target)
 
 
 def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, TypeGuard
 
 import tvm
 from tvm import relax
@@ -21,6 +22,11 @@ def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
 
     relax.analysis.post_order_visit(mod["main"], visit)
     return tuple(calls)
+
+
+def is_call(expr: Any, name: str) -> TypeGuard[relax.Call]:
+    """Say whether the expression calls the Relax operator of that name."""
+    return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
 def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:

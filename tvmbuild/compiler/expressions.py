@@ -16,6 +16,11 @@ def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
     return relax.const(values, str(values.dtype))
 
 
+def wide(*numbers: int) -> tuple[tirx.IntImm, ...]:
+    """Return constants of the type that Relax gives to shapes: indices of two types cannot be compared."""
+    return tuple(tirx.IntImm("int64", number) for number in numbers)
+
+
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:
     """Return the shape of a tensor; None for other values and where it is not known."""
     shape = getattr(expr.ty, "shape", None)

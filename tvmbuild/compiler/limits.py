@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,25 @@ class GpuLimits:
     """Tiles that keep so many busy also fit more."""
     threads_at_once: int = 2048
     """On a multiprocessor."""
+    shared_at_once: int = 200 << 10
+    """Bytes of shared memory of a multiprocessor."""
     latency: int = 400
     """Cycles from a load to its value where that is in the second-level cache, as what the last kernel wrote is."""
     barrier: int = 300
     """Cycles for a barrier and the first loads after it."""
+
+
+_MULTIPROCESSORS = {"sm_75": 40, "sm_80": 108, "sm_86": 64, "sm_87": 16, "sm_89": 100, "sm_90": 132}
+"""Of cards of an architecture, about: where tiles stage their operands in shared memory, few more blocks than these
+cost a whole turn of all."""
+
+
+def limits_of(attributes: Mapping[str, Any]) -> GpuLimits:
+    """Return a GPU target's limits; what it does not tell is a middling card's."""
+    return GpuLimits(int(attributes["max_threads_per_block"]), int(attributes["max_shared_memory_per_block"]))
+
+
+def staging_limits(attributes: Mapping[str, Any]) -> GpuLimits:
+    """Return the same with the multiprocessors of the architecture."""
+    known = _MULTIPROCESSORS.get(str(attributes.get("arch", "")), GpuLimits.multiprocessors)
+    return replace(limits_of(attributes), multiprocessors=known)

@@ -18,6 +18,7 @@ from tvmbuild.package.metadata import OperatorInfo
 _REPACKED = re.compile(r"(.+)_prepacked\d*")
 """SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
 
+_ESTIMATED = "estimated_flops"
 _FOREIGN = PACKED_CALLS | {
     "tirx.call_extern",
     "tirx.call_pure_extern",
@@ -51,8 +52,11 @@ def count_flops(function: tvm.tirx.PrimFunc) -> int | None:
     """Return the additions, multiplications, divisions, minima and maxima of one call, of whatever type.
 
     Those of indices do not count, nor do functions such as exp. None where loops depend on the data, and where a
-    function that TVM did not make (a sort, a library's) does the work.
+    function that TVM did not make (a sort, a library's) does the work. A function that was written here may say so
+    itself, by TVM's attribute `estimated_flops`.
     """
+    if function.attrs is not None and _ESTIMATED in function.attrs:
+        return int(function.attrs[_ESTIMATED])
     unknown: list[object] = []
 
     def note_loop(loop: tvm.tirx.For | tvm.tirx.While) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -16,7 +17,11 @@ from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.dot_instructions import find_instruction
+from tvmbuild.compiler.graph.attention.cpu.function import write_attention
+from tvmbuild.compiler.graph.attention.gpu.function import write_attention as write_gpu_attention
+from tvmbuild.compiler.graph.attention.rewrite import Write, fuse_attention
 from tvmbuild.compiler.graph.channels import pad_channels
+from tvmbuild.compiler.graph.columns import pad_columns
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
 from tvmbuild.compiler.graph.integers.fill import fill_channels
@@ -24,13 +29,16 @@ from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.layouts import convert_each
+from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.row_groups import group_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
@@ -77,8 +85,12 @@ def lower(
     with target:
         instruction = find_instruction(target)
         signed = instruction is not None and instruction.tensor == "int8"
-        mod = make_scalars(take_rows(prepare(use_integers(imported.mod, signed=signed))))
         chosen = layout or default_layout(target)
+        widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
+        mod = make_scalars(take_rows(prepare(use_integers(widened, signed=signed))))
+        mod = fuse_attention(mod, _attention_of(target))
+        if not is_gpu(target):
+            mod = pad_columns(mod, target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
         if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
@@ -105,6 +117,13 @@ def lower(
         if not is_gpu(target):
             fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))
     return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
+
+
+def _attention_of(target: tvm.target.Target) -> Write:
+    """Return what writes attention's function for the target."""
+    if is_gpu(target):
+        return partial(write_gpu_attention, target=target)
+    return partial(write_attention, machine=describe_machine(target))
 
 
 def default_layout(target: tvm.target.Target) -> Layout:
@@ -146,20 +165,24 @@ def _last_line(message: str) -> str:
 
 
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    return tvm.transform.Sequential(
+    legal = tvm.transform.Sequential(
         [
             relax.backend.DispatchSampling(),
             relax.backend.DispatchSortScan(),
             relax.transform.LegalizeOps(),
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
+        ]
+    )(mod)
+    return tvm.transform.Sequential(
+        [
             relax.transform.FuseOps(),
             relax.transform.FuseTIR(),
             # Before Tasks are seen: a reshape is free at run time and not worth a search.
             relax.transform.RewriteDataflowReshape(),
             relax.transform.DeadCodeElimination(),
         ]
-    )(mod)
+    )(legal if is_gpu(tvm.target.Target.current()) else group_rows(legal))
 
 
 def _anonymise(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+Node = TypeVar("Node")
 _SCHEDULED = "tirx.is_scheduled"
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
 """A call of a function of LLVM's."""
@@ -23,16 +26,12 @@ def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def names_instructions(function: tirx.PrimFunc) -> bool:
     """Say whether it was written with functions of LLVM's, which not every CPU may have."""
-    found: list[tvm.ir.Call] = []
-    tvm_ffi.structural_walk(function.body, [(tvm.ir.Call, found.append)])
-    return any(str(getattr(call.op, "name", "")) == LLVM_CALL for call in found)
+    return any(str(getattr(call.op, "name", "")) == LLVM_CALL for call in list_nodes(function, tvm.ir.Call))
 
 
 def list_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
     """Return the function's blocks, in no order that matters."""
-    found: list[s_tir.SBlock] = []
-    tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, found.append)])
-    return found
+    return list_nodes(function, s_tir.SBlock)
 
 
 def has_block(function: tirx.PrimFunc, name: str) -> bool:
@@ -42,6 +41,11 @@ def has_block(function: tirx.PrimFunc, name: str) -> bool:
 
 def has_parallel_loop(function: tirx.PrimFunc) -> bool:
     """Say whether the function was written with its loops: one runs on all threads before any rule was applied."""
-    found: list[tirx.For] = []
-    tvm_ffi.structural_walk(function.body, [(tirx.For, found.append)])
-    return any(loop.kind == tirx.ForKind.PARALLEL for loop in found)
+    return any(loop.kind == tirx.ForKind.PARALLEL for loop in list_nodes(function, tirx.For))
+
+
+def list_nodes(function: tirx.PrimFunc, kind: type[Node]) -> list[Node]:
+    """Return what of the function's body is of the kind, in no order that matters."""
+    found: list[Node] = []
+    tvm_ffi.structural_walk(function.body, [(kind, found.append)])
+    return found

@@ -14,8 +14,10 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.choices import Choices, Graph, read_choices, read_graph
 from tvmbuild.records.quarantine import find_damage
 from tvmbuild.records.selection import (
+    Rules,
     TaskId,
     elect_all,
+    list_lagging,
     list_missing,
     must_choose,
     read_applicable_files,
@@ -95,7 +97,10 @@ def _explain_search(step: Step[TuneStep], tasks: Sequence[TaskId], files: Mappin
     if any(Layout(step.root).journal(options.target, task.key).exists() for task in tasks):
         return "a search was interrupted: its measurements are to be taken in, its best to be timed again"
     missing = [task.name for task in list_missing(files, tasks, options.tune)]
-    return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}" if missing else None
+    if missing:
+        return f"{len(missing)} of {len(tasks)} Tasks lack records: {', '.join(missing[:3])}"
+    lagging = list_lagging(files, tasks, options.tune, Rules(options.rules, options.timed_on))
+    return f"{len(lagging)} of {len(tasks)} Tasks were searched before a rule changed" if lagging else None
 
 
 def _read_algorithms(schedule: str) -> FrozenMap[str, str] | None:

@@ -94,6 +94,9 @@ def _cut(arrays: Arrays, model: TakesInputs, path: Path) -> Iterator[dict[str, n
             )
         counts.add(len(array) // rows[0])
     if len(counts) > 1:
-        raise TvmbuildError(f"{path} has not equally many samples of each input: {sorted(counts)}")
+        raise TvmbuildError(
+            f"{path} has not equally many samples of each input: {sorted(counts)}",
+            "save as many of one input as of the others, in the same order",
+        )
     for index in range(counts.pop() if counts else 0):
         yield {t.name: arrays[t.name][index * t.shape[0] : (index + 1) * t.shape[0]] for t in model.inputs}

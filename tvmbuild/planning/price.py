@@ -12,9 +12,12 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.choices import DIRECT, Choices, Graph, read_choices
 from tvmbuild.records.journal import read_entries
 from tvmbuild.records.selection import (
+    RULE_TRIALS,
+    Rules,
     TaskId,
     elect,
     is_wanted,
+    lags,
     must_choose,
     needs_search,
     read_applicable,
@@ -48,6 +51,8 @@ class TaskPrice:
     """Candidates to measure, at most; 0: it is not tuned, or another cell of the list tunes it before."""
     seconds: Seconds | None = NO_TIME
     """None: nothing like it has been searched yet."""
+    lags: bool = False
+    """Its search is over and knew older rules: what they would do now is measured, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,11 @@ class CellPrice:
     def seconds(self) -> Seconds | None:
         """How long that would take."""
         return add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
+
+    @property
+    def lagging(self) -> int:
+        """How many Tasks are measured for the rules' sake alone."""
+        return sum(price.lags for price in self.all_tasks)
 
     @property
     def all_tasks(self) -> tuple[TaskPrice, ...]:
@@ -169,7 +179,8 @@ class _Counter:
         if trials <= 0:
             return TaskPrice(task, known.covered)
         self._planned[where] = self._planned.get(where, 0) + trials
-        return TaskPrice(task, known.covered, trials, self._estimate(step, task.name, trials))
+        is_over = step.settings.tune == "missing" and not needs_search(known.file, task.name, options.tune, tasks)
+        return TaskPrice(task, known.covered, trials, self._estimate(step, task.name, trials), lags=is_over)
 
     def _price_choice(self, step: Step[TuneStep], graph: Graph | None) -> tuple[TaskPrice, ...]:
         options = step.options
@@ -204,7 +215,8 @@ class _Counter:
         where = (options.target, task.key)
         known = self._searched[where]
         if not needs_search(known.file, task.name, options.tune, tasks):
-            return 0
+            is_behind = lags(known.file, task.name, options.tune, Rules(options.rules, options.timed_on))
+            return RULE_TRIALS - self._planned.get(where, 0) if is_behind else 0
         return wanted - known.measured - self._planned.get(where, 0)
 
 

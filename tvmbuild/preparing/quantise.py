@@ -137,10 +137,12 @@ def _call_library(work: Work, method: str, name: str) -> Any:
         return QUANTISERS[method](work)
     except _FAILURES as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        others = " or ".join(f"`method: {other}`" for other in QUANTISERS if other != method)
-        raise TvmbuildError(
-            f"{method} cannot quantise {name}: {reason}", f"try {others}, or leave operators out by `exclude:`"
-        ) from error
+        hint = f"try {_name_others(method)}, or leave operators out by `exclude:`"
+        raise TvmbuildError(f"{method} cannot quantise {name}: {reason}", hint) from error
+
+
+def _name_others(method: str) -> str:
+    return " or ".join(f"`method: {other}`" for other in QUANTISERS if other != method)
 
 
 def _check(quantised: Any, original: Any, method: str, name: str) -> None:
@@ -156,8 +158,7 @@ def _check(quantised: Any, original: Any, method: str, name: str) -> None:
     except (onnx.checker.ValidationError, InferenceError) as error:
         problem = problem or f"{method} wrote no right model: {' '.join(str(error).split())}"
     if problem is not None:
-        others = " or ".join(f"`method: {other}`" for other in QUANTISERS if other != method)
-        raise TvmbuildError(f"{name} cannot be quantised: {problem}", f"try {others}")
+        raise TvmbuildError(f"{name} cannot be quantised: {problem}", f"try {_name_others(method)}")
 
 
 def _describe(quantised: Any, model: bytes, samples: Samples, method: str) -> Quantised:

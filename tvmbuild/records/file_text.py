@@ -17,6 +17,7 @@ def format_task_file(task: TaskFile, version: int) -> str:
         "key": json.dumps(task.key),
         "name": json.dumps(task.name),
         "records": f"[\n{records}\n ]" if records else "[]",
+        "rules": canonical_json(task.rules) if task.rules else None,
         "searched": canonical_json(task.searched),
         "settled": canonical_json(task.settled) if task.settled else None,
         "spent": canonical_json(task.spent) if task.spent else None,

@@ -16,8 +16,8 @@ IMPORTED = "imported"
 def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
     """Return the union: per device class the best distinct traces, the lower time of a trace that both have.
 
-    ``searched`` and ``settled`` are the greater of both: the measurements of a common past count once. ``spent`` is
-    that of the side that searched more, known or not: it describes what ``searched`` counts.
+    ``searched``, ``settled`` and ``rules`` are the greater of both: the measurements of a common past count once.
+    ``spent`` is that of the side that searched more, known or not: it describes what ``searched`` counts.
     Commutative, associative and idempotent. Files of different Tasks or target attributes raise TvmbuildError.
     """
     if ours.key != theirs.key:
@@ -39,6 +39,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
         searched=_greater(ours.searched, theirs.searched),
         exhausted=tuple(sorted({*ours.exhausted, *theirs.exhausted})),
         settled=_greater(ours.settled, theirs.settled),
+        rules=_greater(ours.rules, theirs.rules),
         spent=_merge_spent(ours, theirs),
     )
 

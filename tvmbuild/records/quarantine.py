@@ -94,7 +94,7 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
         return task
     records = tuple(record for record in task.records if digest(record.trace) not in bad)
     if task.records and not records:
-        return replace(task, records=(), searched=FrozenMap(), exhausted=(), settled=FrozenMap())
+        return replace(task, records=(), searched=FrozenMap(), exhausted=(), settled=FrozenMap(), rules=FrozenMap())
     return replace(task, records=records)
 
 

@@ -20,6 +20,8 @@ from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, re
 from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
 
 FORMAT = 1
+RULE_TRIALS = 4
+"""Candidates of a Task that was searched when the rules were others: their best ideas of now."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class TaskId:
     name: str
     weight: int
     """How many times the model calls it."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The version of a kind's rules, and the device class that would measure them; None: not known."""
+
+    version: int
+    device_class: str | None
 
 
 class ForTarget(Protocol):
@@ -118,6 +128,20 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
 def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
     """Return those of a cell's ``tasks`` that mode `missing` searches; ``files`` are read_applicable_files'."""
     return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
+
+
+def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -> bool:
+    """Say whether mode `missing` measures what the rules would do, and were the search itself over nothing else."""
+    if task is None or not is_wanted(name, options):
+        return False
+    return rules.device_class in task.list_lagging(rules.version)
+
+
+def list_lagging(
+    files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions, rules: Rules
+) -> tuple[TaskId, ...]:
+    """Return those of a cell's ``tasks`` that lag; ``files`` are read_applicable_files'."""
+    return tuple(task for task in tasks if lags(files.get(task.key), task.name, options, rules))
 
 
 def write_tasks(path: Path, tasks: Iterable[TaskId], graph: Graph | None = None) -> None:

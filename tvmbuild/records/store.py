@@ -123,9 +123,10 @@ def _task_file(data: dict[str, Any]) -> TaskFile:
         searched=FrozenMap(sorted((str(k), check_count(v)) for k, v in data["searched"].items())),
         exhausted=tuple(sorted({str(item) for item in data["exhausted"]})),
         settled=FrozenMap(sorted((str(k), check_count(v)) for k, v in data.get("settled", {}).items())),
+        rules=FrozenMap(sorted((str(k), check_count(v)) for k, v in data.get("rules", {}).items())),
         spent=FrozenMap(sorted((str(k), check_spent(v)) for k, v in data.get("spent", {}).items())),
     )
-    classes = (name for counts in (task.searched, task.settled, task.spent) for name in counts)
+    classes = (name for counts in (task.searched, task.settled, task.rules, task.spent) for name in counts)
     for text in (task.key, task.name, task.workload, task.target, task.tvm, *task.exhausted, *classes):
         text.encode()  # a lone surrogate is valid JSON and no valid text
     return task

@@ -10,6 +10,8 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
 
+FIRST_RULES = 1
+"""The rules of files that name none."""
 BEST = 5
 """Traces kept for each device class."""
 N = TypeVar("N", int, float)
@@ -64,6 +66,8 @@ class TaskFile:
     """Device classes whose search found no new candidate any more."""
     settled: FrozenMap[str, int] = FrozenMap()
     """Device class → candidates in a row that brought nothing when its search was given up, sorted."""
+    rules: FrozenMap[str, int] = FrozenMap()
+    """Device class → version of the rules whose schedules it has measured, sorted; an absent class: FIRST_RULES."""
     spent: FrozenMap[str, float] = FrozenMap()
     """Device class → wall seconds of searching, building and timing so far, sorted; an absent class: unknown."""
 
@@ -120,6 +124,14 @@ class TaskFile:
     def with_settled(self, device_class: str, candidates: int) -> TaskFile:
         """Return the file with that device class's search given up after so many candidates that brought nothing."""
         return replace(self, settled=_with(self.settled, device_class, candidates))
+
+    def list_lagging(self, rules: int) -> list[str]:
+        """Return the device classes that have searched before the rules were what they are now."""
+        return [name for name in self.searched if self.rules.get(name, FIRST_RULES) < rules]
+
+    def with_rules(self, device_class: str, rules: int) -> TaskFile:
+        """Return the file with the schedules of those rules measured."""
+        return replace(self, rules=_with(self.rules, device_class, rules))
 
     def with_exhausted(self, device_class: str) -> TaskFile:
         """Return the file with that device class marked: more trials would find nothing new."""

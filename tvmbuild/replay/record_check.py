@@ -11,6 +11,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
@@ -65,7 +66,8 @@ def _replay(mod: tvm.IRModule, trace: str, target: tvm.target.Target) -> str | N
             return f"it makes {len(functions)} functions of one"
         if not is_gpu(target):
             use_fast_math()
-            tvm.driver.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod), target=target)
+            scheduled = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+            tvm.driver.build(finish(scheduled, target), target=target)
     except (
         ValueError,
         TypeError,

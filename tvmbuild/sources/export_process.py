@@ -34,6 +34,7 @@ WHERE = "under the model's `source:` in models.yaml"
 def main(folder: Path) -> int:
     """Return 0 when the model is written; 1 when the error is."""
     die_with_parent()
+    sys.dont_write_bytecode = True  # a module edited within the same second, to the same size, would be the old one
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     root = Path(request["root"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.base.files import write_bytes, write_json
-from tvmbuild.base.steps import QuantizeStep, Step
+from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step, list_sample_files
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.package.metadata import ModelInputs, TensorInfo
 from tvmbuild.package.samples import open_samples
@@ -15,7 +15,7 @@ def run(step: Step[QuantizeStep]) -> None:
     """Publish model.onnx, reference.npz (the quantised model's outputs) and quantize.json."""
     options, reference = step.options, read_reference(step.input("reference"))
     tensors = tuple(TensorInfo(name, value.shape, str(value.dtype)) for name, value in reference.inputs.items())
-    paths = [path for role, path in step.inputs.items() if role.startswith("calibration ")]
+    paths = list_sample_files(step, CALIBRATION)
     with device_lock("local", exclusive=False):
         samples = open_samples(
             options.quantize.calibration, paths, ModelInputs(options.model, tensors, options.preprocess)

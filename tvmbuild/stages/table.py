@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=7,
+        version=8,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=11,
+        version=12,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),
@@ -67,7 +67,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="validate",
-        version=2,
+        version=3,
         scope="cell",
         inputs=("model", "reference", "schedule"),
         outputs=FrozenMap({"validated": "validated.json"}),

@@ -31,6 +31,7 @@ def make_job(step: Step[TuneStep]) -> Job:
         precision=options.precision,
         threads=options.threads,
         mode=step.settings.tune,
+        rules=options.rules,
     )
 
 

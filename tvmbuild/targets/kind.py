@@ -57,6 +57,10 @@ class TargetKind(Protocol):
     def always_builds(self) -> bool:
         """Whether TVM lowers each candidate, so that a batch of which none is built is this machine's fault."""
 
+    @property
+    def rules(self) -> int:
+        """The version of `compiler/schedules` for it: one more than before wherever a rule makes another schedule."""
+
     def list_tools(self, capabilities: Capabilities, /) -> dict[str, str]:
         """Return name → version of what compiles its code besides TVM, `absent` included: in the fingerprint."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tvm
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.records.selection import TaskId, is_wanted, list_missing
+from tvmbuild.records.selection import Rules, TaskId, is_wanted, list_lagging, list_missing
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.record_book import RecordBook
 
@@ -38,7 +38,11 @@ def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
     if job.mode == "full":
         return tuple(task for task in tasks if is_wanted(task.name, job.options) and task.key not in agenda.done)
     files = book.files(task.key for task in tasks)
-    missing = {task.key for task in list_missing(files, name_tasks(tasks), job.options)}
+    names = name_tasks(tasks)
+    missing = {task.key for task in list_missing(files, names, job.options)}
+    if any(file.list_lagging(job.rules) for file in files.values()):  # a board may have to be asked what it is
+        rules = Rules(job.rules, book.device_class)
+        missing |= {task.key for task in list_lagging(files, names, job.options, rules)}
     # An interrupted search: its last measurements are in the journal, and its best were not timed again.
     missing |= {task.key for task in tasks if job.journal(task.key).exists()}
     return tuple(task for task in tasks if task.key in missing)

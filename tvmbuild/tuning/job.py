@@ -10,7 +10,7 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import Precision, TuneOptions
 from tvmbuild.base.steps import TuneMode
-from tvmbuild.records.task_file import ResolvedTarget
+from tvmbuild.records.task_file import FIRST_RULES, ResolvedTarget
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Job:
     threads: int = 1
     """Of a candidate that is timed."""
     mode: TuneMode = "missing"
+    rules: int = FIRST_RULES
+    """The version of the rules that schedule without a search."""
 
     @property
     def kind(self) -> str:

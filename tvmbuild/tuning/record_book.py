@@ -139,7 +139,8 @@ class RecordBook:
         key = batch.search.task.key
         known = self._open[key]
         found, known.fresh = tuple(known.fresh), []
-        self._publish(key, self._take_in(key).with_results(self.device_class, found, len(batch.timed), batch.seconds))
+        file = self._take_in(key).with_results(self.device_class, found, len(batch.timed), batch.seconds)
+        self._publish(key, self._with_rules(file, batch.search))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
         """Write the times of the best records measured again and how the search ended; its journal goes.
@@ -162,10 +163,13 @@ class RecordBook:
             file = file.with_exhausted(self.device_class)
         elif search.settled:
             file = file.with_settled(self.device_class, search.curve.stale)
-        self._publish(key, file)
+        self._publish(key, self._with_rules(file, search))
         sync(record_path(self._job.records, key))
         self._job.journal(key).unlink(missing_ok=True)
         del self._open[key]
+
+    def _with_rules(self, file: TaskFile, search: TaskSearch) -> TaskFile:
+        return file.with_rules(self.device_class, self._job.rules) if search.has_rules else file
 
     def _take_up(self, task: Task) -> tuple[TaskFile, TaskFile]:
         """Return the Task's file as it is on disk, and with its journal taken in; a new one where there is none."""

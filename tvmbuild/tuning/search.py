@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.records.selection import needs_search, wanted_trials
+from tvmbuild.records.selection import RULE_TRIALS, needs_search, wanted_trials
 from tvmbuild.records.task_file import TaskFile
 from tvmbuild.replay.database import load_known
 from tvmbuild.targets.table import target_kind
@@ -78,7 +78,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
         TaskSearch(
             task,
             setup,
-            _allow(job, book.open(task), len(agenda.tasks)),
+            _allow(job, book, book.open(task), len(agenda.tasks)),
             find_start(job, book, task, agenda.target),
         )
         for task in chosen
@@ -86,7 +86,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
     line = LiveLine(agenda, book, searches)
     phases: defaultdict[str, float] = defaultdict(float)
     start = time.monotonic()
-    if job.options.cost_model == "xgb" and not all(each.over for each in searches):
+    if job.options.cost_model == "xgb" and not all(each.over or each.allowance.only_rules for each in searches):
         teach(model, find_examples(job, book, chosen, agenda.target), agenda.target, setup.threads)
         phases["teach"] = time.monotonic() - start
     open_ones = list(searches)
@@ -124,11 +124,13 @@ def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) ->
                 add_rates(job.layout, job, spent)
 
 
-def _allow(job: Job, file: TaskFile, tasks: int) -> Allowance:
+def _allow(job: Job, book: RecordBook, file: TaskFile, tasks: int) -> Allowance:
     """Return how many candidates the Task of that file gets now, one of so many ``tasks``."""
     done = 0
     if job.mode == "missing":
         if not needs_search(file, file.name, job.options, tasks):
+            if book.device_class in file.list_lagging(job.rules):
+                return Allowance(RULE_TRIALS, RULE_TRIALS, only_rules=True)
             return Allowance(0, 0)  # an interrupted search that is over: only its best are to be timed again
         done = file.most_searched
     share = wanted_trials(job.options, tasks)

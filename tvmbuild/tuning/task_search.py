@@ -44,6 +44,8 @@ class Start:
     """Of other targets or machines: their times say nothing here."""
     searched: int = 0
     """Candidates measured before: a search that goes on must not draw the same ones again."""
+    has_rules: bool = False
+    """Whether what the rules would do has been measured."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Allowance:
 
     share: int
     most: int
+    only_rules: bool = False
+    """Only what the rules would do: the search is over."""
 
 
 class TaskSearch:
@@ -84,6 +88,8 @@ class TaskSearch:
         self._on_gpu = is_gpu(setup.target)
         self._setup = setup
         self._known = start.known
+        self.has_rules = start.has_rules
+        """Whether what the rules would do has been measured, or is being measured."""
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
         self._waiting = [record.as_measure_candidate() for record in start.seeds]
         """Candidates still to be proposed: TVM takes all that it has named for measured."""
@@ -99,6 +105,8 @@ class TaskSearch:
     @property
     def over(self) -> bool:
         """Whether no more candidates are wanted, or none are left."""
+        if self.allowance.only_rules:
+            return self.has_rules
         return self.exhausted or self.settled or self.proposed >= self.allowance.most
 
     @property
@@ -109,11 +117,12 @@ class TaskSearch:
 
     def propose(self, limit: int) -> list[Any]:
         """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
-        if self._context is None:
+        if self._context is None and not self.over:
             self._start()
         first = CARD_FIRST if self._on_gpu else FIRST
         limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
-        if not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit):
+        wants_more = not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit)
+        if wants_more and not self.allowance.only_rules:
             new = list(self._context.generate_measure_candidates() or ())
             self._waiting += new
             # A space without choices answers again after seconds, with nothing.
@@ -124,9 +133,10 @@ class TaskSearch:
 
     def accept(self, candidates: Sequence[Any], timed: Sequence[Timed], seconds: float) -> None:
         """Learn what the ``candidates`` took; ``seconds`` is what proposing and measuring them took."""
-        results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
-        self._context.notify_runner_results(candidates, results)
-        self._setup.cost_model.update(self._context, candidates, results)
+        if self._context is not None:
+            results = [RunnerResult(list(item.samples) or None, item.error) for item in timed]
+            self._context.notify_runner_results(candidates, results)
+            self._setup.cost_model.update(self._context, candidates, results)
         for candidate, item in zip(candidates, timed, strict=True):
             if item.samples and _has_choices(candidate.sch.trace):
                 self._database.commit_tuning_record(self.record(candidate, item))
@@ -147,11 +157,14 @@ class TaskSearch:
 
     def _start(self) -> None:
         setup = self._setup
+        if not self.has_rules:
+            self.has_rules = True
+            self._waiting = [*self._list_rules(), *self._waiting]
+        if self.allowance.only_rules:
+            return
         for record in self._known:
             if _has_choices(record.trace):
                 self._database.commit_tuning_record(record)
-        if all(_has_choices(record.trace) for record in self._known):
-            self._waiting = [*list_known(self.task.mod, setup.target, FIRST), *self._waiting]
         self._context = meta_schedule.TuneContext(
             self.task.mod,
             target=setup.target,
@@ -167,6 +180,13 @@ class TaskSearch:
         )
         space = self._context.generate_design_space()
         self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
+
+    def _list_rules(self) -> list[Any]:
+        """Return what the rules would do and is no record yet."""
+        limit = self.allowance.most if self.allowance.only_rules else FIRST
+        known = {dump_trace(record) for record in self._known}
+        candidates = list_known(self.task.mod, self._setup.target, limit)
+        return [each for each in candidates if dump_trace(self.record(each, Timed())) not in known]
 
 
 def _has_choices(trace: Any) -> bool:

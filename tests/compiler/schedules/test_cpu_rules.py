@@ -26,6 +26,7 @@ from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
 from tvmbuild.compiler.target import tvm_target
@@ -75,6 +76,7 @@ OTHERS: dict[str, Graph] = {
     "matmul-of-primes": graph((17, 31), node("MatMul", "x", "w"), w=draw(31, 13)),
     "row-times-matrix": graph((1, 128), node("Gemm", "x", "w", "b"), w=draw(128, 500), b=draw(500)),
     "transposed-weights": graph((1, 128), node("Gemm", "x", "w", transB=1), w=draw(70, 128)),
+    "elementwise-of-odd-rows": graph((13, 197), node("Erf", "x", out="e"), node("Mul", "x", "e")),
     "batches": graph(
         (3, 8, 16, 24), node("Transpose", "x", out="t", perm=[0, 1, 3, 2]), node("MatMul", "x", "t")
     ),
@@ -280,6 +282,13 @@ def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
     function = te_function(topi.exp, te.placeholder((512, 512), "float32", "x"))
     for vector_bytes, lanes in ((64, 16), (32, 8), (16, 4)):
         assert f"T.vectorized({lanes})" in schedule_function(function, Machine(vector_bytes, 32, 2)).script()
+
+
+def test_rows_that_no_vector_divides_have_vectors_that_overlap(cpu: tvm.target.Target) -> None:
+    function = te_function(topi.exp, te.placeholder((13, 197), "float32", "x"))
+    scheduled = finish(schedule_uncovered(tvm.IRModule({"main": function}), cpu), cpu)["main"].script()
+    assert "T.vectorized(8)" in scheduled
+    assert "T.where" not in scheduled
 
 
 @pytest.mark.parametrize(

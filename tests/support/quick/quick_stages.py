@@ -99,7 +99,8 @@ def tune(step: AnyStep) -> None:
     for task in searched:
         found = tuple(Record(_trace(task.key, n), (n + 2) * 1e-6, here, 1, "0.27.0") for n in range(2))
         file = files.get(task.key) or TaskFile(task.key, task.name, "{}", canonical_json(target.to_json()), "0.27.0")
-        write_task_file(record_path(records, task.key), file.with_results(here, found, options.tune.trials_per_task))
+        file = file.with_results(here, found, options.tune.trials_per_task).with_rules(here, options.rules)
+        write_task_file(record_path(records, task.key), file)
     schedule = elect_all(read_applicable_files(records, (task.key for task in TASKS), target), options.measured_on)
     uncovered = [task for task in TASKS if task.key not in schedule.traces]
     if uncovered and step.refuses_uncovered:

@@ -46,6 +46,7 @@ def _cell(price: CellPrice) -> dict[str, object]:
         "covered": price.covered,
         "to_tune": price.to_tune,
         "trials": price.trials,
+        "lagging": price.lagging,
         **_time(price.seconds),
     }
 

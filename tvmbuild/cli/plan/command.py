@@ -21,6 +21,7 @@ from tvmbuild.engine.status import Status
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.price import CellPrice, TotalPrice
 from tvmbuild.planning.project import find_root, load_plan
+from tvmbuild.records.selection import RULE_TRIALS
 from tvmbuild.tuning.rates import NO_TIME, Seconds
 
 HELP = "show what would run and why, and what tuning would cost, before anything runs"
@@ -80,6 +81,8 @@ def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
         notes.append(
             f"{UNKNOWN} minutes: this project has searched nothing for this kind of target on this machine yet"
         )
+    if lagging := sum(price.lagging for price in prices):
+        notes.append(f"{count(lagging, 'Task')} searched before a rule changed: at most {RULE_TRIALS} candidates each")
     return notes
 
 

@@ -10,6 +10,7 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.target import GPU_KINDS, is_gpu
@@ -75,7 +76,9 @@ def _count_bindings(function: relax.Function) -> int:
 
 def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
     """Return the passes down to the virtual machine; on CUDA all launches but the first and the last are one graph."""
-    graph = [relax.transform.RewriteCUDAGraph()] if target.kind.name == "cuda" else []
+    on_cuda = target.kind.name == "cuda"
+    graph = [relax.transform.RewriteCUDAGraph()] if on_cuda else []
+    tensors = [] if on_cuda else [tvm.transform.module_pass(lambda mod, _: make_tensors_once(mod), opt_level=0)]
     return [
         relax.transform.ToNonDataflow(),
         relax.transform.RemovePurityChecking(),
@@ -83,6 +86,7 @@ def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
         relax.transform.StaticPlanBlockMemory(),
         *graph,
         relax.transform.LowerAllocTensor(),
+        *tensors,
         relax.transform.KillAfterLastUse(),
         relax.transform.LowerRuntimeBuiltin(),
         relax.transform.ComputePrimValue(),

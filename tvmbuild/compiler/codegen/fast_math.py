@@ -83,22 +83,35 @@ def _lower_exp(call: Any) -> Any:
 def _exp(x: Any) -> Any:
     low, high = (_constant(value, x) for value in EXP_RANGE)
     value = _bind(_clamp(x, low, high), _exp_inside)
-    return tirx.Select(x > high, _constant(float("inf"), x), tirx.Select(x < low, _constant(0.0, x), value))
+    outside = tirx.Select(x < low, _constant(0.0, x), x)  # or not a number
+    return tirx.Select(x > high, _constant(float("inf"), x), tirx.Select(x >= low, value, outside))
 
 
 def _exp_inside(x: Any) -> Any:
-    def scale(power: Any) -> Any:
+    def scale(shifted: Any) -> Any:
+        power = shifted - _constant(_ROUNDER, x)
         rest = x - power * _constant(LN2[0], x) - power * _constant(LN2[1], x)
-        return _bind(rest, lambda r: _scale(_polynomial(EXP, r) * r * r + r + _constant(1.0, r), power))
+        growth = _bind(rest, lambda r: _polynomial((*EXP, 1.0, 1.0), r))
+        return tirx.reinterpret(_dtype(x), _multiply_by_power(growth, shifted))
 
-    return _bind(tirx.floor(x * _constant(LOG2E, x) + _constant(0.5, x)), scale)
+    return _bind(x * _constant(LOG2E, x) + _constant(_ROUNDER, x), scale)
 
 
-def _scale(value: Any, power: Any) -> Any:
-    """Return the value times 2^power, by two factors: 2^128 is no float, and the largest results need it."""
-    integers = _dtype(power).replace("float", "int")
-    half = tirx.shift_right(power.astype(integers), tirx.const(1, integers))
-    return value * _power_of_two(half, value) * _power_of_two(power.astype(integers) - half, value)
+def exp_of_negative(x: Any) -> Any:
+    """Return exp(x) of a float32 or a vector of them that is not above zero, without a look at its other end.
+
+    Below the range the result is the smallest normal number, not zero.
+    """
+    # The constant first: with a NaN, TVM's max returns its second argument.
+    return _bind(tirx.Max(_constant(EXP_RANGE[0], x), x), _exp_inside)
+
+
+def _multiply_by_power(value: Any, shifted: Any) -> Any:
+    """Return the bits of the value times 2^power, a normal number; ``shifted`` is power + ``_ROUNDER``."""
+    integers = _dtype(value).replace("float", "int")
+    return tirx.reinterpret(integers, value) + tirx.shift_left(
+        tirx.reinterpret(integers, shifted), tirx.const(23, integers)
+    )
 
 
 def _lower_sigmoid(call: Any) -> Any:
@@ -111,15 +124,12 @@ def _lower_sigmoid(call: Any) -> Any:
 
 def _sigmoid(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)) in fewer instructions than exp alone, and without a division."""
-    integers = _dtype(x).replace("float", "int")
 
     def scale(shifted: Any) -> Any:
         power = shifted - _constant(_ROUNDER, x)
         rest = x + power * _constant(LN2[0], x) + power * _constant(LN2[1], x)
         growth = _bind(rest, lambda r: _constant(1.0, r) + (r * _polynomial(_DECAY, r) - _constant(1.0, r)) * r)
-        bits = tirx.reinterpret(integers, growth) + tirx.shift_left(
-            tirx.reinterpret(integers, shifted), tirx.const(23, integers)
-        )
+        bits = _multiply_by_power(growth, shifted)
         return _bind(tirx.reinterpret(_dtype(x), bits) + _constant(1.0, x), _reciprocal)
 
     return _bind(x * _constant(-LOG2E, x) + _constant(_ROUNDER, x), scale)
@@ -195,9 +205,3 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 def _ratio(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
     return _bind(x * x, lambda square: x * _polynomial(numerator, square) / _polynomial(denominator, square))
-
-
-def _power_of_two(exponent: Any, like: Any) -> Any:
-    integers = _dtype(exponent)
-    bits = tirx.shift_left(exponent + tirx.const(127, integers), tirx.const(23, integers))
-    return tirx.reinterpret(_dtype(like), bits)

@@ -17,6 +17,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, divisors, power_of_two_divisor
@@ -86,7 +87,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
         """Return what has few channels and was only brought from NCHW to NHWC for this."""
         source = self.lookup_binding(data) if isinstance(data, relax.Var) else None
-        if not isinstance(source, tvm.ir.Call) or source.op != tvm.ir.Op.get("relax.permute_dims"):
+        if not is_call(source, "relax.permute_dims"):
             return None
         axes = [int(axis) for axis in source.attrs.axes or ()]
         return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MOST_COLOURS else None

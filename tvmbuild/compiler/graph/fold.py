@@ -48,7 +48,15 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         if moved is not None:
             return constant(moved)
         self.is_left |= not any(map(self._varies, arguments))
-        return call
+        return self._merge(call)
+
+    def _merge(self, call: relax.Call) -> relax.Expr:
+        """Return a reshape of a reshape as one: fused with one another they would be a copy."""
+        first, shape = bound_value(self, call.args[0]) if call.args else None, static_shape(call)
+        if shape is None or first is None or not (_is_reshape(call) and _is_reshape(first)):
+            return call
+        data = first.args[0]
+        return data if static_shape(data) == shape else relax.op.reshape(data, shape)
 
     def _value(self, expr: relax.Expr) -> relax.Expr:
         """Return the constant that a variable stands for, else the expression itself."""
@@ -59,6 +67,10 @@ class _Mover(PyExprMutator):  # type: ignore[misc]
         if isinstance(argument, relax.Tuple):
             return any(isinstance(self._value(field), relax.Var) for field in argument.fields)
         return isinstance(argument, relax.Var)
+
+
+def _is_reshape(expr: relax.Expr | None) -> bool:
+    return isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name in _RESHAPES
 
 
 def _move(call: relax.Call, arguments: list[relax.Expr]) -> np.ndarray[Any, Any] | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.fold import fold_constants
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
@@ -33,7 +32,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         taken = None
-        if _is(call, "relax.matmul"):
+        if is_call(call, "relax.matmul"):
             taken = self._take(call)
         elif isinstance(call.op, tvm.ir.Op) and call.op.name in _ELEMENTWISE:
             taken = self._take_computed(call)
@@ -41,10 +40,10 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _take(self, product: relax.Call) -> relax.Expr | None:
         one_hot, weights = bound_value(self, product.args[0]), product.args[1]
-        if not _is(one_hot, "relax.astype") or not _is_finite_matrix(weights):
+        if not is_call(one_hot, "relax.astype") or not _is_finite_matrix(weights):
             return None
         comparison = bound_value(self, one_hot.args[0])
-        if not _is(comparison, "relax.equal"):
+        if not is_call(comparison, "relax.equal"):
             return None
         values = weights.value.numpy()
         for numbers, counted in (comparison.args, comparison.args[::-1]):
@@ -60,7 +59,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
         """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
         values = [bound_value(self, argument) for argument in call.args]
-        takes = [value for value in values if _is(value, "relax.take") and value.attrs.mode == "clip"]
+        takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
         if not takes or not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
             return None
         width = int(takes[0].args[0].ty.shape.values[1])
@@ -72,10 +71,6 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             arguments.append(table)
         table = self.builder_.emit(relax.Call(call.op, arguments, call.attrs))
         return relax.op.take(table, takes[0].args[1], axis=0, mode="clip")
-
-
-def _is(expr: Any, name: str) -> bool:
-    return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(name)
 
 
 def _is_finite_matrix(expr: relax.Expr) -> bool:

@@ -15,6 +15,13 @@ def rewrite_main(mod: tvm.ir.IRModule, rewriter: PyExprMutator) -> tvm.ir.IRModu
     return result
 
 
+def find_origin(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:
+    """Return the first of the variables that are one another; the expression itself where it is none."""
+    while isinstance(expr, relax.Var) and isinstance(found := rewriter.lookup_binding(expr), relax.Var):
+        expr = found
+    return expr
+
+
 def bound_value(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:
     """Return what a variable was bound to just now; the expression itself where it is none."""
     found = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else None

@@ -14,13 +14,14 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     f"relax.{name}"
     for name in (
-        *("nn.relu", "nn.silu", "sigmoid", "tanh", "exp", "abs", "negative", "sqrt"),
+        *("nn.relu", "nn.silu", "nn.gelu", "sigmoid", "tanh", "erf", "exp", "abs", "negative", "sqrt"),
         *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
         *("astype", "round"),
     )
@@ -50,7 +51,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         rule = rules.get(call.op.name.removeprefix("relax."))
         if rule is not None:
             return rule(call)
-        if call.op.name in _ELEMENTWISE:
+        if call.op.name in ELEMENTWISE:
             return self._move_behind(call, call.args, lambda sources, _: relax.Call(call.op, sources, call.attrs))
         return call
 
@@ -67,7 +68,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def _transposed(self, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
         """Return (source, axes) of what is a transpose of known rank."""
         value = self._value(expr)
-        if not isinstance(value, tvm.ir.Call) or value.op != tvm.ir.Op.get("relax.permute_dims"):
+        if not is_call(value, "relax.permute_dims"):
             return None
         axes = tuple(int(axis) for axis in value.attrs.axes or range(int(value.ty.ndim))[::-1])
         return value.args[0], axes

@@ -18,7 +18,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
-from tvmbuild.compiler.importing.expand.expand import expand_operators
+from tvmbuild.compiler.importing.expand.expand import ONNX, expand_operators
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.scope import find_opset
 from tvmbuild.errors import TvmbuildError
@@ -75,7 +75,9 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | {"If"}  # noqa: SLF001 - no other way to ask
-        lacking = sorted({node.op_type for node in graph.node} - known)
+        foreign = {f"{node.op_type} of {node.domain}" for node in graph.node if node.domain not in ONNX}
+        own = {node.op_type for node in graph.node if node.domain in ONNX}
+        lacking = sorted(foreign | (own - known))
         if lacking:
             what = "the operator" if len(lacking) == 1 else "the operators"
             raise TvmbuildError(

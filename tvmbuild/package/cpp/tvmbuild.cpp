@@ -178,12 +178,16 @@ void Session::copy_outputs(const std::vector<Tensor>& to) const {
     throw Error(impl_->info.model + " has " + std::to_string(wanted.size()) + " outputs, got room for " +
                 std::to_string(to.size()));
   DeviceUse use(impl_->device);
+  std::vector<Value> outputs;
   for (size_t i = 0; i < wanted.size(); i++) {
     if (!to[i].on_host() || to[i].info().shape != wanted[i].shape || to[i].info().dtype != wanted[i].dtype)
       throw Error("there is no room for the output " + wanted[i].name + ", " + wanted[i].dtype + " " +
                   show(wanted[i].shape) + ", in the host's memory");
-    copy_to_host(impl_->output(i), to[i].data(), wanted[i].bytes(), wanted[i].name);
+    outputs.push_back(impl_->output(i));
   }
+  std::vector<HostCopy> copies;
+  for (size_t i = 0; i < wanted.size(); i++) copies.push_back({outputs[i], to[i].data(), wanted[i]});
+  copy_all_to_host(impl_->device, copies);
 }
 
 std::vector<Tensor> Session::outputs_in_place() const {

@@ -21,7 +21,7 @@ from tvmbuild.package.runtime.code import load_code
 from tvmbuild.package.runtime.device_errors import EXPLAINED_ERRORS
 from tvmbuild.package.runtime.host import check_card, check_cpu, find_device
 from tvmbuild.package.runtime.library import call, load_runtime, num_threads
-from tvmbuild.package.runtime.tensors import empty_array, keep_apart, place, read_array, to_array, to_device
+from tvmbuild.package.runtime.tensors import empty_array, keep_apart, place, read_array, to_array, to_arrays, to_device
 from tvmbuild.package.runtime.thread_pool import choose_threads
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize, time_calls, warm_up
 
@@ -89,7 +89,8 @@ class Session:
         Inputs are NumPy arrays, or what DLPack can share; not copied where contiguous and aligned, as of ``empty``.
         """
         with EXPLAINED_ERRORS:
-            return {name: to_array(tensor) for name, tensor in self._compute(inputs).items()}
+            outputs = self._compute(inputs)
+            return dict(zip(outputs, to_arrays(list(outputs.values())), strict=True))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
         """Compute what ``run`` does and leave it on the device: inputs of sessions there, or others' by DLPack.

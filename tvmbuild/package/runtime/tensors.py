@@ -11,12 +11,12 @@ import numpy as np
 import tvm_ffi
 
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.runtime.library import call
+from tvmbuild.package.runtime.library import call, has_function
 
 ALIGNMENT = 64
 """Of a tensor's memory: compiled code reads whole vectors."""
-_CPU = 1
-"""DLPack's number."""
+_CPU, _VULKAN = 1, 7
+"""DLPack's numbers."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
@@ -72,6 +72,17 @@ def to_array(tensor: Any) -> np.ndarray:
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
     return array
+
+
+def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
+    """Return copies of tensors of one device: our Vulkan runtime waits for them once, and not for each."""
+    together = "tvmbuild_vulkan.copy_to_host"
+    if len(tensors) < 2 or tensors[0].device.dlpack_device_type() != _VULKAN or not has_function(together):
+        return [to_array(each) for each in tensors]
+    arrays = [np.empty(tuple(each.shape), str(each.dtype)) for each in tensors]
+    places = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
+    call(together, *(value for pair in zip(tensors, places, strict=True) for value in pair))
+    return arrays
 
 
 def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:

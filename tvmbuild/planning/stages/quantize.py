@@ -7,7 +7,7 @@ from pathlib import Path
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.quantize_specs import Quantize as QuantizeSpec
 from tvmbuild.base.specs import ModelSpec
-from tvmbuild.base.steps import QuantizeStep, Step
+from tvmbuild.base.steps import CALIBRATION, QuantizeStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
 from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
@@ -30,7 +30,7 @@ class Quantize(StageOfModels):
     def list_more_inputs(self, _subject: Subject, root: Path, options: QuantizeStep) -> dict[str, Path]:
         """Return the files of samples, each in a role of its own, `calibration 0` first."""
         paths = options.quantize.calibration.paths
-        return {f"calibration {index}": root / path for index, path in enumerate(paths)}
+        return {f"{CALIBRATION}{index}": root / path for index, path in enumerate(paths)}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
         """Return the libraries that quantise and run the model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.devices.table import device_kind
@@ -21,9 +22,10 @@ class Tune(StageOfCells):
 
     about = "search schedules for every model on every target"
 
-    def make_options(self, subject: Subject, _capabilities: Capabilities) -> TuneStep:
+    def make_options(self, subject: Subject, capabilities: Capabilities) -> TuneStep:
         """Return what changes records."""
         target = subject.require_target()
+        on_cpu_here = isinstance(target.device, LocalDevice) and not target_kind(target.kind).on_gpu
         return TuneStep(
             target=target.name,
             kind=target.kind,
@@ -35,6 +37,8 @@ class Tune(StageOfCells):
             precision=target.precision,
             threads=target.num_cores,
             needs_records=target_kind(target.kind).needs_records,
+            rules=target_kind(target.kind).rules,
+            timed_on=capabilities.host_cpu if on_cpu_here else target.measured_on,
         )
 
     def list_more_inputs(self, _subject: Subject, _root: Path, _options: TuneStep) -> dict[str, Path]:

@@ -35,6 +35,7 @@ GRAPHS: dict[str, Graph] = {
     "depthwise": conv(20, 20, 3, (9, 9), RELU, group=20, pads=[1, 1, 1, 1]),
     "matmul": ([node("MatMul", "x", "f")], {"f": DENSE}, (5, 48)),
     "one-row": ([node("MatMul", "x", "f")], {"f": DENSE}, (1, 48)),
+    "rows-no-tile-divides": ([node("MatMul", "x", "f")], {"f": DENSE}, (1, 37, 48)),
     "max-pool": ([node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2])], {}, (1, 6, 15, 15)),
     "average": ([node("GlobalAveragePool", "x")], {}, (1, 300, 7, 7)),
     "softmax": ([node("Softmax", "x")], {}, (4, 50)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 from itertools import pairwise
@@ -13,6 +14,7 @@ import tvm_ffi
 from vulkan_tensors import download, empty, upload, vulkan_device
 
 from tvmbuild.package.runtime.library import call
+from tvmbuild.package.runtime.tensors import to_arrays
 
 pytestmark = pytest.mark.vulkan
 
@@ -30,6 +32,26 @@ def test_a_copy_within_the_device_follows_what_was_copied_there() -> None:
     upload(np.zeros(4096, "float32"), source)
     assert np.array_equal(download(target), values)
     assert not download(source).any()
+
+
+@pytest.mark.parametrize("counts", [(3, 0, 1000), (1,), (70_000, 1, 2_500_000), (4_000_000, 1_000_001)])
+def test_several_come_back_together(counts: tuple[int, ...]) -> None:
+    values = [np.random.default_rng(count).standard_normal(count).astype("float32") for count in counts]
+    tensors = [upload(each) for each in values]
+    for factor in (1, 2):  # the second time the list of copies is one that came before
+        for value, tensor in zip(values, tensors, strict=True):
+            upload(value * np.float32(factor), tensor)
+        for value, array in zip(values, to_arrays(tensors), strict=True):
+            assert np.array_equal(array, value * np.float32(factor))
+
+
+def test_only_tensors_of_a_device_are_copied_together() -> None:
+    array = np.zeros(4, "float32")
+    host = tvm_ffi.from_dlpack(array)
+    with pytest.raises(RuntimeError, match="only tensors of one device"):
+        call("tvmbuild_vulkan.copy_to_host", host, array.ctypes.data_as(ctypes.c_void_p))
+    with pytest.raises(RuntimeError, match="tensors and addresses"):
+        call("tvmbuild_vulkan.copy_to_host", 1, 2)
 
 
 def test_a_tensor_without_elements() -> None:

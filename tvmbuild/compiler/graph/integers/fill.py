@@ -15,7 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.channels import is_constant_convolution, padded_channels
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import find_origin, rewrite_main
 from tvmbuild.compiler.schedules.nest import describe_machine
 
 _ELEMENTWISE = frozenset(
@@ -73,12 +73,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _find(self, expr: relax.Expr) -> relax.Var | None:
-        while isinstance(expr, relax.Var) and expr not in self._filled:
-            found = self.lookup_binding(expr)
-            if not isinstance(found, relax.Var):
-                return None
-            expr = found
-        return self._filled.get(expr) if isinstance(expr, relax.Var) else None
+        origin = find_origin(self, expr)
+        return self._filled.get(origin) if isinstance(origin, relax.Var) else None
 
     def _replace_data(self, call: relax.Call) -> relax.Expr | None:
         wide = self._find(call.args[0])

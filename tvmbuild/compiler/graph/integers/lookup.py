@@ -14,7 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.target import codegen
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE
+from tvmbuild.compiler.expressions import OPAQUE, wide
 from tvmbuild.compiler.schedules.nest import CHUNKS_PER_THREAD, Machine
 
 ENTRIES = 256
@@ -58,20 +58,20 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name("lookup")
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE})
-        data = T.arg("data", T.buffer(_wide(*shape), types[0], layout=None))
-        table = T.arg("table", T.buffer(_wide(ENTRIES), "uint8", layout=None))
-        out = T.arg("out", T.buffer(_wide(*shape), types[1], layout=None))
-        source = T.decl_buffer(_wide(total), "uint8", data=data.data, layout=None)
-        made = T.decl_buffer(_wide(total), "uint8", data=out.data, layout=None)
+        data = T.arg("data", T.buffer(wide(*shape), types[0], layout=None))
+        table = T.arg("table", T.buffer(wide(ENTRIES), "uint8", layout=None))
+        out = T.arg("out", T.buffer(wide(*shape), types[1], layout=None))
+        source = T.decl_buffer(wide(total), "uint8", data=data.data, layout=None)
+        made = T.decl_buffer(wide(total), "uint8", data=out.data, layout=None)
 
         def load(place: int, dtype: str) -> Any:
-            return table.vload(_wide(place), dtype)
+            return table.vload(wide(place), dtype)
 
-        with T.parallel(_number(chunks)) as chunk, T.serial(_number(each)) as step:
+        with T.parallel(*wide(chunks)) as chunk, T.serial(*wide(each)) as step:
             # The last ones are done twice where they fill no vector.
-            at = tirx.Min((chunk * _number(each) + step) * _number(lanes), _number(total - lanes))
+            at = tirx.Min((chunk * each + step) * lanes, *wide(total - lanes))
             values = lookup.look_up(load, source.vload([at], f"uint8x{lanes}"))
-            T.buffer_store(made, values, [tirx.Ramp(at, _number(1), lanes)])
+            T.buffer_store(made, values, [tirx.Ramp(at, *wide(1), lanes)])
     return builder.get()
 
 
@@ -115,14 +115,6 @@ def _call(name: str, dtype: str, *arguments: Any) -> Any:
 
 def _spread(number: int, dtype: str, lanes: int) -> Any:
     return tirx.Broadcast(tirx.IntImm(dtype, number), lanes)
-
-
-def _number(number: int) -> tirx.IntImm:
-    return tirx.IntImm("int64", number)
-
-
-def _wide(*numbers: int) -> list[tirx.IntImm]:
-    return [_number(each) for each in numbers]
 
 
 LOOKUPS = (

@@ -11,8 +11,9 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, find_instruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape, wide
 from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
@@ -61,9 +62,9 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if any((top, left, bottom, right)):
             return own
         before = bound_value(self, call.args[0])
-        turned = _is(before, "permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
+        turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
         pad = bound_value(self, before.args[0]) if turned else before
-        if not _is(pad, "nn.pad") or pad.attrs.pad_mode != "constant":
+        if not is_call(pad, "relax.nn.pad") or pad.attrs.pad_mode != "constant":
             return own
         width = [int(each) for each in pad.attrs.pad_width]
         width = [width[2 * axis + side] for axis in (_TO_NHWC if turned else range(4)) for side in (0, 1)]
@@ -101,13 +102,13 @@ class _Padded:
     after: tuple[int, int]
 
 
-def _is(expr: relax.Expr, name: str) -> bool:
-    return isinstance(expr, tvm.ir.Call) and expr.op == tvm.ir.Op.get(f"relax.{name}")
-
-
 def _is_product_of_integers(call: relax.Call) -> bool:
     """Tell whether the call is a product of known shape with a constant matrix."""
-    if not _is(call, "matmul") or not isinstance(call.args[1], tvm.ir.GenericConst) or not _is_of_integers(call):
+    if (
+        not is_call(call, "relax.matmul")
+        or not isinstance(call.args[1], tvm.ir.GenericConst)
+        or not _is_of_integers(call)
+    ):
         return False
     shapes = [static_shape(each) for each in call.args]
     return None not in shapes and len(shapes[0] or ()) > 1 and len(shapes[1] or ()) == 2
@@ -172,7 +173,7 @@ def _sum_up(
         weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
-    filled = (*call.ty.shape.values[:-1], _index(vectors * lanes))
+    filled = (*call.ty.shape.values[:-1], *wide(vectors * lanes))
     return te.compute(filled, product, name=name, attrs={ANNOTATION: instruction.intrinsic})
 
 
@@ -210,19 +211,14 @@ def _placeholder(expr: relax.Expr) -> te.Tensor:
 
 
 def _reduce(*extents: int) -> list[Any]:
-    return [te.reduce_axis((_index(0), _index(each)), name=f"r{place}") for place, each in enumerate(extents)]
-
-
-def _index(number: int) -> tirx.IntImm:
-    """Return a constant of the type that Relax gives to shapes: indices of two types cannot be compared."""
-    return tirx.const(number, "int64")
+    return [te.reduce_axis(wide(0, each), name=f"r{place}") for place, each in enumerate(extents)]
 
 
 def _pad(data: te.Tensor, padded: _Padded) -> te.Tensor:
     """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
     if not any((*padded.before, *padded.after)):
         return data
-    before, after = (_index_all(0, *sides, 0) for sides in (padded.before, padded.after))
+    before, after = (wide(0, *sides, 0) for sides in (padded.before, padded.after))
     return topi.nn.pad(data, before, after, tirx.const(padded.value, data.dtype), "pad_temp")
 
 
@@ -231,10 +227,6 @@ def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
     if instruction.data == instruction.tensor:
         return data
     return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
-
-
-def _index_all(*numbers: int) -> list[tirx.IntImm]:
-    return [_index(number) for number in numbers]
 
 
 def _finish(arguments: list[te.Tensor]) -> tirx.PrimFunc:

@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.integers.lookup import ENTRIES, Lookup, find_lookup, write_lookup
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import find_origin, rewrite_main
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine
 
 Values = np.ndarray[Any, Any]
@@ -90,14 +90,12 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return _OfByte(origins.pop(), values, has_been_float)
 
     def _find(self, expr: relax.Expr) -> _OfByte | None:
-        while isinstance(expr, relax.Var) and expr not in self._tracked:
-            found = self.lookup_binding(expr)
-            if not isinstance(found, relax.Var):
-                break
-            expr = found
-        if isinstance(expr, relax.Var) and expr not in self._tracked and self._is_worth_a_table(expr):
-            return _OfByte(expr, np.arange(ENTRIES, dtype=np.uint8).view(str(expr.ty.dtype)))
-        return self._tracked.get(expr) if isinstance(expr, relax.Var) else None
+        origin = find_origin(self, expr)
+        if not isinstance(origin, relax.Var):
+            return None
+        if origin not in self._tracked and self._is_worth_a_table(origin):
+            return _OfByte(origin, np.arange(ENTRIES, dtype=np.uint8).view(str(origin.ty.dtype)))
+        return self._tracked.get(origin)
 
     def _is_worth_a_table(self, data: relax.Var) -> bool:
         shape = static_shape(data)

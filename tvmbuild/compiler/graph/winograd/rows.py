@@ -12,9 +12,9 @@ from tvm import s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, wide
 from tvmbuild.compiler.graph.winograd.input_transform import write_input
-from tvmbuild.compiler.graph.winograd.transforms import Tiling, number, wide, write_crop, write_inverse
+from tvmbuild.compiler.graph.winograd.transforms import Tiling, number, write_crop, write_inverse
 from tvmbuild.compiler.schedules.nest import Machine
 
 _ROWS = "winograd_rows"

@@ -17,7 +17,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, wide
 
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""
@@ -172,11 +172,6 @@ def _output_4(p: Sequence[Any]) -> list[Any]:
     near, far = T.bind(p[1] + p[2]), T.bind(p[3] + p[4])
     slope, steep = T.bind(p[1] - p[2]), T.bind(p[3] - p[4])
     return [p[0] + near + far, slope + number(2) * steep, near + number(4) * far, slope + number(8) * steep + p[5]]
-
-
-def wide(*extents: int) -> tuple[Any, ...]:
-    """Return constants of 64 bits."""
-    return tuple(tirx.IntImm("int64", extent) for extent in extents)
 
 
 def number(value: float) -> Any:

@@ -13,6 +13,7 @@ from tvmbuild.compiler.importing.converters.call import Converter, NodeCall
 from tvmbuild.errors import TvmbuildError
 
 _LOG_2 = 0.6931471805599453
+_THIRD, _FOURTH = 3.0, 4.0
 _SELU_GAMMA = 1.05070102214813232421875
 _TERMS = {"float64": 9}
 _FEWEST_TERMS = 5
@@ -76,14 +77,28 @@ def convert_sinh(call: NodeCall) -> relax.Expr:
 
 
 def convert_power(call: NodeCall) -> relax.Expr:
-    """Compute powers of integers, and by other types than the base's, as ONNX Runtime does: in floats."""
+    """Compute powers of integers, and by other types than the base's, as ONNX Runtime does: in floats.
+
+    Third and fourth powers of floats are products: a GELU by tanh calls the C library for each element otherwise.
+    """
     base, exponent = call.inputs[0], call.inputs[1]
     types = {str(each.ty.dtype) for each in (base, exponent)}
     if len(types) == 1 and "float" in call.dtype:
-        return call.by_tvm()
+        product = _multiply_out(call)
+        return call.by_tvm() if product is None else product
     wide = "float32" if call.dtype in {"float16", "float32"} else "float64"
     raised = call.emit(relax.op.power, *(_cast(call, each, wide) for each in (base, exponent)))
     return _cast(call, raised, call.dtype)
+
+
+def _multiply_out(call: NodeCall) -> relax.Expr | None:
+    """Return a third or fourth power as products; None for others."""
+    given = call.values(1)
+    power = None if given is None or given.size != 1 or given.ndim > len(call.shape) else float(given.reshape(()))
+    if power not in {_THIRD, _FOURTH}:
+        return None
+    square = call.emit(relax.op.multiply, call.data, call.data)
+    return relax.op.multiply(square, call.data if power == _THIRD else square)
 
 
 def convert_elu(call: NodeCall) -> relax.Expr:

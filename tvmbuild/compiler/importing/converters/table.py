@@ -35,6 +35,10 @@ from tvmbuild.compiler.importing.converters.indexing import (
     refuse_nms,
 )
 from tvmbuild.compiler.importing.converters.integers import convert_conv_integer, convert_matmul_integer
+from tvmbuild.compiler.importing.converters.norms import (
+    convert_group_normalization,
+    convert_instance_normalization,
+)
 from tvmbuild.compiler.importing.converters.quantization import (
     convert_dequantize,
     convert_dynamic_quantize,
@@ -57,8 +61,10 @@ CONVERTERS: Mapping[str, Converter] = {
     "DynamicQuantizeLinear": convert_dynamic_quantize,
     "Elu": convert_elu,
     "Gather": convert_gather,
+    "GroupNormalization": convert_group_normalization,
     "HardSigmoid": convert_hard_sigmoid,
     "HardSwish": convert_hard_swish,
+    "InstanceNormalization": convert_instance_normalization,
     "IsInf": convert_is_inf,
     "LeakyRelu": convert_leaky_relu,
     "MatMulInteger": convert_matmul_integer,

@@ -7,12 +7,17 @@ from collections.abc import Mapping
 import onnx
 import onnx.inliner
 
+from tvmbuild.compiler.importing.expand.attention import attention
+from tvmbuild.compiler.importing.expand.caches import tensor_scatter
 from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused_constants, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
+from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
+from tvmbuild.compiler.importing.expand.microsoft.table import RULES as MICROSOFT
 from tvmbuild.compiler.importing.expand.norms import lp_normalization
-from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT, ONNX
+from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT as MICROSOFT_QUANTIZED
+from tvmbuild.compiler.importing.expand.quantized.table import ONNX as QUANTIZED
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
@@ -20,8 +25,9 @@ from tvmbuild.errors import TvmbuildError
 
 MOST_ROUNDS = 32
 """Of rules within what rules have made; loops in loops, functions in functions."""
+ONNX = ("", "ai.onnx", "ai.onnx.preview")
+"""The domains of ONNX's own operators."""
 _FUNCTIONS = (
-    "Attention",
     "BlackmanWindow",
     "CausalConvWithState",
     "Celu",
@@ -38,8 +44,9 @@ _FUNCTIONS = (
     "Swish",
 )
 _OWN: Mapping[str, Rule] = {
-    **ONNX,
+    **QUANTIZED,
     **dict.fromkeys(_FUNCTIONS, by_function),
+    "Attention": attention,
     "DFT": fourier_transform,
     "GRU": unroll_gru,
     "If": unroll_if,
@@ -51,11 +58,13 @@ _OWN: Mapping[str, Rule] = {
     "ReverseSequence": reverse_sequence,
     "STFT": short_time_fourier_transform,
     "Scan": unroll_scan,
+    "SimplifiedLayerNormalization": simplified_layer_normalization,
     "SpaceToDepth": space_to_depth,
+    "TensorScatter": tensor_scatter,
 }
 RULES: Mapping[str, Mapping[str, Rule]] = {
-    **dict.fromkeys(("", "ai.onnx", "ai.onnx.preview"), _OWN),
-    "com.microsoft": MICROSOFT,
+    **dict.fromkeys(ONNX, _OWN),
+    "com.microsoft": {**MICROSOFT, **MICROSOFT_QUANTIZED},
 }
 """Domain → operator → rule."""
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
@@ -73,13 +82,14 @@ def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
-    rounds = 0
+    rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MOST_ROUNDS:
         expanded, folded = _expand_once(result)
         if not expanded and not folded:
             drop_unused_constants(result.graph)
             return result
-        rounds += expanded
+        before, left = left, _count_with_rules(result.graph)
+        rounds += expanded and left >= before  # one operator after another, each of which wants the last one's shape
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
 
 
@@ -106,6 +116,10 @@ def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, i
     several = [node for node in graph.node if node.op_type in _OPTIONAL_OUTPUTS and len(node.output) > 1]
     counts = [max((i for i, name in enumerate(node.output) if name in used), default=0) + 1 for node in several]
     return [(node, count) for node, count in zip(several, counts, strict=True) if count < len(node.output)]
+
+
+def _count_with_rules(graph: onnx.GraphProto) -> int:
+    return sum(_find_rule(node) is not None for node in graph.node)
 
 
 def _has_work(model: onnx.ModelProto) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
 from tvmbuild.compiler.schedules.nest import (
     MOST_TOGETHER,
@@ -65,10 +66,10 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> boo
     nest = view_nest(sch, block)
     if nest is None or nest.store is None or nest.reduced or not nest.axes:
         return False
-    if _is_flat(nest):
+    last = nest.axes[-1]
+    if _is_flat(nest) and not _fills_vectors_along(nest, last, machine):
         _schedule_flat(sch, nest, machine)
         return True
-    last = nest.axes[-1]
     outer = [axis.loop for axis in nest.axes[:-1]]
     crossed = _crossing_axis(nest, last)
     if nest.is_conditional_on(last):
@@ -100,6 +101,12 @@ def _is_flat(nest: Nest) -> bool:
     return True
 
 
+def _fills_vectors_along(nest: Nest, last: Axis, machine: Machine) -> bool:
+    """Say whether the last axis alone makes whole vectors, the last of which overlaps, where all elements do not."""
+    width = machine.lanes(nest.bits)
+    return len(nest.axes) > 1 and 2 * power_of_two_divisor(count(nest.axes), width) < width <= last.extent // 2
+
+
 def _schedule_flat(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> None:
     total = count(nest.axes)
     loop = sch.fuse(*(axis.loop for axis in nest.axes)) if len(nest.axes) > 1 else nest.axes[0].loop
@@ -127,6 +134,11 @@ def _vectorise(sch: s_tir.Schedule, nest: Nest, last: Axis, machine: Machine) ->
         return [last.loop]
     width = machine.lanes(nest.bits)
     lanes = power_of_two_divisor(last.extent, width)
+    if 2 * lanes < width <= last.extent and not any(access.is_bool for access in (nest.store, *nest.loads)):
+        outer, inner = sch.split(last.loop, [None, width])
+        sch.vectorize(inner)
+        allow_overlap(sch, [nest.block])
+        return [outer]
     if lanes == 1 or 2 * lanes < min(width, last.extent):
         return []
     outer, inner = sch.split(last.loop, [None, lanes])

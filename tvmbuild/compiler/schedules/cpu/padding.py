@@ -10,9 +10,9 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import (
     CHUNKS_PER_THREAD,
-    Access,
     Axis,
     Machine,
     Nest,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
+
+from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 
 PARTITIONED = "pragma_loop_partition_hint"
 """TVM's annotation of such a loop."""
@@ -26,7 +26,7 @@ def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 
 def _is_partitioned(function: tirx.PrimFunc) -> bool:
-    return any(PARTITIONED in loop.annotations for loop in _list_nodes(function, tirx.For))
+    return any(PARTITIONED in loop.annotations for loop in list_nodes(function, tirx.For))
 
 
 def _fits(function: tirx.PrimFunc) -> bool:
@@ -34,21 +34,14 @@ def _fits(function: tirx.PrimFunc) -> bool:
 
     Those would become int32 with the indices.
     """
-    blocks = _list_nodes(function, s_tir.SBlock)
     buffers = [getattr(each, "buffer", each) for each in function.params]
-    buffers += [buffer for block in blocks for buffer in block.alloc_buffers]
+    buffers += [buffer for block in list_blocks(function) for buffer in block.alloc_buffers]
     if any(str(buffer.dtype) == "int64" for buffer in buffers):
         return False
-    if any("int64" in {str(cast.ty.dtype), str(cast.value.ty.dtype)} for cast in _list_nodes(function, tirx.Cast)):
+    if any("int64" in {str(cast.ty.dtype), str(cast.value.ty.dtype)} for cast in list_nodes(function, tirx.Cast)):
         return False
     extents = [list(buffer.shape) for buffer in buffers]
     return all(
         all(isinstance(extent, tirx.IntImm) for extent in each) and math.prod(int(extent) for extent in each) <= _MOST
         for each in extents
     )
-
-
-def _list_nodes(function: tirx.PrimFunc, kind: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(function.body, [(kind, found.append)])
-    return found

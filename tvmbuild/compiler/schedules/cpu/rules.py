@@ -13,9 +13,11 @@ from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import REFUSALS
+from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
 from tvmbuild.compiler.schedules.cpu.integers import schedule_integers
+from tvmbuild.compiler.schedules.cpu.rows.rule import schedule_rows
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
 from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
 
@@ -42,8 +44,8 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
     if given is not None:
         return [given]
     machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
-    ways = ((False, False), (False, True), (True, False))
-    variants = (Variant(rank, *way) for rank in range(MOST_RANKS) for way in ways)
+    ways: tuple[dict[str, bool], ...] = ({}, {"otherwise_padded": True}, {"turned": True}, {"blocked": True})
+    variants = (Variant(rank, **way) for rank in range(MOST_RANKS) for way in ways)
     for variant in variants:
         sch = _schedule(mod["main"], machine, variant)
         if sch is not None:
@@ -85,6 +87,8 @@ def _apply_rules(
     try:
         sch = s_tir.Schedule(function, error_render_level="none")
         sch = _try_to_inline(sch)
+        if schedule_rows(sch, machine):
+            return sch, []
         infos = normalize_prim_func(sch)
     except REFUSALS:
         return None
@@ -146,4 +150,5 @@ MOST_RANKS = 8
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:
     """Return the rules: the first that can handle a block schedules it."""
     integers = partial(schedule_integers, rank=variant.rank)
-    return schedule_injective, integers, partial(schedule_tiled, variant=variant), schedule_dot, _schedule_outer_loops
+    tiled = partial(schedule_blocked, variant=variant), partial(schedule_tiled, variant=variant)
+    return schedule_injective, integers, *tiled, schedule_dot, _schedule_outer_loops

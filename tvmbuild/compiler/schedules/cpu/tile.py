@@ -11,9 +11,11 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.schedules.access import Access
+from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
-from tvmbuild.compiler.schedules.nest import Access, Axis, Machine, Nest, Variant, count, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, run_parallel, view_nest
 
 UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
@@ -22,14 +24,15 @@ UNROLLED = 400
 def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
     """Compute the block, and a block that only its output feeds, tile by tile; False when it has no such form."""
     nest = view_nest(sch, block)
-    tile = None if nest is None else choose_tile(nest, machine, variant.rank)
+    constants = [] if nest is None else list_constants(sch, nest)
+    tile = None if nest is None else choose_tile(nest, machine, variant.rank, constants)
     if nest is None or tile is None:
         return False
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
     if padding is not None and padding.is_best_near is variant.otherwise_padded:
         padding = None
     outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
-    loops = _split_loops(sch, nest, tile, vectors_outside=outside)
+    loops = split_loops(sch, nest, tile, vectors_outside=outside)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
     epilogue = attach_epilogue(sch, nest, outer[-1])
     if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
@@ -39,8 +42,10 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
-    sch.decompose_reduction(block, loops.reduced[0])
-    _pack_weights(sch, nest, tile)
+    start = sch.decompose_reduction(block, loops.reduced[0])
+    if tile.overlaps:
+        allow_overlap(sch, (start, block, epilogue))
+    pack_weights(sch, nest, tile, constants)
     return True
 
 
@@ -53,7 +58,8 @@ class Loops:
     tile: tuple[Any, ...]
 
 
-def _split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
+def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside: bool) -> Loops:
+    """Bring the loops of the tile inside those of the sum."""
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
     loops = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
@@ -120,18 +126,26 @@ def finish_epilogue(sch: s_tir.Schedule, loops: Sequence[Any], tile: Tile) -> No
         make_vectors(sch, [*loops[:-1], *sch.split(loops[-1], [tile.vectors, tile.lanes])], tile)
 
 
-def _pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile) -> None:
-    """Lay out constant weights in the order in which tiles read them; done once, when the package is built."""
+def list_constants(sch: s_tir.Schedule, nest: Nest) -> list[Access]:
+    """Return the loads of constants, which may be laid out otherwise when the package is built."""
     function = sch.mod["main"]
-    attributes = function.attrs or {}
-    free = [function.params[int(index)] for index in attributes.get("layout_free_buffers", [])]
-    if tile.vector.extent == tile.width:
+    free = [function.params[int(index)] for index in (function.attrs or {}).get("layout_free_buffers", [])]
+    # What is loaded twice would have to be packed for both loads.
+    return [
+        load
+        for load in nest.loads
+        if any(load.buffer.same_as(buffer) for buffer in free)
+        and sum(load.buffer.same_as(other.buffer) for other in nest.loads) == 1
+    ]
+
+
+def pack_weights(sch: s_tir.Schedule, nest: Nest, tile: Tile, constants: Sequence[Access]) -> None:
+    """Lay out constant weights in the order in which tiles read them; done once, when the package is built."""
+    if tile.passes == 1 or not tile.is_packed:
         return
-    for load in nest.loads:
+    for load in constants:
         dimension = _packed_dimension(nest, load, tile)
-        # What is loaded twice would have to be packed for both loads.
-        is_only = sum(load.buffer.same_as(other.buffer) for other in nest.loads) == 1
-        if dimension is not None and is_only and any(load.buffer.same_as(buffer) for buffer in free):
+        if dimension is not None:
             _pack(sch, nest, load, (dimension, tile.width))
 
 

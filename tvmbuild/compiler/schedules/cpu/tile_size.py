@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.nest import (
     PARALLEL_WORK,
-    Access,
     Axis,
     Machine,
     Nest,
     count,
-    divisors,
     power_of_two_divisor,
 )
 
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""
 MAX_VECTORS = 8
+OVERLAP = 1.05
+"""What tiles that overlap must gain; of those that seem alike the one with fewer loads computes a little more twice."""
+UNPACKED = 2
+"""What is lost where constant weights lie as they come: each step of the sum reads another page of memory."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,37 @@ class Tile:
         """Return the tile's extent along the vector axis."""
         return self.lanes * self.vectors
 
+    @property
+    def passes(self) -> int:
+        """Return how many tiles there are along the vector axis."""
+        return -(-self.vector.extent // self.width)
 
-def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
+    @property
+    def computed(self) -> int:
+        """Return how many elements all tiles have along both axes, counting each as often as it is computed."""
+        reused = -(-self.reuse.extent // self.rows) * self.rows if self.reuse else 1
+        return reused * self.passes * self.width
+
+    @property
+    def wanted(self) -> int:
+        """Return how many elements the output has along both axes."""
+        return self.vector.extent * (self.reuse.extent if self.reuse else 1)
+
+    @property
+    def is_packed(self) -> bool:
+        """Say whether what is constant may lie in memory as tiles read it."""
+        return self.vector.extent % self.width == 0
+
+    @property
+    def overlaps(self) -> bool:
+        """Say whether the last tile computes again what the one before it has."""
+        return self.computed > self.wanted
+
+
+def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence[Access] = ()) -> Tile | None:
     """Return the tile with the fewest cycles an element, or the next best: that of the ``rank``; None when none suits.
 
-    By a rough model of two loads and two sums a cycle.
+    By a rough model of two loads and two sums a cycle. ``constants`` are the loads of what may be packed.
     """
     store = nest.store
     if store is None or not nest.reduced or any(access.is_bool for access in (store, *nest.loads)):
@@ -50,20 +79,41 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0) -> Tile | None:
     vector = next((a for a in nest.spatial if a.extent > 1 and store.stride(a.var) == 1), None)
     if vector is None or not any(load.stride(vector.var) == 1 for load in nest.loads):
         return None
-    lanes = power_of_two_divisor(vector.extent, machine.lanes(nest.bits))
     reuse = _reuse_axis(nest, vector)
     most = machine.registers - SPARE_REGISTERS
     if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
         most //= 2  # what is widened takes a register besides the sum's
+    tiles = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
+    strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
+    large = any(load.elements * load.bits // 8 > machine.limits.near_cache for load in constants)
+
+    def cost(tile: Tile) -> tuple[float, float, int]:
+        cycles, loads, fewest = _cost(nest, tile, machine, strides)
+        if tile.overlaps:
+            cycles *= OVERLAP * tile.computed / tile.wanted * (1 + loads * tile.lanes / 10)
+        return (cycles if tile.is_packed or not large else cycles * UNPACKED, loads, fewest)
+
+    ranking = sorted(tiles, key=cost)
+    return ranking[min(rank, len(ranking) - 1)] if ranking else None
+
+
+def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[Tile]:
+    """Return the tiles of at most that many sums in registers of that width: those that divide the axes, then others.
+
+    These need no more of each axis than it has, and fill their vectors.
+    """
+    vector, reuse = axes
+    most_rows = min(most, reuse.extent) if reuse else 1
+    whole = power_of_two_divisor(vector.extent, width)
+    full = min(width, 1 << (vector.extent.bit_length() - 1))
     tiles = [
         Tile(vector, lanes, vectors, reuse, rows)
-        for rows in divisors(reuse.extent if reuse else 1, most)
-        for vectors in divisors(vector.extent // lanes, MAX_VECTORS)
+        for lanes in sorted({whole, full})
+        for rows in range(1, most_rows + 1)
+        for vectors in range(1, min(MAX_VECTORS, vector.extent // lanes) + 1)
         if rows * vectors <= most
     ]
-    strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
-    ranking = sorted(tiles, key=lambda tile: _cost(nest, tile, machine, strides))
-    return ranking[min(rank, len(ranking) - 1)] if ranking else None
+    return [tile for tile in tiles if not tile.overlaps] + [tile for tile in tiles if tile.overlaps]
 
 
 def _moves(load: Access, axis: Axis | None) -> bool:
@@ -93,10 +143,10 @@ def _cost(
         vectors = 1 if along == 0 else tile.vectors * (1 if along == 1 else tile.lanes)
         loads += vectors * (tile.rows if across != 0 else far)
     cycles = max(sums / 2, loads / 2, machine.limits.fma_latency) / sums
-    tiles = count(nest.spatial) // (tile.rows * tile.width)
+    tiles = count(nest.spatial) // tile.wanted * tile.computed // (tile.rows * tile.width)
     if nest.work >= PARALLEL_WORK:
         cycles *= -(-tiles // machine.threads) * machine.threads / tiles
-    return cycles, loads / sums, -sums
+    return cycles / tile.lanes, loads / sums / tile.lanes, -sums * tile.lanes
 
 
 def vectors_go_outside(nest: Nest, tile: Tile, machine: Machine) -> bool:
@@ -104,13 +154,12 @@ def vectors_go_outside(nest: Nest, tile: Tile, machine: Machine) -> bool:
 
     Whatever moves fewer bytes from memory, counting what fits the nearest cache as free.
     """
-    passes = tile.vector.extent // tile.width
-    others = count(nest.spatial) // (tile.vector.extent * tile.rows)
+    others = count(nest.spatial) // tile.wanted * tile.computed // (tile.passes * tile.width * tile.rows)
     outside, inside, near_cache = 0, 0, machine.limits.near_cache
     for load in nest.loads:
         size = load.elements * load.bits // 8
         if load.stride(tile.vector.var) == 0:
-            outside += size * (passes if size > near_cache else 1)
+            outside += size * (tile.passes if size > near_cache else 1)
             inside += size
         elif tile.reuse and load.stride(tile.reuse.var) == 0:
             outside += size

@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.limits import limits_of
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.sums import Group, Isolated, isolate_sum
 from tvmbuild.compiler.schedules.gpu.tiles import UNROLLED, Product, Tile, list_tiles
@@ -22,7 +22,7 @@ from tvmbuild.compiler.schedules.nest import Nest
 
 def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product."""
-    limits = GpuLimits(int(target.attrs["max_threads_per_block"]), int(target.attrs["max_shared_memory_per_block"]))
+    limits = limits_of(target.attrs)
     sums = view_product(function)
     if sums is None:
         return []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import tvm
@@ -16,6 +17,7 @@ from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_schedul
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.products import list_products
+from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.errors import TvmbuildError
@@ -50,11 +52,18 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
-    ours = list_products(function, target, max(1, limit - 1)) or list_short_sums(function, limit)
-    fitting = [schedule for schedule in ours if fits(schedule.mod, target)]
+    staged = list_staged(function, target, limit)
+    ours = list_products(function, target, max(1, limit - 1)) or ([] if staged else list_short_sums(function, limit))
+    fitting = [schedule for schedule in _alternate(staged, ours) if fits(schedule.mod, target)]
     if len(fitting) >= limit:
         return fitting[:limit]
     return [*fitting, *_schedule_by_dlight(function, target)]
+
+
+def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]) -> Iterator[s_tir.Schedule]:
+    """Give one of each in turn, so that a search measures the best of both."""
+    for pair in zip_longest(first, second):
+        yield from (each for each in pair if each is not None)
 
 
 def fits(mod: tvm.ir.IRModule, target: tvm.target.Target) -> bool:

@@ -110,6 +110,24 @@ inline void copy_to_host(const Value& from, void* memory, size_t bytes, const st
          {from.view(), argument_of(memory), argument_of(static_cast<int64_t>(bytes))}, name + " cannot be copied");
 }
 
+struct HostCopy {
+  const Value& from;
+  void* memory;
+  const TensorInfo& info;
+};
+
+/* The same for tensors of one device: our Vulkan runtime waits for them once, and not for each. */
+inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy>& copies) {
+  Value together = device.device_type == kDLVulkan ? look_up("tvmbuild_vulkan.copy_to_host") : Value();
+  if (together.type() != kTVMFFIFunction) {
+    for (const HostCopy& copy : copies) copy_to_host(copy.from, copy.memory, copy.info.bytes(), copy.info.name);
+    return;
+  }
+  std::vector<TVMFFIAny> arguments;
+  for (const HostCopy& copy : copies) arguments.insert(arguments.end(), {copy.from.view(), argument_of(copy.memory)});
+  invoke(together, std::move(arguments), "the outputs cannot be copied");
+}
+
 /* Until it has done all that it was given. */
 inline void wait_for(DLDevice device, const std::string& what) {
   if (!is_host(device))

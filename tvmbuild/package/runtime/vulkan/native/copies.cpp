@@ -75,6 +75,31 @@ bool download(Device &device, Binding from, char *to, size_t size) {
   return true;
 }
 
+// Copies that find room in staging memory together: one submission, one wait.
+bool download_together(Device &device, const List<HostCopy> &copies, const List<Binding> &sources, size_t all) {
+  int lane = current_lane(device);
+  Binding room;
+  if (!reserve_staging(device, lane, all, room)) return false;
+  Binding place = room;
+  place.is_written = true;
+  for (size_t index = 0; index < copies.size(); index++) {
+    if (!add_copy(device, lane, sources[index], place, copies[index].size)) return false;
+    place.offset += round_up(copies[index].size);
+  }
+  if (!wait_for_lane(device, lane)) return false;
+  for (const HostCopy &copy : copies) {
+    memcpy(copy.to, host_address(room), copy.size);
+    room.offset += round_up(copy.size);
+  }
+  return true;
+}
+
+bool download_each(Device &device, const List<HostCopy> &copies) {
+  for (const HostCopy &copy : copies)
+    if (!copy_to_host(device, copy.from, copy.to, copy.size)) return false;
+  return true;
+}
+
 }  // namespace
 
 bool allocate(Device &device, size_t size, void **address) {
@@ -132,6 +157,29 @@ bool copy_to_host(Device &device, uint64_t from, void *to, size_t size) {
   }
   memcpy(to, place, size);
   return true;
+}
+
+bool copy_all_to_host(Device &device, const List<HostCopy> &copies) {
+  List<Binding> sources;
+  size_t all = 0;
+  bool is_staged = copies.size() > 1;
+  {
+    Lock lock(device.lock);
+    if (!check_alive(device)) return false;
+    for (const HostCopy &copy : copies) {
+      Binding source;
+      if (!find_range(device, copy.from, copy.size, false, source)) return false;
+      is_staged &= source.memory->mapped == nullptr;
+      all += round_up(copy.size);
+      sources.add(source);
+    }
+    if (is_staged && all <= MOST_STAGING) {
+      bool is_done = download_together(device, copies, sources, all);
+      save_pipelines_now_and_then(device);
+      return is_done;
+    }
+  }
+  return download_each(device, copies);
 }
 
 bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size) {

@@ -10,6 +10,15 @@ void release(Device &device, void *address);
 // Both are done with the host's bytes when they return.
 bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size);
 bool copy_to_host(Device &device, uint64_t from, void *to, size_t size);
+
+struct HostCopy {
+  uint64_t from;
+  void *to;
+  size_t size;  // not 0
+};
+
+// The same for several places: one submission and one wait for all of them, where staging memory has room.
+bool copy_all_to_host(Device &device, const List<HostCopy> &copies);
 bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size);
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size);
 

@@ -31,6 +31,28 @@ int give_devices(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
   return describe_devices(json) && make_string(json.data(), json.size(), *result) ? 0 : raise_failure();
 }
 
+// A tensor and the address of as many bytes of the host's, again and again.
+int copy_tensors(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
+  *result = none();
+  List<HostCopy> copies;
+  Device *device = nullptr;
+  for (int32_t index = 0; index + 1 < count; index += 2) {
+    if (arguments[index].type_index != kTVMFFITensor || arguments[index + 1].type_index != kTVMFFIOpaquePtr)
+      return fail("Vulkan: tensors and addresses are what can be copied"), raise_failure();
+    const DLTensor *tensor = TVMFFITensorGetDLTensorPtr(arguments[index].v_obj);
+    Device *used = tensor->device.device_type == kDLVulkan ? use_device(tensor->device.device_id) : nullptr;
+    if (tensor->device.device_type != kDLVulkan || (device != nullptr && used != device))
+      return fail("Vulkan: only tensors of one device are copied together"), raise_failure();
+    if (used == nullptr) return raise_failure();
+    device = used;
+    size_t size = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+    for (int32_t axis = 0; axis < tensor->ndim; axis++) size *= static_cast<size_t>(tensor->shape[axis]);
+    uint64_t address = reinterpret_cast<uint64_t>(tensor->data) + tensor->byte_offset;
+    if (size > 0) copies.add({address, arguments[index + 1].v_ptr, size});
+  }
+  return device == nullptr || copy_all_to_host(*device, copies) ? 0 : raise_failure();
+}
+
 Device *profiled_device(const TVMFFIAny *arguments, int32_t count) {
   int64_t index = 0;
   if (count > 0 && !read_int(arguments[0], index)) index = -1;
@@ -78,6 +100,7 @@ TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
                  register_function("device_api.vulkan", give_api) &&
                  register_function("ffi.Module.load_from_bytes.vulkan", load_module) &&
                  register_function("tvmbuild_vulkan.devices", give_devices) &&
+                 register_function("tvmbuild_vulkan.copy_to_host", copy_tensors) &&
                  register_function("tvmbuild_vulkan.profile_start", begin_profile) &&
                  register_function("tvmbuild_vulkan.profile_count", count_profile) &&
                  register_function("tvmbuild_vulkan.profile_stop", end_profile);

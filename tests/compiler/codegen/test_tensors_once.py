@@ -1,0 +1,72 @@
+"""Equal tensors at one place are made once, and a reshape of one is no call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
+
+ROUNDS = 6
+
+
+def build(shape: tuple[int, ...] = (4, 6)) -> tvm.ir.IRModule:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(shape, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value: relax.Expr = x
+            for number in range(ROUNDS):
+                value = builder.emit(relax.op.nn.softmax(value, axis=-1))
+                value = builder.emit(relax.op.reshape(value, (3, 8) if number % 2 == 0 else shape))
+            first = builder.emit(relax.op.exp(value))
+            out = builder.emit_output(relax.Tuple([first, builder.emit(relax.op.nn.softmax(first, axis=-1))]))
+        builder.emit_func_output(out)
+    passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
+    return tvm.transform.Sequential(passes)(builder.get())
+
+
+def planned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    return tvm.transform.Sequential(
+        [
+            relax.transform.ToNonDataflow(),
+            relax.transform.RemovePurityChecking(),
+            relax.transform.CallTIRRewrite(),
+            relax.transform.StaticPlanBlockMemory(),
+            relax.transform.LowerAllocTensor(),
+        ]
+    )(mod)
+
+
+def test_calls_become_fewer(cpu: tvm.target.Target) -> None:
+    with cpu:
+        mod = planned(build())
+        once = make_tensors_once(mod)
+    assert len(operator_calls(mod, "relax.reshape")) == ROUNDS
+    assert operator_calls(once, "relax.reshape") == ()
+    before, after = (operator_calls(each, "relax.memory.alloc_tensor") for each in (mod, once))
+    assert len(after) < len(before) + ROUNDS
+    assert len({tvm_ffi.structural_hash(call) for call in after}) == len(after)
+    assert relax.analysis.check_well_formed(once) == relax.analysis.check_well_formed(mod)
+
+
+@pytest.mark.compiler
+def test_the_numbers_stay_and_outputs_are_not_shared(cpu: tvm.target.Target) -> None:
+    machine = relax.VirtualMachine(build_executable(build(), cpu).jit(), tvm.cpu())
+    results = []
+    for seed in range(3):
+        data = np.random.RandomState(seed).normal(0, 1, (4, 6)).astype("float32")
+        want = data
+        for number in range(ROUNDS):
+            powers = np.exp(want)
+            want = (powers / powers.sum(-1, keepdims=True)).reshape((3, 8) if number % 2 == 0 else (4, 6))
+        results.append((machine["main"](tvm.runtime.tensor(data)), np.exp(want)))
+    for (first, second), want in results:  # looked at after all calls: each has memory of its own
+        np.testing.assert_allclose(first.numpy(), want, rtol=1e-5)
+        powers = np.exp(want)
+        np.testing.assert_allclose(second.numpy(), powers / powers.sum(-1, keepdims=True), rtol=1e-5)

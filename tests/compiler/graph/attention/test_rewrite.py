@@ -1,0 +1,108 @@
+"""Where attention is one function, where it is left alone, and what constant masks leave out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+from drawn_attention import Drawn
+from onnx import helper
+
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.graph.attention.cpu.visible import _shifts
+from tvmbuild.compiler.graph.attention.form import Attention
+from tvmbuild.compiler.graph.attention.rewrite import fuse_attention
+from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.tasks import extract_tasks
+
+HEADS, SIZE = 2, 8
+pytestmark = pytest.mark.compiler
+
+
+def encode(tokens: int, mask: np.ndarray | None = None, *, seen: bool = False) -> Drawn:
+    """Return self-attention of one tensor, by weights for query, key and value; ``seen``: its scores are used again."""
+    drawn = Drawn(np.random.default_rng(0))
+    width = HEADS * SIZE
+    x, parts = drawn.feed(1, tokens, width), []
+    for _ in range(3):
+        product = drawn.add("MatMul", x, drawn.constant(drawn.random.uniform(-1, 1, (width, width))))
+        biased = drawn.add("Add", product, drawn.constant(drawn.random.uniform(-1, 1, width)))
+        parts.append(drawn.add("Transpose", drawn.reshape(biased, 1, tokens, HEADS, SIZE), perm=[0, 2, 1, 3]))
+    query, key, value = parts
+    scores = drawn.add("MatMul", query, drawn.add("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = drawn.add("Mul", scores, drawn.constant(SIZE**-0.5))
+    scores = scores if mask is None else drawn.add("Add", scores, drawn.constant(mask))
+    if seen:
+        drawn.nodes.append(helper.make_node("ReduceMax", [scores], ["top"], keepdims=0, axes=[0, 1, 2, 3]))
+    out = drawn.add("MatMul", drawn.add("Softmax", scores, axis=-1), value)
+    out = drawn.reshape(drawn.add("Transpose", out, perm=[0, 2, 1, 3]), 1, tokens, width)
+    drawn.output = drawn.add("Add", out, "top") if seen else out
+    return drawn
+
+
+def find_forms(drawn: Drawn) -> list[Attention]:
+    forms: list[Attention] = []
+    fuse_attention(import_model(drawn.model, "drawn").mod, forms.append)
+    return forms
+
+
+def compare(drawn: Drawn, target: tvm.target.Target) -> list[str]:
+    """Compare with ONNX Runtime; return the Tasks' names."""
+    lowered = lower(import_model(drawn.model, "drawn"), target)
+    (got,) = build_here(lowered, target)(drawn.inputs).values()
+    (want,) = onnxruntime.InferenceSession(drawn.model.SerializeToString()).run(None, drawn.inputs)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return [task.name for task in extract_tasks(lowered)]
+
+
+def test_three_projections_are_one_product_and_no_transpose_is_left(cpu: tvm.target.Target) -> None:
+    # The last one makes the output; elsewhere it would be a view.
+    assert compare(encode(21), cpu) == ["matmul_add", "attention", "reshape"]
+
+
+def test_scores_that_are_used_elsewhere_stay_scores(cpu: tvm.target.Target) -> None:
+    names = compare(encode(9, seen=True), cpu)
+    assert "attention" not in names
+    assert any("softmax" in name for name in names)
+
+
+def test_operands_are_read_where_they_lie() -> None:
+    (form,) = find_forms(encode(21))
+    assert [each.shape for each in form.inputs] == [(1, 21, 3 * HEADS * SIZE)]
+    assert (form.heads, form.rows, form.keys, form.rows_after) == ((HEADS,), 21, 21, 0)
+    assert [each.offset for each in (form.query, form.key, form.value)] == [0, 16, 32]
+    assert {(each.row, each.column, each.heads) for each in (form.query, form.key, form.value)} == {(48, 1, (SIZE,))}
+    assert math.isclose(form.scale, SIZE**-0.5, rel_tol=1e-6)
+
+
+def causal(tokens: int, window: int | None = None) -> np.ndarray[Any, Any]:
+    rows, keys = np.indices((tokens, tokens))
+    return np.where((keys <= rows) & (keys > rows - (window or tokens)), 0, -np.inf).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("mask", "shifts"),
+    [
+        (causal(150), (None, 1)),
+        (causal(150, 20), (-19, 1)),
+        (causal(150).T, (0, None)),
+        (np.where(np.arange(150) % 3 > 0, -np.inf, 0), (None, None)),
+    ],
+)
+def test_hidden_keys_are_left_out(
+    mask: np.ndarray[Any, Any], shifts: tuple[int | None, int | None], cpu: tvm.target.Target
+) -> None:
+    drawn = encode(150, mask)
+    assert [_shifts(form) for form in find_forms(drawn)] == [shifts]
+    assert "attention" in compare(drawn, cpu)
+
+
+def test_a_row_without_any_key_is_no_number_as_in_onnx_runtime(cpu: tvm.target.Target) -> None:
+    mask = np.zeros((20, 20), np.float32)
+    mask[3] = -np.inf
+    assert "attention" in compare(encode(20, mask), cpu)

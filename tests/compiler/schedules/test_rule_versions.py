@@ -1,0 +1,79 @@
+"""Where a rule makes another schedule, its kind's `rules` is raised: else it is never measured where records are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.targets.table import target_kind
+
+pytestmark = pytest.mark.compiler
+
+SEEN = {"llvm": (2, "5eb7eb36bae876b2"), "cuda": (2, "72cb36b8be54c01d")}
+"""Kind → its version, and what its rules make of the functions below.
+
+The digest goes with the version; alone only where TVM prints the same schedules otherwise.
+"""
+CPUS = ("x86-64-v3", "x86-64-v4")
+LIMITS = {"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32}
+
+
+def list_functions() -> list[Any]:
+    """Return a dense and a depthwise convolution, products, a pooling, rows, a concatenation and a transpose."""
+    from tvm import te, topi
+
+    def tensor(*shape: int) -> Any:
+        return te.placeholder(shape, name="x")
+
+    def function(compute: Callable[..., Any], *shapes: tuple[int, ...]) -> Any:
+        inputs = [tensor(*shape) for shape in shapes]
+        return te.create_prim_func([*inputs, compute(*inputs)])
+
+    return [
+        function(lambda x, w: topi.nn.conv2d_nhwc(x, w, 1, 1, 1), (1, 14, 14, 32), (3, 3, 32, 64)),
+        function(lambda x, w: topi.nn.depthwise_conv2d_nhwc(x, w, 2, 1, 1), (1, 14, 14, 32), (3, 3, 32, 1)),
+        function(topi.matmul, (197, 192), (192, 768)),
+        function(topi.nn.batch_matmul, (3, 50, 64), (3, 50, 64)),
+        function(
+            lambda x: topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max", layout="NHWC"), (1, 14, 14, 32)
+        ),
+        function(topi.nn.softmax, (12, 197)),
+        function(lambda x, y: topi.concatenate([x, y], axis=1), (4, 30), (4, 34)),
+        function(lambda x: topi.transpose(x, (1, 0)), (96, 64)),
+    ]
+
+
+def on_cpus() -> list[str]:
+    import tvm
+
+    from tvmbuild.compiler.schedules.cpu.finish import finish
+    from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
+    from tvmbuild.compiler.target import tvm_target
+
+    mod = tvm.IRModule({f"f{place}": each for place, each in enumerate(list_functions())})
+    targets = [tvm_target("llvm", FrozenMap({"mcpu": cpu, "num-cores": 2}), FrozenMap()) for cpu in CPUS]
+    return [finish(schedule_uncovered(mod, target), target).script() for target in targets]
+
+
+def on_a_card() -> list[str]:
+    from tvmbuild.compiler.schedules.gpu.rules import list_schedules
+    from tvmbuild.compiler.target import tvm_target
+
+    host = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
+    target = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), host)
+    return [list_schedules(each, target, 1)[0].mod.script() for each in list_functions()]
+
+
+@pytest.mark.parametrize(("kind", "schedule"), [("llvm", on_cpus), ("cuda", on_a_card)])
+def test_other_schedules_have_another_version(kind: str, schedule: Callable[[], list[str]]) -> None:
+    scripts = schedule()
+    digest = hashlib.sha256("\n".join(scripts).encode()).hexdigest()[:16]
+    assert (target_kind(kind).rules, digest) == SEEN[kind]
+
+
+def test_both_kinds_of_cards_have_the_same_rules() -> None:
+    assert target_kind("cuda").rules == target_kind("vulkan").rules

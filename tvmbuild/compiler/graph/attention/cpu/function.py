@@ -1,0 +1,57 @@
+"""The function: blocks of queries on all threads, each past all keys, with the running maximum and sum."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.graph.attention.cpu.outputs import write_outputs, write_weighted
+from tvmbuild.compiler.graph.attention.cpu.queries import pack_queries
+from tvmbuild.compiler.graph.attention.cpu.scores import write_scores
+from tvmbuild.compiler.graph.attention.cpu.sizes import choose_sizes
+from tvmbuild.compiler.graph.attention.cpu.softmax import begin_softmax, write_weights
+from tvmbuild.compiler.graph.attention.cpu.visible import visible_keys
+from tvmbuild.compiler.graph.attention.cpu.work import Work, begin_work
+from tvmbuild.compiler.graph.attention.form import Attention
+from tvmbuild.compiler.graph.attention.signature import begin_function
+from tvmbuild.compiler.schedules.nest import PARALLEL_WORK, Machine
+
+
+def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
+    """Return the function; see :class:`Attention` for its arguments."""
+    sizes = choose_sizes(form, machine)
+    blocks = sizes.count_blocks(form.rows)
+    parts = math.prod(form.heads) * blocks
+    chunks = parts if form.operations >= PARALLEL_WORK and machine.threads > 1 else 1
+    with (
+        begin_function(form) as (builder, inputs, out),
+        T.parallel(*wide(chunks)) as chunk,
+        T.serial(*wide(parts // chunks)) as step,
+    ):
+        part = chunk * (parts // chunks) + step
+        _write_block(begin_work(form, sizes, (inputs, out), (part // blocks, part % blocks)))
+    return builder.get()
+
+
+def _write_block(work: Work) -> None:
+    sizes = work.sizes
+    pack_queries(work)
+    begin_softmax(work)
+    begin, end = (T.Bind(each) for each in visible_keys(work))
+    if work.is_single:
+        _write_keys(work, begin, end - begin)
+    else:
+        with T.serial((end - begin + (sizes.keys - 1)) // sizes.keys) as block:
+            first = T.Bind(begin + block * sizes.keys)
+            _write_keys(work, first, T.Bind(tirx.Min(wide(sizes.keys)[0], end - first)))
+    write_outputs(work)
+
+
+def _write_keys(work: Work, first: Any, count: Any) -> None:
+    write_scores(work, first, count)
+    write_weights(work, count)
+    write_weighted(work, first, count)

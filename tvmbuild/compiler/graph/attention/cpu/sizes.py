@@ -1,0 +1,80 @@
+"""How many queries and keys are done at a time, and how large the tiles in registers are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvmbuild.compiler.graph.attention.form import Attention
+from tvmbuild.compiler.graph.attention.vectors import cut
+from tvmbuild.compiler.schedules.nest import Machine
+
+_SPARE_REGISTERS = 4
+"""For what is multiplied; the rest may hold sums."""
+_MOST_SUMS = 16
+"""Registers of a tile: more hide no latency."""
+_FEWEST_LANES = 4
+_MOST_VECTORS = 2
+_NEAR_SCORES = 1 << 13
+"""Bytes of scores that stay in the first-level cache beside keys and values."""
+_MOST_ROWS_OF_OUTPUT = 8
+MOST_PIECES = 4
+"""Vectors of a tile along a head's size."""
+_NEAR_BYTES = 32
+"""A cycle, from the second-level cache."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of one function."""
+
+    lanes: int
+    """Queries in a vector."""
+    vectors: int
+    """Vectors of queries in a block, all of them in a tile of scores."""
+    key_tile: int
+    """Keys in a tile of scores."""
+    keys: int
+    """Keys in a block, the last one may have fewer; all of them where they are few."""
+    row_tile: int
+    """Queries in a tile of the output."""
+    width_lanes: int
+    """Of a vector along a head's size; what is left takes shorter ones."""
+
+    @property
+    def rows(self) -> int:
+        """Return the queries of a block."""
+        return self.lanes * self.vectors
+
+    def count_blocks(self, rows: int) -> int:
+        """Return how many blocks there are; the last one begins earlier rather than to have fewer rows."""
+        return -(-rows // self.rows)
+
+
+def choose_sizes(form: Attention, machine: Machine) -> Sizes:
+    """Return the sizes that take the fewest cycles, by a rough model of two loads and two sums a cycle."""
+    width = machine.lanes(32)
+    lanes = min(width, max(_FEWEST_LANES, 1 << (form.rows - 1).bit_length()))
+    choices = [_sizes(form, machine, lanes, vectors) for vectors in range(1, _MOST_VECTORS + 1)]
+    return min(choices, key=lambda sizes: _cost(form, sizes, width))
+
+
+def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes:
+    sums = min(machine.registers - _SPARE_REGISTERS, _MOST_SUMS)
+    key_tile = max(1, min(sums // vectors, form.keys))
+    rows = lanes * vectors
+    most = max(2 * key_tile, _NEAR_SCORES // (4 * rows))
+    keys = -(-form.keys // -(-form.keys // most))
+    pieces = min(len(cut(form.width, machine.lanes(32))), MOST_PIECES)
+    row_tile = max(each for each in (1, 2, 4, _MOST_ROWS_OF_OUTPUT) if each == 1 or each * pieces <= sums)
+    return Sizes(
+        lanes, vectors, key_tile, keys, min(row_tile, rows, 1 << (form.rows - 1).bit_length()), machine.lanes(32)
+    )
+
+
+def _cost(form: Attention, sizes: Sizes, width: int) -> tuple[float, int]:
+    tile = sizes.key_tile * sizes.vectors
+    scores = form.depth * max(0.5, (sizes.key_tile + sizes.vectors) / (2 * tile), 4 / tile)
+    outputs = sizes.lanes * form.width / width / 2
+    bytes_read = 4 * (form.depth + form.width) / _NEAR_BYTES
+    each = sizes.vectors * (scores + outputs) + bytes_read
+    return sizes.count_blocks(form.rows) * each, sizes.vectors

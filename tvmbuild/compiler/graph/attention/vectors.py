@@ -1,0 +1,51 @@
+"""Vectors of float32, as the functions write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+from tvmbuild.compiler.expressions import wide
+
+
+def number(value: float, lanes: int = 1) -> Any:
+    """Return a float32, or a vector of it."""
+    return spread(tirx.FloatImm("float32", value), lanes)
+
+
+def spread(value: Any, lanes: int) -> Any:
+    """Return a vector that has the value everywhere."""
+    return value if lanes == 1 else tirx.Broadcast(value, lanes)
+
+
+def load(buffer: Any, at: Any, lanes: int = 1) -> Any:
+    """Return neighbouring numbers as float32."""
+    dtype = str(buffer.dtype)
+    value = buffer[at] if lanes == 1 else buffer.vload([at], f"{dtype}x{lanes}")
+    return value if dtype == "float32" else value.astype("float32" if lanes == 1 else f"float32x{lanes}")
+
+
+def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
+    """Store neighbouring numbers in the buffer's type."""
+    dtype = str(buffer.dtype)
+    if dtype != "float32":
+        value = value.astype(dtype if lanes == 1 else f"{dtype}x{lanes}")
+    T.buffer_store(buffer, value, [at if lanes == 1 else tirx.Ramp(at, wide(1)[0], lanes)])
+
+
+def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
+    """Return (begin, lanes) of the vectors that an extent takes: of the full length, then of shorter powers of two."""
+    pieces, begin = [], 0
+    while begin < extent:
+        while lanes > extent - begin:
+            lanes //= 2
+        pieces.append((begin, lanes))
+        begin += lanes
+    return pieces
+
+
+def local(count: int) -> Any:
+    """Return a buffer of float32 of the thread's own."""
+    return T.alloc_buffer(wide(count), "float32", scope="local", layout=None)

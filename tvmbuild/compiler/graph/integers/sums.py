@@ -1,0 +1,96 @@
+"""Sums of products in int32, and what is done to them before they are rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvmbuild.compiler.expressions import static_shape
+from tvmbuild.compiler.graph.integers.elementary import sum_up
+from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
+from tvmbuild.compiler.graph.integers.products import convolve, multiply
+from tvmbuild.compiler.graph.integers.rounding import sign
+from tvmbuild.compiler.graph.integers.values import MOST, ByChannel, Known, Quantised, Sum
+
+
+def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+        if ledger.wants_signed and int(call.attrs.groups) == 1 and isinstance(data, Quantised):
+            data = sign(ledger, data)
+        return convolve(ledger.emit, call, data, weights)
+
+    return _product(ledger, call, compute)
+
+
+def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+        if isinstance(data, ByChannel):
+            return None
+        return multiply(ledger.emit, sign(ledger, data) if ledger.wants_signed else data, weights)
+
+    return _product(ledger, call, compute)
+
+
+def _product(
+    ledger: Ledger, call: relax.Call, compute: Callable[[Quantised | ByChannel, Known], Sum | None]
+) -> relax.Expr | None:
+    data, weights = (ledger.find(each) for each in call.args)
+    if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, Known):
+        return None
+    made = compute(data, weights)
+    return None if made is None else ledger.track(sum_up(ledger.emit, made), made)
+
+
+def _add(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    """Take a constant that is added, a bias, as a number of the sum's steps."""
+    for one, other in (call.args, reversed(call.args)):
+        found, bias = ledger.find(one), ledger.read_number(other)
+        if isinstance(found, Sum) and bias is not None and not found.is_bounded:
+            return _add_bias(ledger, call, found, bias)
+    return None
+
+
+def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any, Any]) -> relax.Expr | None:
+    if static_shape(call) != static_shape(found.value):
+        return None
+    shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
+    steps = np.rint(_drop_leading_ones(bias, len(shape)).astype(np.float64) / found.scale)
+    if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.abs(steps) < MOST):
+        return None
+    return ledger.track(call, replace(found, offset=found.offset + steps.astype(np.int64)))
+
+
+def _bound(ledger: Ledger, call: relax.Call, low: float, high: float) -> relax.Expr | None:
+    found = ledger.find(call.args[0])
+    if not isinstance(found, Sum):
+        return None
+    low, high = (min(max(each, low), high) for each in (found.low, found.high))
+    return ledger.track(call, replace(found, low=low, high=high))
+
+
+def _relu(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    return _bound(ledger, call, 0.0, float("inf"))
+
+
+def _clip(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    low, high = (float(each.value) if hasattr(each, "value") else None for each in call.args[1:])
+    return None if low is None or high is None else _bound(ledger, call, low, high)
+
+
+def _drop_leading_ones(array: np.ndarray[Any, Any], rank: int) -> np.ndarray[Any, Any]:
+    while array.ndim > rank and array.shape[0] == 1:
+        array = array[0]
+    return array
+
+
+RULES: Mapping[str, Rule] = {
+    "relax.nn.conv2d": _convolve,
+    "relax.matmul": _multiply,
+    "relax.add": _add,
+    "relax.nn.relu": _relu,
+    "relax.clip": _clip,
+}

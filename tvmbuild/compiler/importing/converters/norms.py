@@ -1,0 +1,53 @@
+"""Norms of images: TVM's takes a variance as the difference of two large numbers, and means twice."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from tvmbuild.compiler.expressions import static_shape
+from tvmbuild.compiler.importing.converters.call import NodeCall
+
+_EPSILON = 1e-5
+
+
+def convert_group_normalization(call: NodeCall) -> relax.Expr:
+    """Normalise each group of channels, [N, groups, channels of one, …]; scales are one a group before opset 21."""
+    groups, (batch, channels, *pixels) = int(call.attributes["num_groups"]), call.shape
+    return _normalise(call, (batch, groups, channels // groups, *pixels), grouped=True)
+
+
+def convert_instance_normalization(call: NodeCall) -> relax.Expr:
+    """Normalise each channel of each image."""
+    return _normalise(call, call.shape, grouped=False)
+
+
+def _normalise(call: NodeCall, shape: tuple[int, ...], *, grouped: bool) -> relax.Expr:
+    wide = call.dtype if call.dtype == "float64" else "float32"
+    axes = list(range(2, len(shape)))
+    data = _cast(call, call.data, wide)
+    if grouped:
+        data = call.emit(relax.op.reshape, data, shape)
+    centred = call.emit(relax.op.subtract, data, call.emit(relax.op.mean, data, axes, True))
+    variance = call.emit(relax.op.mean, call.emit(relax.op.multiply, centred, centred), axes, True)
+    epsilon = call.number(call.float("epsilon", _EPSILON), wide)
+    deviation = call.emit(relax.op.sqrt, call.emit(relax.op.add, variance, epsilon))
+    result = call.emit(relax.op.divide, centred, deviation)
+    for operator, parameter in ((relax.op.multiply, call.inputs[1]), (relax.op.add, call.inputs[2])):
+        of_channels = _cast(call, call.emit(relax.op.reshape, parameter, _shape_like(parameter, shape, grouped)), wide)
+        result = call.emit(operator, result, of_channels)
+    if grouped:
+        result = call.emit(relax.op.reshape, result, call.shape)
+    return _cast(call, result, call.dtype)
+
+
+def _shape_like(parameter: relax.Expr, shape: tuple[int, ...], grouped: bool) -> tuple[int, ...]:
+    """Return the shape in which a parameter of one value a group, or a channel, is broadcast to ``shape``."""
+    if not grouped:
+        return (1, shape[1], *(1 for _ in shape[2:]))
+    given = static_shape(parameter) or ()
+    of_group = shape[2] if given == (shape[1] * shape[2],) else 1
+    return (1, shape[1], of_group, *(1 for _ in shape[3:]))
+
+
+def _cast(call: NodeCall, data: relax.Expr, dtype: str) -> relax.Expr:
+    return data if str(data.ty.dtype) == dtype else call.emit(relax.op.astype, data, dtype)

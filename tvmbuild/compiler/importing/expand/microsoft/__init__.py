@@ -1,0 +1,1 @@
+"""Operators of com.microsoft: what ONNX Runtime makes of a model when it optimises it, and exporters for it."""

@@ -1,0 +1,98 @@
+"""What rules of operators with many inputs share: those inputs, numbers of the node's type, refusals, heads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+from tvmbuild.compiler.importing.expand.scope import Scope, attributes_of
+from tvmbuild.errors import TvmbuildError
+
+_FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})
+_HINT = "save the model as it was before it was optimised for ONNX Runtime, or replace the operator"
+
+
+class NodeComposer(Composer):
+    """Composes what takes a node's place."""
+
+    def __init__(self, node: onnx.NodeProto, scope: Scope) -> None:
+        """Name values after the node."""
+        super().__init__(scope, node.name or node.op_type)
+        self.node, self.attributes = node, attributes_of(node)
+        kinds = [scope.element_type(name) for name in node.input if name]
+        self.kind = next((kind for kind in kinds if kind in _FLOATS), TensorProto.FLOAT)
+        """Of the node's floats: that of any input whose type is known."""
+
+    def input(self, place: int) -> str:
+        """Return the input's name, empty for one that is left out."""
+        return self.node.input[place] if place < len(self.node.input) else ""
+
+    def output(self, place: int) -> str:
+        """Return the output's name, empty for one that nobody asks for."""
+        return self.node.output[place] if place < len(self.node.output) else ""
+
+    def number(self, value: float) -> str:
+        """Add a scalar of the node's type."""
+        return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(self.kind)))
+
+    def integers(self, *values: int) -> str:
+        """Add a constant of one dimension, for shapes and axes."""
+        return self.constant(np.array(values, np.int64))
+
+    def reshape(self, value: str, *shape: int) -> str:
+        """Add a Reshape; 0 keeps a dimension."""
+        return self.add("Reshape", value, self.integers(*shape))
+
+    def known_shape(self, place: int) -> tuple[int, ...] | None:
+        """Return the shape of an input, None where it is left out or not known."""
+        return self.scope.shape(self.input(place)) if self.input(place) else None
+
+    def lacks_shapes(self, *places: int) -> bool:
+        """Say whether one of these inputs is there and has a shape that is not known yet."""
+        return any(self.input(place) and self.known_shape(place) is None for place in places)
+
+    def split_heads(self, value: str, heads: int, perm: tuple[int, ...] = (0, 2, 1, 3)) -> str:
+        """Return [batch, tokens, width] as [batch, heads, tokens, size], or in another order of those axes."""
+        return self.add("Transpose", self.reshape(value, 0, 0, heads, -1), perm=list(perm))
+
+    def join_heads(self, value: str) -> str:
+        """Return [batch, heads, tokens, size] as [batch, tokens, width]."""
+        return self.reshape(self.add("Transpose", value, perm=[0, 2, 1, 3]), 0, 0, -1)
+
+    def spread_heads(self, value: str, shape: tuple[int, int, int, int], heads: int) -> str:
+        """Return the value, [batch, groups, tokens, size], with each head as often as it takes to have ``heads``."""
+        batch, groups, tokens, size = shape
+        if groups == heads:
+            return value
+        apart = self.unsqueeze(value, [2])
+        many = self.add("Expand", apart, self.integers(batch, groups, heads // groups, tokens, size))
+        return self.reshape(many, batch, heads, tokens, size)
+
+    def refuse_inputs(self, names: dict[int, str]) -> None:
+        """Raise TvmbuildError where one of these inputs is there."""
+        given = [name for place, name in names.items() if self.input(place)]
+        if given:
+            raise self.refuse(f"its input {given[0]} is not known here")
+
+    def refuse_attributes(self, defaults: dict[str, Any]) -> None:
+        """Raise TvmbuildError where one of these attributes has another value."""
+        for name, default in defaults.items():
+            if self.attributes.get(name, default) != default:
+                raise self.refuse(f"its attribute {name} is not known here")
+
+    def refuse_outputs(self, places: Collection[int]) -> None:
+        """Raise TvmbuildError where one of these outputs is asked for."""
+        asked = [self.output(place) for place in places if self.output(place)]
+        if asked:
+            raise self.refuse(f"its output {asked[0]!r} is asked for")
+
+    def refuse(self, why: str) -> TvmbuildError:
+        """Return the error that names the node."""
+        which = f"{self.node.op_type} (node {self.node.name!r})" if self.node.name else self.node.op_type
+        where = f" of {self.node.domain}" if self.node.domain else ""
+        return TvmbuildError(f"the operator {which}{where} cannot be built: {why}", _HINT)

@@ -1,0 +1,61 @@
+"""Long sums in blocks: the weights of a block stay in the second-level cache while all rows go past them.
+
+Partial sums are added to in memory, a tile at a time. A search measures it; no rule chooses it unmeasured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir
+
+from tvmbuild.compiler.schedules.cpu.padding import find_padding
+from tvmbuild.compiler.schedules.cpu.tile import (
+    attach_epilogue,
+    list_constants,
+    make_vectors,
+    pack_weights,
+    split_loops,
+)
+from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
+from tvmbuild.compiler.schedules.nest import Machine, Nest, Variant, count, divisors, run_parallel, view_nest
+
+SHORTEST, LONGEST = 192, 640
+"""Steps of a block: fewer are lost in loading and storing the sums."""
+
+
+def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
+    """Compute a product or a 1 x 1 convolution block by block; False unless the variant says so and its sum is long."""
+    nest = view_nest(sch, block) if variant.blocked else None
+    constants = [] if nest is None else list_constants(sch, nest)
+    tile = None if nest is None else choose_tile(nest, machine, variant.rank, constants)
+    if nest is None or tile is None:
+        return False
+    size = _choose_block(nest, tile, machine)
+    # What overlaps would be added up twice.
+    if size is None or tile.overlaps or find_padding(sch, nest, (tile.vector, tile.reuse)) is not None:
+        return False
+    loops = split_loops(sch, nest, tile, vectors_outside=True)
+    chunks = min((each for each in divisors(tile.passes, tile.passes) if each >= machine.threads), default=tile.passes)
+    chunk, over = sch.split(loops.outer[0], [chunks, None])
+    *short, summed = loops.reduced
+    far, near = sch.split(summed, [None, size])
+    sch.reorder(chunk, far, over, *loops.outer[1:], *short, near, *loops.tile)
+    epilogue = attach_epilogue(sch, nest, chunk)
+    make_vectors(sch, loops.tile, tile)
+    sch.vectorize(sch.split(sch.get_loops(epilogue)[-1], [None, tile.lanes])[1])
+    run_parallel(sch, (chunk,), nest.work, machine)
+    sch.decompose_reduction(block, far)
+    pack_weights(sch, nest, tile, constants)
+    return True
+
+
+def _choose_block(nest: Nest, tile: Tile, machine: Machine) -> int | None:
+    """Return how many steps of the sum to do at once; None where a tile's weights stay near, or nothing divides it."""
+    steps = nest.reduced[-1].extent
+    if count(nest.reduced) != steps or tile.lanes == 1:
+        return None
+    if 8 * steps * tile.width * nest.bits // 8 <= machine.limits.far_cache:
+        return None
+    sizes = [each for each in divisors(steps, min(LONGEST, steps // 2)) if each >= SHORTEST]
+    return sizes[-1] if sizes else None

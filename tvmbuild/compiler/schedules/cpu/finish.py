@@ -1,0 +1,18 @@
+"""What schedules leave to be done before code is made of them: no primitive of TVM's can say it."""
+
+from __future__ import annotations
+
+import tvm
+
+from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
+from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
+from tvmbuild.compiler.target import is_gpu
+
+
+def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return the scheduled module with whole tiles, loops of rows, and indices that can be taken apart.
+
+    A GPU's stays as it is. Packages, the tuner's candidates and checks of records all go through here.
+    """
+    return mod if is_gpu(target) else narrow_partitioned(expand_rows(overlap_tiles(mod), target))

@@ -1,0 +1,96 @@
+"""Tiles that do not divide what they tile: the last one begins early enough to end where the others do.
+
+It computes some elements once more, to the same values, and needs neither a branch nor a loop of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, sym, tirx
+
+from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
+
+_OVERLAPS = "tvmbuild.overlaps"
+_IN_TILE = (tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
+
+
+def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
+    """Let tiles of these blocks overlap: what they sum up is a tile's own, and doing it again does no harm.
+
+    Until ``overlap_tiles`` each element of a tile is guarded instead: right, and far slower.
+    """
+    for block in blocks:
+        sch.annotate(block, _OVERLAPS, 1)
+
+
+def overlap_tiles(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Move the last tile of each such block back to where it is whole, and drop the guards."""
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and any(_OVERLAPS in each.annotations for each in list_blocks(function)):
+            body = tvm_ffi.structural_map(function.body, (s_tir.SBlockRealize, _Loops.of(function).move))
+            result.update_func(result.get_global_var(variable.name_hint), function.with_body(body))
+    return result
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """What is known of a function's loops."""
+
+    analyzer: sym.Analyzer = field(default_factory=sym.Analyzer)
+    first: dict[Any, Any] = field(default_factory=dict)
+    """The variables of loops inside tiles, each with zero."""
+    last: dict[Any, Any] = field(default_factory=dict)
+    """The same, with their last values."""
+
+    @classmethod
+    def of(cls, function: tirx.PrimFunc) -> _Loops:
+        loops = cls()
+        for loop in list_nodes(function, tirx.For):
+            loops.analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+            if loop.kind in _IN_TILE:
+                loops.first[loop.loop_var] = tirx.const(0, loop.loop_var.ty.dtype)
+                loops.last[loop.loop_var] = loop.extent - 1
+        return loops
+
+    def move(self, realize: s_tir.SBlockRealize) -> s_tir.SBlockRealize:
+        """Return the block with whole tiles where it may overlap."""
+        block = realize.block
+        if _OVERLAPS not in block.annotations:
+            return realize
+        values, guards = [], _list_guards(realize.predicate)
+        for value, var in zip(realize.iter_values, block.iter_vars, strict=True):
+            extent = var.dom.extent
+            guard = next((each for each in guards if self._keeps_inside(each, value, extent)), None)
+            if guard is not None:
+                guards.remove(guard)
+            values.append(value if guard is None else self._clamp(value, extent))
+        predicate = tirx.all(*guards) if guards else True
+        return s_tir.SBlockRealize(values, predicate, block, realize.span)
+
+    def _keeps_inside(self, guard: Any, value: Any, extent: Any) -> bool:
+        if not isinstance(guard, tirx.LT) or not self.analyzer.can_prove_equal(guard.b, extent):
+            return False
+        return bool(self.analyzer.can_prove_equal(guard.a, value))
+
+    def _clamp(self, value: Any, extent: Any) -> Any:
+        """Return the value with its tile moved back, where it would end beyond the extent."""
+        begin = self.analyzer.simplify(_substitute(value, self.first))
+        end = self.analyzer.simplify(_substitute(value, self.last) + 1)
+        size = self.analyzer.simplify(end - begin)
+        return tirx.min(begin, extent - size) + self.analyzer.simplify(value - begin)
+
+
+def _list_guards(predicate: Any) -> list[Any]:
+    if isinstance(predicate, tirx.And):
+        return [*_list_guards(predicate.a), *_list_guards(predicate.b)]
+    return [predicate]
+
+
+def _substitute(expr: Any, values: dict[Any, Any]) -> Any:
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda var: values.get(var, var)))

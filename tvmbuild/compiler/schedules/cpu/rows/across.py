@@ -1,0 +1,75 @@
+"""Vectors of an element each of neighbouring rows; some vectors of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from tvmbuild.compiler.schedules.cpu.rows.statements import (
+    Place,
+    fold,
+    nest_loops,
+    number,
+    sequence,
+    unfold,
+    vectorized,
+)
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass
+from tvmbuild.compiler.schedules.cpu.rows.writer import Vector, Writer
+
+_START = -1
+"""In a place: where the vectors of a block of rows begin."""
+
+
+class Across(Writer):
+    """Writes vectors across rows."""
+
+    def choose_width(self) -> int:
+        """Return how many rows a block has: vectors enough for the adder, blocks enough for the threads."""
+        others = self.rows.count(self.rows.rows) // self.extent
+        enough = 2 * self.machine.threads
+        fitting = [n for n in (4, 2) if n * self.lanes <= self.extent]
+        return self.lanes * next((n for n in fitting if others * (self.extent // (n * self.lanes)) >= enough), 1)
+
+    def size(self, each: Pass) -> int:
+        """Return a number for each row of a block, or one for each of its elements."""
+        return self.width * (self.rows.count(self.rows.columns) if each.along and not each.combine else 1)
+
+    def count_blocks(self) -> int:
+        """Return the number of blocks; the last one along the vectors ends where the rows end."""
+        return self.rows.count(self.rows.rows) // self.extent * -(-self.extent // self.width)
+
+    def place_block(self, index: Any) -> Place:
+        """Return where the block begins."""
+        blocks = -(-self.extent // self.width)
+        others = [axis for axis in self.rows.rows if axis != self.rows.vector]
+        start = tirx.min(index % blocks * self.width, number(self.extent - self.width))
+        return {**unfold(self.rows, others, index // blocks), _START: start, self.rows.vector: start}
+
+    def index_kept(self, each: Pass, place: Place) -> Any:
+        """Return the index with a block's rows nearest."""
+        near = place[self.rows.vector] - place[_START]
+        return fold(self.rows, place) * self.width + near if each.along and not each.combine else near
+
+    def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
+        """Return the loop over the columns, and what begins and ends it."""
+        vectors = self.width // self.lanes
+        places = [Vector(place[_START] + n * self.lanes, self.lanes, 0, n) for n in range(vectors)]
+
+        def steps(inside: Place) -> Any:
+            return sequence([self.step(group, vector, inside) for vector in places])
+
+        if not group[0].along:
+            return [steps(place)]
+        loops = nest_loops(self.rows, self.rows.columns, place, steps)
+        finish = [self._step_out(each, vector, place) for each in group if each.combine for vector in places]
+        return [*self.start(group, vectors), loops, *finish]
+
+    def _step_out(self, each: Pass, vector: Vector, place: Place) -> Any:
+        def out(lane: Any) -> Any:
+            here = {**place, self.rows.vector: vector.start + lane}
+            return self.write_value(each, self.partial[each.store.buffer][lane + vector.slot * self.lanes], here)
+
+        return vectorized(self.lanes, out)

@@ -1,0 +1,92 @@
+"""Vectors along a row; a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from tvmbuild.compiler.schedules.cpu.rows.statements import (
+    Place,
+    fold,
+    loop,
+    nest_loops,
+    number,
+    sequence,
+    unfold,
+    vectorized,
+)
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass
+from tvmbuild.compiler.schedules.cpu.rows.writer import MOST_SUMS, Vector, Writer
+
+
+class Along(Writer):
+    """Writes vectors along a row."""
+
+    def choose_width(self) -> int:
+        """Return the lanes of all vectors of partial sums."""
+        sums = 1
+        while 2 * sums <= min(MOST_SUMS, self.extent // self.lanes):
+            sums *= 2
+        return sums * self.lanes
+
+    def size(self, each: Pass) -> int:
+        """Return one number, or one for each element of a row."""
+        return self.rows.count(self.rows.columns) if each.along and not each.combine else 1
+
+    def count_blocks(self) -> int:
+        """Return the number of rows."""
+        return self.rows.count(self.rows.rows)
+
+    def place_block(self, index: Any) -> Place:
+        """Return the place of a row."""
+        return unfold(self.rows, self.rows.rows, index)
+
+    def index_kept(self, each: Pass, place: Place) -> Any:
+        """Return the element's number in its row."""
+        return fold(self.rows, place) if each.along and not each.combine else number(0)
+
+    def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
+        """Return the loops along a row, and what begins and ends them."""
+        if not group[0].along:
+            return [self.write_value(each, self.value(each, place), place) for each in group]
+        reductions = [each for each in group if each.combine]
+        sums = self.width // self.lanes if reductions else 1
+        *outer, _ = self.rows.columns
+        loops = nest_loops(self.rows, outer, place, lambda inside: sequence(self._write_line(group, inside, sums)))
+        return [*self.start(group, sums), loops, *(line for each in reductions for line in self._finish(each, place))]
+
+    def _write_line(self, group: Sequence[Pass], place: Place, sums: int) -> list[Any]:
+        lanes, whole = self.lanes, self.extent // self.lanes
+        turns = whole // sums
+        lines: list[Any] = []
+        if turns:
+
+            def turn(index: Any) -> Any:
+                starts = [index * (sums * lanes) + slot * lanes for slot in range(sums)]
+                return sequence([self.step(group, Vector(s, lanes, 0, n), place) for n, s in enumerate(starts)])
+
+            lines.append(loop(number(turns), turn))
+        for slot, vector in enumerate(range(turns * sums, whole)):
+            lines.append(self.step(group, Vector(number(vector * lanes), lanes, 0, slot), place))
+        rest = self.extent - whole * lanes
+        if rest:
+            lines.append(self.step(group, Vector(number(self.extent - lanes), lanes, lanes - rest), place))
+        return lines
+
+    def _finish(self, each: Pass, place: Place) -> list[Any]:
+        """Combine the lanes: each half with the other."""
+        partial, half = self.partial[each.store.buffer], self.width // 2
+        lines = []
+        while half:
+            near = min(half, self.lanes)
+            for start in range(0, half, near):
+
+                def halve(lane: Any, start: int = start, half: int = half) -> Any:
+                    both = each.combine(partial[lane + start], partial[lane + (start + half)])
+                    return tirx.BufferStore(partial, both, [lane + start])
+
+                lines.append(vectorized(near, halve))
+            half //= 2
+        return [*lines, self.write_value(each, partial[number(0)], place)]

@@ -1,0 +1,74 @@
+"""The rule: a function that goes row by row is marked, and gets its loops before code is made of it.
+
+Primitives of TVM's schedules cannot write vectors for a row of any length; a record has the mark.
+"""
+
+from __future__ import annotations
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvmbuild.compiler.schedules.access import Access, collect
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
+from tvmbuild.compiler.schedules.cpu.rows.write import write_rows
+from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor
+
+MARK = "tvmbuild.rows"
+SHORT = 8
+"""Elements of a row below which it takes longer to put lanes together than to go one by one."""
+_ROOT = "root"
+
+
+def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> bool:
+    """Mark the function; False where it is of another form, or one reduction that other rules do as well."""
+    rows = view_rows(sch)
+    if rows is None or not _is_worth_it(rows, machine):
+        return False
+    sch.annotate(sch.get_sblock(_ROOT), MARK, 1)
+    return True
+
+
+def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return the module with the loops of all functions that are marked."""
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in mod.functions.items():
+        if isinstance(function, tirx.PrimFunc) and _is_marked(function):
+            result.update_func(result.get_global_var(variable.name_hint), _expand(function, describe_machine(target)))
+    return result
+
+
+def _is_worth_it(rows: Rows, machine: Machine) -> bool:
+    reductions = [each for each in rows.passes if each.combine]
+    if not all(_runs_in_order(each, rows.vector) for each in reductions):
+        return False
+    if rows.count(rows.columns) < SHORT:
+        return False
+    if len(reductions) > 1 or any(each.along and not each.combine for each in rows.passes):
+        return True
+    width, loads = machine.lanes(reductions[0].bits), collect(reductions[0].value).loads
+    is_product = any(not _are_equal(load, loads[0]) for load in loads)
+    return not (rows.across or is_product) and power_of_two_divisor(rows.extents[rows.vector], width) < width
+
+
+def _are_equal(load: Access, other: Access) -> bool:
+    same = (tvm_ffi.structural_equal(a, b) for a, b in zip(load.indices, other.indices, strict=False))
+    return load.buffer.same_as(other.buffer) and all(same)
+
+
+def _runs_in_order(each: Pass, vector: int) -> bool:
+    variable = next(var for var, axis in each.axes.items() if axis == vector)
+    return all(load.stride(variable) in {0, 1} for load in collect(each.value).loads)
+
+
+def _is_marked(function: tirx.PrimFunc) -> bool:
+    return isinstance(function.body, s_tir.SBlockRealize) and MARK in function.body.block.annotations
+
+
+def _expand(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
+    rows = view_rows(s_tir.Schedule(tvm.ir.IRModule({"main": function})))
+    if rows is None:
+        raise ValueError(f"a function is marked {MARK}, and does not go row by row")
+    body = write_rows(rows, [getattr(each, "buffer", each) for each in function.params], machine)
+    root = s_tir.SBlock([], [], [], _ROOT, body)
+    return function.with_body(s_tir.SBlockRealize([], True, root))

@@ -1,0 +1,175 @@
+"""What writing vectors along a row and across rows has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from tvmbuild.compiler.schedules.access import collect
+from tvmbuild.compiler.schedules.cpu.rows.statements import (
+    Place,
+    local,
+    loop,
+    number,
+    put,
+    sequence,
+    variable,
+    vectorized,
+)
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
+from tvmbuild.compiler.schedules.nest import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
+
+MOST_SUMS = 4
+"""Vectors of partial sums: as many as hide the time that one addition takes."""
+_REPEATABLE = (tirx.Max, tirx.Min)
+"""Reductions that an element may enter twice."""
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Where a vector begins, how long it is, and how many of its first elements another has computed."""
+
+    start: Any
+    lanes: int
+    done: int = 0
+    slot: int = 0
+    """Which vector of partial results it enters."""
+
+
+class Writer(ABC):
+    """Writes the loops of one function."""
+
+    def __init__(self, rows: Rows, parameters: Sequence[Any], machine: Machine) -> None:
+        self.rows, self.machine = rows, machine
+        self.extent = rows.extents[rows.vector]
+        widest = machine.lanes(max(each.bits for each in rows.passes))
+        self.lanes = min(widest, 1 << (self.extent.bit_length() - 1))
+        self.width = self.choose_width()
+        outside = set(parameters)
+        self.kept = {
+            each.store.buffer: local(self.size(each), each.store.buffer)
+            for each in rows.passes
+            if each.store.buffer not in outside
+        }
+        self.partial = {each.store.buffer: local(self.width, each.store.buffer) for each in rows.passes if each.combine}
+
+    def write(self) -> Any:
+        """Return all loops."""
+        chunks, most = self.count_blocks(), CHUNKS_PER_THREAD * self.machine.threads
+        size = -(-chunks // most)
+        shares = -(-chunks // size)
+        work = self.rows.count(range(len(self.rows.extents))) * sum(1 + 8 * each.calls for each in self.rows.passes)
+        chunk = variable("chunk")
+
+        def block(index: Any) -> Any:
+            return self.write_block(self.place_block(chunk * size + index))
+
+        inner = loop(tirx.min(number(size), number(chunks) - chunk * size), block) if size > 1 else block(number(0))
+        body = sequence([*map(tirx.AllocBuffer, [*self.kept.values(), *self.partial.values()]), inner])
+        divided = self.machine.threads > 1 and work >= PARALLEL_WORK and shares > 1
+        kind = tirx.ForKind.PARALLEL if divided else tirx.ForKind.SERIAL
+        return tirx.For(chunk, number(0), number(shares), kind, body)
+
+    @abstractmethod
+    def choose_width(self) -> int:
+        """Return how many partial results a reduction has."""
+
+    @abstractmethod
+    def size(self, each: Pass) -> int:
+        """Return how many elements of what the pass makes are kept for one block of rows."""
+
+    @abstractmethod
+    def count_blocks(self) -> int:
+        """Return into how many blocks the rows are divided."""
+
+    @abstractmethod
+    def place_block(self, index: Any) -> Place:
+        """Return where the block of that number lies."""
+
+    @abstractmethod
+    def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
+        """Return what a group of passes does to a block of rows."""
+
+    @abstractmethod
+    def index_kept(self, each: Pass, place: Place) -> Any:
+        """Return the index of what the pass made at a place among what is kept."""
+
+    def write_block(self, place: Place) -> Any:
+        """Return what all passes do to a block of rows."""
+        return sequence([each for group in self.list_groups() for each in self.write_group(group, place)])
+
+    def list_groups(self) -> list[list[Pass]]:
+        """Return what goes through a row together, in order: nothing in it needs what only all of it gives."""
+        groups: list[list[Pass]] = []
+        for each in self.rows.passes:
+            reads = {load.buffer for load in collect(each.value).loads}
+            earliest = 0
+            for position, group in enumerate(groups):
+                for other in group:
+                    if other.store.buffer in reads:
+                        same_loop = other.along and not other.combine and each.along
+                        earliest = max(earliest, position if same_loop else position + 1)
+            fitting = (n for n in range(earliest, len(groups)) if each.along and groups[n][0].along)
+            found = next(fitting, None)
+            if found is not None:
+                groups[found].append(each)
+            elif each.along:
+                groups.append([each])
+            else:
+                groups.insert(earliest, [each])
+        return groups
+
+    def value(self, each: Pass, place: Place) -> Any:
+        """Return the pass's value at a place."""
+
+        def on_load(load: Any) -> Any:
+            made = self.kept.get(load.source)
+            if made is None:
+                return load
+            maker = next(other for other in self.rows.passes if other.store.buffer.same_as(load.source))
+            return made[self.index_kept(maker, place)]
+
+        return put(tvm_ffi.structural_map(each.value, [(tvm.ir.TensorLoad, on_load)]), each, place)
+
+    def write_value(self, each: Pass, value: Any, place: Place) -> Any:
+        """Return the statement that writes a value of the pass to where it belongs."""
+        made = self.kept.get(each.store.buffer)
+        if made is not None:
+            return tirx.BufferStore(made, value, [self.index_kept(each, place)])
+        return tirx.BufferStore(each.store.buffer, value, [put(index, each, place) for index in each.store.indices])
+
+    def step(self, group: Sequence[Pass], vector: Vector, place: Place) -> Any:
+        """Return one vector of all passes of the group."""
+
+        def at(lane: Any) -> Any:
+            here = {**place, self.rows.vector: vector.start + lane}
+            return sequence([self._element(each, vector, here, lane) for each in group])
+
+        return vectorized(vector.lanes, at)
+
+    def _element(self, each: Pass, vector: Vector, place: Place, lane: Any) -> Any:
+        value = self.value(each, place)
+        if not each.combine:
+            return self.write_value(each, value, place)
+        if vector.done and each.combine not in _REPEATABLE:
+            value = tirx.Select(lane >= vector.done, value, each.identity)
+        partial = self.partial[each.store.buffer]
+        slot = lane + vector.slot * self.lanes
+        return tirx.BufferStore(partial, each.combine(partial[slot], value), [slot])
+
+    def start(self, group: Sequence[Pass], vectors: int) -> list[Any]:
+        """Return what the group's reductions begin with."""
+
+        def begin(each: Pass, slot: int) -> Any:
+            partial = self.partial[each.store.buffer]
+            return vectorized(
+                self.lanes, lambda lane: tirx.BufferStore(partial, each.identity, [lane + slot * self.lanes])
+            )
+
+        return [begin(each, slot) for each in group if each.combine for slot in range(vectors)]

@@ -1,0 +1,174 @@
+"""A schedule by rule for products of matrices on GPUs: a block of threads keeps its operands in shared memory.
+
+Rows, columns and depths may be any numbers: what the tiles do not divide is filled with zeros in shared memory, and the
+outputs that are none are not written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, view_matrices
+from tvmbuild.compiler.schedules.gpu.staged_tiles import (
+    ALIGNED,
+    FEWEST_ROWS,
+    VECTOR,
+    StagedTile,
+    list_staged_tiles,
+)
+
+
+def list_staged(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules, the most promising first; none for what is no product of matrices."""
+    product = try_rule(partial(view_matrices, function))
+    if product is None or product.sizes.rows < FEWEST_ROWS:
+        return []
+    tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
+    schedules = (try_rule(partial(stage, product, tile)) for tile in tiles)
+    return [schedule for schedule in schedules if schedule is not None]
+
+
+def stage(product: MatrixProduct, tile: StagedTile, bind: bool = True) -> s_tir.Schedule:
+    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run."""
+    return _Staging(product, tile, bind).schedule()
+
+
+class _Staging:
+    """The steps of one schedule."""
+
+    def __init__(self, product: MatrixProduct, tile: StagedTile, bind: bool) -> None:
+        self.product, self.tile, self.binds = product, tile, bind
+        self.sch = product.sch.copy()
+
+    def schedule(self) -> s_tir.Schedule:
+        sch, tile = self.sch, self.tile
+        block, last, stages = self.pad()
+        self.turn_about(block)
+        *_, depth = sch.get_loops(block)
+        _, part, _ = sch.split(depth, [None, tile.parts, tile.chunk])
+        parts = sch.rfactor(part, 0)
+        *outer, row, column = sch.get_loops(last)
+        block_row, row = sch.split(row, [None, tile.height])
+        block_column, column = sch.split(column, [None, tile.width])
+        sch.reorder(*outer, block_row, block_column, row, column)
+        if outer:
+            self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
+        self.bind(block_row, "blockIdx.y")
+        self.bind(block_column, "blockIdx.x")
+        adder = sch.fuse(row, column)
+        sch.compute_at(block, adder, preserve_unit_loops=True)
+        sch.set_scope(block, 0, "local")
+        sch.compute_at(parts, block_column, preserve_unit_loops=True)
+        sch.set_scope(parts, 0, "shared")
+        step = self.place_parts(parts, stages)
+        sch.unroll(sch.get_loops(block)[-1])
+        adder = sch.split(adder, [None, tile.threads])[1]
+        self.bind(adder, "threadIdx.x")
+        sch.decompose_reduction(parts, step)
+        return sch
+
+    def bind(self, loop: Any, axis: str) -> None:
+        if self.binds:
+            self.sch.bind(loop, axis)
+
+    def pad(self) -> tuple[Any, Any, list[Any]]:
+        """Fill up what the tile does not divide; return the sum, what writes the output, and the operands' copies."""
+        sch, tile, sizes = self.sch, self.tile, self.product.sizes
+        block, last = self.product.block, self.product.last
+        wanted = (tile.height, tile.width, tile.step)
+        given = (sizes.rows, sizes.columns, sizes.depth)
+        if any(extent % size for extent, size in zip(given, wanted, strict=True)):
+            ones = len(self.product.order) - len(wanted)
+            sch.pad_einsum(block, [*(1 for _ in range(ones)), *wanted])
+            (crop,) = sch.get_consumers(block) if given[:2] != self.fill(given)[:2] else (None,)
+            if crop is not None and last is not None:
+                sch.compute_inline(crop)
+            last = crop if last is None else last
+        if last is None:
+            last = sch.cache_write(block, 0, "local")
+        return block, last, [self.copy_operand(block, which) for which in self.product.operands]
+
+    def turn_about(self, block: Any) -> None:
+        """Let the rows that a block's threads sum up at a time lie side by side: they are in other banks."""
+        sch, threads = self.sch, self.tile.row_threads
+        sch.transform_block_layout(block, self.turn(block, threads, 2))
+        sch.transform_layout(block, ("write", 0), self.turn(block, threads, 1))
+
+    def turn(self, block: Any, threads: int, after: int) -> tirx.IndexMap:
+        """Return a map that makes (…, strip, thread, …) of a row, with ``after`` dimensions behind it."""
+
+        def move(*indices: Any) -> list[Any]:
+            at = len(indices) - 1 - after
+            return [*indices[:at], indices[at] // threads, indices[at] % threads, *indices[at + 1 :]]
+
+        block = self.sch.get(block)
+        variables = block.iter_vars
+        dimensions = len(variables) if after == 2 else len(block.writes[0].source.shape)
+        return tirx.IndexMap.from_func(move, ndim=dimensions, index_dtype=str(variables[0].var.ty.dtype))
+
+    def fill(self, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+        """Return the extents with what is filled up."""
+        height, width, step = self.tile.height, self.tile.width, self.tile.step
+        rows, columns, depth = extents
+        return -(-rows // height) * height, -(-columns // width) * width, -(-depth // step) * step
+
+    def copy_operand(self, block: Any, which: int) -> Any:
+        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
+        sch, tile = self.sch, self.tile
+        operand = self.product.operands[which]
+        buffer = sch.get(block).reads[operand].source
+        makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
+        copy = makers[0] if makers else sch.cache_read(block, operand, "shared")
+        if makers:
+            sch.set_scope(copy, 0, "shared")
+        if which == 0 and self.product.contiguous[0]:
+            sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, tile.step, ALIGNED)
+        return copy
+
+    def place_parts(self, block: Any, stages: list[Any]) -> Any:
+        """Give each thread its elements, kept in registers until its part is added up; return its steps' loop."""
+        sch, tile = self.sch, self.tile
+        store = sch.cache_write(block, 0, "local")
+        part, row, row_thread, column, step, inner = sch.get_loops(block)[-6:]
+        column_thread, column = sch.split(column, [tile.column_threads, VECTOR])
+        inner, few = sch.split(inner, [None, VECTOR])
+        sch.reorder(part, row_thread, column_thread, step, inner, row, few, column)
+        thread = sch.fuse(part, row_thread, column_thread)
+        self.bind(thread, "threadIdx.x")
+        sch.reverse_compute_at(store, thread, preserve_unit_loops=True)
+        sch.vectorize(sch.get_loops(store)[-1])
+        for each, contiguous in zip(stages, self.product.contiguous, strict=True):
+            self.fetch(each, step, contiguous)
+        at = (row, inner)
+        for which, (operand, contiguous) in enumerate(zip(self.product.operands, self.product.contiguous, strict=True)):
+            kept = sch.cache_read(block, operand, "local")
+            sch.compute_at(kept, at[which], preserve_unit_loops=True)
+            *others, loop = sch.get_loops(kept)[-self.own_loops(kept) :]
+            for each in others:
+                sch.unroll(each)
+            if contiguous:
+                sch.vectorize(loop)
+        for loop in (inner, row, few, column):
+            sch.unroll(loop)
+        return step
+
+    def fetch(self, block: Any, step: Any, contiguous: bool) -> None:
+        """Have all threads copy an operand to shared memory."""
+        sch, tile = self.sch, self.tile
+        sch.compute_at(block, step, preserve_unit_loops=True)
+        fused = sch.fuse(*sch.get_loops(block)[-self.own_loops(block) :])
+        vector = VECTOR if contiguous else 1
+        rest, thread, few = sch.split(fused, [None, tile.threads, vector])
+        self.bind(thread, "threadIdx.x")
+        sch.vectorize(few)
+        sch.unroll(rest)
+
+    def own_loops(self, block: Any) -> int:
+        """Return how many loops a copy has of its own: one for each dimension."""
+        return len(self.sch.get(block).iter_vars)

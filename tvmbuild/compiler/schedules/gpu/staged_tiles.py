@@ -1,0 +1,134 @@
+"""How a block of threads shares a product whose operands it keeps in shared memory: which tiles, and which are best."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.schedules.gpu.tiles import MOST_BLOCKS, WARP
+
+VECTOR = 4
+"""Numbers that a thread reads and writes together."""
+ALIGNED = 4
+"""Numbers after each row of the first operand in shared memory, so that rows do not share their banks."""
+LANES = 128
+"""Of a multiprocessor."""
+SUMS = 4
+"""Multiplications and additions of a thread in a cycle, beside what is read for them: most hide behind that."""
+READING = 1.8
+"""Cycles in which a warp reads the second operand at one depth."""
+BYTES = 33
+"""That a multiprocessor reads in a cycle from the second-level cache."""
+LATENCY = 680
+"""Cycles of a step beside what it computes: the loads of the next, and two barriers."""
+FEWEST_ROWS = 8
+"""Of fewer there is little that the threads could share."""
+MOST_WASTE = 1.35
+"""Of what a tile computes over what the product has, where there is such a tile."""
+FEWEST_THREADS, MOST_THREADS = 64, 256
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """``outer`` products, output[row, column] = sum over ``depth`` of a[row, k] * b[k, column]."""
+
+    outer: int
+    rows: int
+    columns: int
+    depth: int
+    operand_bytes: int = 4
+    """Of a number of the operands."""
+
+
+@dataclass(frozen=True)
+class StagedTile:
+    """A block of ``parts`` x ``row_threads`` x ``column_threads`` threads.
+
+    Each adds up one of ``parts`` parts of the sum for ``rows`` x VECTOR elements of the output. ``chunk`` is how much
+    of its part is in shared memory at once.
+    """
+
+    row_threads: int
+    rows: int
+    column_threads: int
+    parts: int
+    chunk: int
+
+    @property
+    def height(self) -> int:
+        """Return how many rows of the output a block computes."""
+        return self.row_threads * self.rows
+
+    @property
+    def width(self) -> int:
+        """Return how many columns of the output a block computes."""
+        return self.column_threads * VECTOR
+
+    @property
+    def step(self) -> int:
+        """Return how much of the depth is in shared memory at once."""
+        return self.parts * self.chunk
+
+    @property
+    def threads(self) -> int:
+        """Return the block's."""
+        return self.parts * self.row_threads * self.column_threads
+
+    def shared_bytes(self, product: Matrices) -> int:
+        """Return what both operands take, and the parts' sums."""
+        staged = self.height * (self.step + ALIGNED) + self.step * self.width
+        return staged * product.operand_bytes + self.parts * self.height * self.width * 4
+
+    def blocks(self, product: Matrices) -> int:
+        """Return how many blocks compute the product."""
+        return product.outer * math.ceil(product.rows / self.height) * math.ceil(product.columns / self.width)
+
+    def waste(self, product: Matrices) -> float:
+        """Return how much it computes, zeros included, over what the product has."""
+        sizes = ((product.rows, self.height), (product.columns, self.width), (product.depth, self.step))
+        return math.prod(math.ceil(extent / size) * size / extent for extent, size in sizes)
+
+    def fits(self, product: Matrices, limits: GpuLimits) -> bool:
+        """Say whether the target allows it."""
+        grid = (product.outer, math.ceil(product.rows / self.height), math.ceil(product.columns / self.width))
+        enough = max(grid) <= MOST_BLOCKS and self.threads <= limits.threads
+        return enough and self.shared_bytes(product) <= limits.shared_bytes
+
+    def estimate(self, product: Matrices, limits: GpuLimits) -> float:
+        """Return about how many cycles a card takes: fitted to 220 kernels of ten products on an H200."""
+        warps = max(1, self.threads // WARP)
+        steps = math.ceil(product.depth / self.step)
+        sums = self.height * self.width * self.step / SUMS / min(LANES, warps * WARP)
+        reads = warps * self.chunk * READING
+        moved = (self.height + self.width) * self.step * product.operand_bytes / BYTES
+        work = sums + reads + moved
+        adding = (12 * self.parts + 45) * self.height * self.width / self.threads + 300
+        blocks = math.ceil(self.blocks(product) / limits.multiprocessors)
+        shared = max(1, limits.shared_at_once // self.shared_bytes(product))
+        at_once = max(1, min(limits.threads_at_once // self.threads, shared, blocks))
+        busy = blocks * (steps * work + adding / 2)
+        waiting = math.ceil(blocks / at_once) * (steps * (work + LATENCY) + adding)
+        return max(busy, waiting) + min(busy, waiting) / 3
+
+
+def list_staged_tiles(product: Matrices, limits: GpuLimits, limit: int) -> list[StagedTile]:
+    """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
+    fitting = [tile for tile in _all_tiles() if tile.fits(product, limits)]
+    tiles = [tile for tile in fitting if tile.waste(product) <= MOST_WASTE] or fitting
+    tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
+    best: dict[tuple[int, int], StagedTile] = {}
+    for tile in tiles:  # of each number of parts and of rows, for no estimate is that good
+        best.setdefault((tile.parts, tile.rows), tile)
+    chosen = set(best.values())
+    return [*best.values(), *(tile for tile in tiles if tile not in chosen)][:limit]
+
+
+def _all_tiles() -> Iterable[StagedTile]:
+    sizes = itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8), (2, 4, 8, 16), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32))
+    for row_threads, rows, column_threads, parts, chunk in sizes:
+        tile = StagedTile(row_threads, rows, column_threads, parts, chunk)
+        if FEWEST_THREADS <= tile.threads <= MOST_THREADS:
+            yield tile
