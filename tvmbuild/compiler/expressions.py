@@ -18,7 +18,17 @@ def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
 
 def wide(*numbers: int) -> tuple[tirx.IntImm, ...]:
     """Return constants of the type that Relax gives to shapes: indices of two types cannot be compared."""
-    return tuple(tirx.IntImm("int64", number) for number in numbers)
+    return tuple(int64(number) for number in numbers)
+
+
+def int64(value: int) -> tirx.IntImm:
+    """Return such a constant."""
+    return tirx.IntImm("int64", value)
+
+
+def float32(value: float) -> tirx.FloatImm:
+    """Return a constant of that type."""
+    return tirx.FloatImm("float32", value)
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:

@@ -38,6 +38,7 @@ from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.modules import replace_main
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.package.metadata import SLOW, TensorInfo
@@ -191,11 +192,7 @@ def _anonymise(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     LegalizeOps names blocks after variables (``lv235_red``) and a trace finds blocks by name; without this a trace of
     one model fails on the equal Task of another.
     """
-    renamed = _Renamer(mod)
-    function = renamed.visit_expr(mod["main"])
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    result.update_func(result.get_global_var("main"), function)
-    return result
+    return replace_main(mod, _Renamer(mod).visit_expr(mod["main"]))
 
 
 @mutator

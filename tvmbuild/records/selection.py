@@ -131,7 +131,7 @@ def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options
 
 
 def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -> bool:
-    """Say whether mode `missing` measures what the rules would do, and were the search itself over nothing else."""
+    """Say whether mode `missing` measures what the rules would do: the Task was searched when they were others."""
     if task is None or not is_wanted(name, options):
         return False
     return rules.device_class in task.list_lagging(rules.version)

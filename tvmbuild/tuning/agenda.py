@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tvm
 
 from tvmbuild.compiler.tasks import Task
-from tvmbuild.records.selection import Rules, TaskId, is_wanted, list_lagging, list_missing
+from tvmbuild.records.selection import TaskId, is_wanted, list_missing
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.record_book import RecordBook
 
@@ -40,9 +40,9 @@ def list_wanted(job: Job, book: RecordBook, agenda: Agenda) -> tuple[Task, ...]:
     files = book.files(task.key for task in tasks)
     names = name_tasks(tasks)
     missing = {task.key for task in list_missing(files, names, job.options)}
-    if any(file.list_lagging(job.rules) for file in files.values()):  # a board may have to be asked what it is
-        rules = Rules(job.rules, book.device_class)
-        missing |= {task.key for task in list_lagging(files, names, job.options, rules)}
+    for task in tasks:
+        if task.key in files and is_wanted(task.name, job.options) and book.lags(files[task.key]):
+            missing.add(task.key)
     # An interrupted search: its last measurements are in the journal, and its best were not timed again.
     missing |= {task.key for task in tasks if job.journal(task.key).exists()}
     return tuple(task for task in tasks if task.key in missing)

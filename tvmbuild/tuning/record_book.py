@@ -58,6 +58,11 @@ class RecordBook:
         """The class of the device that is measured on; it may have to be asked."""
         return device_kind(self._job.device).find_device_class(self._job.device, self._job.kind, self._job.measured_on)
 
+    def lags(self, file: TaskFile) -> bool:
+        """Say whether this device has searched the file's Task before the rules were what they are now."""
+        lagging = file.list_lagging(self._job.rules)
+        return bool(lagging) and self.device_class in lagging  # asked only now: it may be a board's
+
     # What is there.
 
     def files(self, keys: Iterable[str]) -> dict[str, TaskFile]:

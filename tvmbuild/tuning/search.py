@@ -129,7 +129,7 @@ def _allow(job: Job, book: RecordBook, file: TaskFile, tasks: int) -> Allowance:
     done = 0
     if job.mode == "missing":
         if not needs_search(file, file.name, job.options, tasks):
-            if book.device_class in file.list_lagging(job.rules):
+            if book.lags(file):
                 return Allowance(RULE_TRIALS, RULE_TRIALS, only_rules=True)
             return Allowance(0, 0)  # an interrupted search that is over: only its best are to be timed again
         done = file.most_searched

@@ -44,8 +44,7 @@ def find_start(job: Job, book: RecordBook, task: Task, target: tvm.target.Target
     file, own = book.open(task), book.best_here(task)
     searched = file.searched_on(book.device_class)
     if own:
-        has_rules = book.device_class not in file.list_lagging(job.rules)
-        return Start(known=_load(own, task.mod, target), searched=searched, has_rules=has_rules)
+        return Start(known=_load(own, task.mod, target), searched=searched, has_rules=not book.lags(file))
     foreign = keep_good(job.records, file, book.list_foreign(file))
     return Start(seeds=_load(foreign, task.mod, target), searched=searched)
 

@@ -12,6 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
+from tvmbuild.compiler.modules import replace_main
 
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
@@ -28,10 +29,8 @@ def make_tensors_once(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     tensors = _Tensors()
     kept = [found for each in bindings if (found := tensors.rewrite(each)) is not None]
     body = relax.SeqExpr([relax.BindingBlock(kept)], tensors.replace(main.body.body))
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    result.update_func(result.get_global_var("main"), function)
-    return relax.transform.Normalize()(result)
+    return relax.transform.Normalize()(replace_main(mod, function))
 
 
 class _Tensors:

@@ -7,16 +7,17 @@ the package is built, so that they can be packed for tiles; what they give is le
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import tvm
 from tvm import relax, te, tirx
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
 from tvmbuild.compiler.graph.channels import padded_channels
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import rewrite_calls
 from tvmbuild.compiler.schedules.nest import describe_machine, power_of_two_divisor
 
 LARGE = 1 << 18
@@ -26,31 +27,24 @@ _NAME = "matmul"
 
 def pad_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Pad the columns of each product in float32 with one constant matrix where that takes fewer vectors."""
-    return rewrite_main(mod, _Rewriter(mod, describe_machine(target).lanes(32)))
+    return rewrite_calls(mod, partial(_pad, describe_machine(target).lanes(32)))
 
 
-@mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
-        super().__init__(mod)
-        self._lanes = lanes
+def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if not _is_known(call):
+        return None
+    columns = int(call.args[1].value.shape[1])
+    more = padded_channels(columns, lanes) - columns
+    if not more or (_is_row(call) and not _is_slow(call.args[1].value.shape, lanes)):
+        return None
+    weights = constant(np.pad(call.args[1].value.numpy(), ((0, 0), (0, more))))
+    return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)
 
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = super().visit_call_(call)
-        if not _is_known(call):
-            return call
-        columns = int(call.args[1].value.shape[1])
-        more = padded_channels(columns, self._lanes) - columns
-        if not more or (_is_row(call) and not self._is_slow(call, columns)):
-            return call
-        weights = constant(np.pad(call.args[1].value.numpy(), ((0, 0), (0, more))))
-        arguments = [call.args[0], weights]
-        return relax.call_tir(self.builder_.add_func(_make_function(call, weights), _NAME), arguments, call.ty)
 
-    def _is_slow(self, call: relax.Call, columns: int) -> bool:
-        """Say whether to read the weights of one row takes long, and half vectors do not read them as fast."""
-        half = 2 * power_of_two_divisor(columns, self._lanes) >= self._lanes
-        return not half and math.prod(int(each) for each in call.args[1].value.shape) >= LARGE
+def _is_slow(shape: Sequence[int], lanes: int) -> bool:
+    """Say whether to read the weights of one row takes long, and half vectors do not read them as fast."""
+    half = 2 * power_of_two_divisor(int(shape[1]), lanes) >= lanes
+    return not half and math.prod(int(each) for each in shape) >= LARGE
 
 
 def _is_known(call: relax.Call) -> bool:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax, te, tirx, topi
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.graph.channels import is_known_convolution, padded_channels
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import rewrite_calls
 from tvmbuild.compiler.schedules.nest import describe_machine
 
 _NAME = "conv2d_groups"
@@ -23,22 +22,15 @@ _NAME = "conv2d_groups"
 
 def separate_groups(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite each grouped NHWC convolution with constant float32 weights; depthwise ones are well as they are."""
-    return rewrite_main(mod, _Rewriter(mod, describe_machine(target).lanes(32)))
+    lanes = describe_machine(target).lanes(32)
 
-
-@mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
-        super().__init__(mod)
-        self._lanes = lanes
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = super().visit_call_(call)
+    def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
         if not _is_grouped(call):
-            return call
-        weights = constant(_separate(call.args[1].value.numpy(), int(call.attrs.groups), self._lanes))
-        arguments = [call.args[0], weights]
-        return relax.call_tir(self.builder_.add_func(_make_function(call, weights), _NAME), arguments, call.ty)
+            return None
+        weights = constant(_separate(call.args[1].value.numpy(), int(call.attrs.groups), lanes))
+        return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)
+
+    return rewrite_calls(mod, rewrite)
 
 
 def _is_grouped(call: relax.Call) -> bool:

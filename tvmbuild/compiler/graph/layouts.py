@@ -6,27 +6,23 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import rewrite_calls
 
 _TO_NHWC, _TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
 
 def convert_each(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Compute each convolution and pooling of ``main`` in NHWC, between transposes."""
-    return rewrite_main(mod, _Rewriter(mod))
+    return rewrite_calls(mod, _convert)
 
 
-@mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = super().visit_call_(call)
-        rule = _RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
-        if rule is None or _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
-            return call
-        data = self.builder_.emit(relax.op.permute_dims(call.args[0], _TO_NHWC))
-        return relax.op.permute_dims(self.builder_.emit(rule(call, data)), _TO_NCHW)
+def _convert(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    rule = _RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
+    if rule is None or _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
+        return None
+    data = builder.emit(relax.op.permute_dims(call.args[0], _TO_NHWC))
+    return relax.op.permute_dims(builder.emit(rule(call, data)), _TO_NCHW)
 
 
 def _layout(call: relax.Call) -> str:

@@ -9,6 +9,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.modules import replace_main
+
 THRESHOLD = 1024
 """Bytes; smaller constants stay inside: an argument costs more than they do."""
 
@@ -33,8 +35,7 @@ def lift_constants(mod: tvm.ir.IRModule, inputs: int) -> Lifted:
     body = lifter.visit_expr(function.body)
     lifted = relax.Function([*function.params, *lifter.variables], body, function.ret_ty, function.is_pure)
     lifted = lifted.with_attrs({**dict(function.attrs or {}), "num_input": inputs})
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    result.update_func(result.get_global_var("main"), lifted)
+    result = replace_main(mod, lifted)
     if not relax.analysis.check_well_formed(result):
         return Lifted(mod, (), embedded=True)
     return Lifted(result, tuple(lifter.values))

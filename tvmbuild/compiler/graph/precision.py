@@ -22,6 +22,7 @@ from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.modules import replace_main
 from tvmbuild.errors import TvmbuildError
 
 LONGEST_SUM = 2048
@@ -85,9 +86,7 @@ def reduce_precision(
         return imported
     before = prepare(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
-    function = converter.visit_expr(before["main"])
-    mod = tvm.ir.IRModule(dict(before.functions.items()), attrs=before.attrs)
-    mod.update_func(mod.get_global_var("main"), function)
+    mod = replace_main(before, converter.visit_expr(before["main"]))
     return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
 
 

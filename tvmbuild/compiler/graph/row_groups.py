@@ -13,7 +13,9 @@ from tvm import relax
 
 from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE
+from tvmbuild.compiler.graph.rewrite import list_variables
 from tvmbuild.compiler.graph.row_operators import Operator, Shape, find_pattern, read_operator
+from tvmbuild.compiler.modules import replace_main
 
 _MOST = 32
 """Operators in one function."""
@@ -31,11 +33,8 @@ def group_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     if not changed:
         return mod
     body = relax.SeqExpr(blocks, main.body.body)
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    result.update_func(
-        result.get_global_var("main"), relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    )
-    return relax.transform.Normalize()(result)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    return relax.transform.Normalize()(replace_main(mod, function))
 
 
 class _Grouping:
@@ -48,9 +47,9 @@ class _Grouping:
         self.users: dict[relax.Var, set[relax.Var | None]] = {}
         for each in main.body.blocks:
             for binding in each.bindings:
-                for var in _variables(binding.value):
+                for var in list_variables(binding.value):
                     self.users.setdefault(var, set()).add(binding.var)
-        for var in _variables(main.body.body):
+        for var in list_variables(main.body.body):
             self.users.setdefault(var, set()).add(None)
 
     def run(self) -> tuple[tvm.ir.IRModule, relax.DataflowBlock] | None:
@@ -82,7 +81,7 @@ class _Grouping:
         given = {argument for each in members for argument in each.arguments if isinstance(argument, relax.Var)}
         row = seed.shape if seed.kind == "reduction" else None
         for binding in self._bindings_after(seed):
-            arguments, each = _variables(binding.value), self.operators.get(binding.var)
+            arguments, each = set(list_variables(binding.value)), self.operators.get(binding.var)
             if binding.var in inside:
                 continue
             fits = each is not None and binding.var not in taken and _fits(each, seed.wide, row)
@@ -158,12 +157,6 @@ def _is_worth_it(group: Sequence[Operator]) -> bool:
         return False
     ends_wide = group[-1].kind != "reduction" and group[-1].shape == group[0].wide
     return reductions > 1 or ends_wide
-
-
-def _variables(expr: Any) -> set[relax.Var]:
-    found: set[relax.Var] = set()
-    relax.analysis.post_order_visit(expr, lambda each: found.add(each) if isinstance(each, relax.Var) else None)
-    return found
 
 
 def _make_call(builder: relax.BlockBuilder, group: Sequence[Operator]) -> relax.Call:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import tvm
 from tvm import relax, tirx
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.expressions import constant
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.rewrite import rewrite_calls
 
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
@@ -22,27 +21,24 @@ def replace_patches(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
     It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.
     """
-    return rewrite_main(mod, _Rewriter(mod))
+    return rewrite_calls(mod, _replace)
 
 
-@mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = super().visit_call_(call)
-        if not _makes_patches(call):
-            return call
-        weights = call.args[1].value.numpy()
-        batch, _, height, width = (int(extent) for extent in call.args[0].ty.shape.values)
-        inputs, outputs, rows, columns = weights.shape
-        products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
-        emit, op = self.builder_.emit, relax.op
-        data = emit(op.permute_dims(call.args[0], _TO_NHWC))
-        patches = op.nn.conv2d(data, constant(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO")
-        patches = op.reshape(emit(patches), (batch, height, width, rows, columns, outputs))
-        pixels = op.reshape(
-            emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)
-        )
-        return op.permute_dims(emit(pixels), _TO_NCHW)
+def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if not _makes_patches(call):
+        return None
+    weights = call.args[1].value.numpy()
+    batch, _, height, width = (int(extent) for extent in call.args[0].ty.shape.values)
+    inputs, outputs, rows, columns = weights.shape
+    products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
+    emit, op = builder.emit, relax.op
+    data = emit(op.permute_dims(call.args[0], _TO_NHWC))
+    patches = op.nn.conv2d(data, constant(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO")
+    patches = op.reshape(emit(patches), (batch, height, width, rows, columns, outputs))
+    pixels = op.reshape(
+        emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)
+    )
+    return op.permute_dims(emit(pixels), _TO_NCHW)
 
 
 def _makes_patches(call: relax.Call) -> bool:

@@ -14,8 +14,9 @@ from tvm.relax.expr_functor import PyExprMutator
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.attention.pattern import MaskOf
-from tvmbuild.compiler.graph.attention.sources import Source, resolve
+from tvmbuild.compiler.graph.attention.sources import Source
 from tvmbuild.compiler.graph.attention.views import dense
+from tvmbuild.compiler.graph.rewrite import resolve
 
 _HIDES = -1e9
 """A score to which this is added has the weight 0 beside any other."""

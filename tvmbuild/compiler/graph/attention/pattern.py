@@ -11,7 +11,8 @@ from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import static_shape
-from tvmbuild.compiler.graph.attention.sources import resolve, scalar
+from tvmbuild.compiler.graph.attention.sources import scalar
+from tvmbuild.compiler.graph.rewrite import list_variables, resolve
 
 _FLOATS = frozenset({"float32", "float16"})
 
@@ -88,13 +89,7 @@ class Graph:
         return expr
 
     def _count(self, value: relax.Expr, user: relax.Var | None) -> None:
-        found: list[relax.Var] = []
-
-        def visit(expr: relax.Expr) -> None:
-            if isinstance(expr, relax.Var):
-                found.append(expr)
-
-        relax.analysis.post_order_visit(value, visit)
+        found = list_variables(value)
         self.uses.update(found)
         for each in found:
             if user is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.form import Attention, Operand
 
 
@@ -23,7 +23,7 @@ class Place:
 
     def at(self, row: Any, column: Any) -> Any:
         """Return where a number lies."""
-        return self.begin + row * wide(self.operand.row)[0] + column * wide(self.operand.column)[0]
+        return self.begin + row * int64(self.operand.row) + column * int64(self.operand.column)
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def find_places(form: Attention, inputs: Sequence[Any], made: Any, head: Any) ->
     heads, output = _split(head, form.heads), form.output
 
     def find(operand: Operand) -> Place:
-        begin = wide(operand.offset)[0]
+        begin = int64(operand.offset)
         for index, step in zip(heads, operand.heads, strict=True):
-            begin = begin + index * wide(step)[0]
+            begin = begin + index * int64(step)
         return Place(made if operand is output else inputs[operand.source], T.Bind(begin), operand)
 
     masks = tuple(find(mask.operand) for mask in form.masks)
@@ -54,6 +54,6 @@ def find_places(form: Attention, inputs: Sequence[Any], made: Any, head: Any) ->
 def _split(index: Any, extents: tuple[int, ...]) -> list[Any]:
     found: list[Any] = []
     for extent in reversed(extents):
-        found.insert(0, T.Bind(index % wide(extent)[0]))
-        index = index // wide(extent)[0]
+        found.insert(0, T.Bind(index % int64(extent)))
+        index = index // int64(extent)
     return found

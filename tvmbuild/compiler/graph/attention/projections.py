@@ -18,8 +18,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.attention.pattern import Graph, Pattern
-from tvmbuild.compiler.graph.attention.sources import find_source, resolve
-from tvmbuild.compiler.graph.rewrite import rewrite_main
+from tvmbuild.compiler.graph.attention.sources import find_source
+from tvmbuild.compiler.graph.rewrite import resolve, rewrite_main
 
 Values = np.ndarray[Any, Any]
 

@@ -11,9 +11,7 @@ from tvm import relax
 
 from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.attention.views import View, dense
-
-Lookup = Callable[[relax.Var], relax.Expr | None]
-"""From a variable to what it is bound to."""
+from tvmbuild.compiler.graph.rewrite import Lookup, resolve
 
 
 @dataclass(frozen=True)
@@ -23,13 +21,6 @@ class Source:
     tensor: relax.Expr
     view: View
     factor: float = 1.0
-
-
-def resolve(lookup: Lookup, expr: relax.Expr) -> relax.Expr:
-    """Return what a variable is bound to, through variables that are one another; a parameter is itself."""
-    while isinstance(expr, relax.Var) and (found := lookup(expr)) is not None:
-        expr = found
-    return expr
 
 
 def scalar(expr: relax.Expr) -> float | None:

@@ -7,12 +7,12 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import float32, int64, wide
 
 
 def number(value: float, lanes: int = 1) -> Any:
     """Return a float32, or a vector of it."""
-    return spread(tirx.FloatImm("float32", value), lanes)
+    return spread(float32(value), lanes)
 
 
 def spread(value: Any, lanes: int) -> Any:
@@ -32,7 +32,7 @@ def store(buffer: Any, value: Any, at: Any, lanes: int = 1) -> None:
     dtype = str(buffer.dtype)
     if dtype != "float32":
         value = value.astype(dtype if lanes == 1 else f"{dtype}x{lanes}")
-    T.buffer_store(buffer, value, [at if lanes == 1 else tirx.Ramp(at, wide(1)[0], lanes)])
+    T.buffer_store(buffer, value, [at if lanes == 1 else tirx.Ramp(at, int64(1), lanes)])
 
 
 def cut(extent: int, lanes: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from tvm.relax.expr_functor import PyExprMutator
 
 from tvmbuild.compiler.graph.integers.elementary import dequantise
 from tvmbuild.compiler.graph.integers.values import ByChannel, Joined, Known, Quantised, Sum
-from tvmbuild.compiler.graph.rewrite import find_origin
+from tvmbuild.compiler.graph.rewrite import find_origin, resolve
 
 Tracked = Quantised | ByChannel | Known | Sum | Joined
 
@@ -65,9 +65,8 @@ class Ledger:
 
     def read_constant(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
         """Return the constant that an expression is."""
-        while isinstance(expr, relax.Var) and (found := self.rewriter.lookup_binding(expr)) is not None:
-            expr = found
-        return expr.value.numpy() if isinstance(expr, tvm.ir.GenericConst) else None
+        value = resolve(self.rewriter.lookup_binding, expr)
+        return value.value.numpy() if isinstance(value, tvm.ir.GenericConst) else None
 
 
 Rule = Callable[[Ledger, relax.Call], relax.Expr | None]

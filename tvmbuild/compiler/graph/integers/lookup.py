@@ -14,7 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.target import codegen
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE, wide
+from tvmbuild.compiler.expressions import OPAQUE, int64, wide
 from tvmbuild.compiler.schedules.nest import CHUNKS_PER_THREAD, Machine
 
 ENTRIES = 256
@@ -67,11 +67,11 @@ def write_lookup(shape: Sequence[int], types: tuple[str, str], lookup: Lookup, m
         def load(place: int, dtype: str) -> Any:
             return table.vload(wide(place), dtype)
 
-        with T.parallel(*wide(chunks)) as chunk, T.serial(*wide(each)) as step:
+        with T.parallel(int64(chunks)) as chunk, T.serial(int64(each)) as step:
             # The last ones are done twice where they fill no vector.
-            at = tirx.Min((chunk * each + step) * lanes, *wide(total - lanes))
+            at = tirx.Min((chunk * each + step) * lanes, int64(total - lanes))
             values = lookup.look_up(load, source.vload([at], f"uint8x{lanes}"))
-            T.buffer_store(made, values, [tirx.Ramp(at, *wide(1), lanes)])
+            T.buffer_store(made, values, [tirx.Ramp(at, int64(1), lanes)])
     return builder.get()
 
 

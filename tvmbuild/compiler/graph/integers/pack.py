@@ -13,7 +13,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, find_instruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape, wide
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, constant, int64, static_shape, wide
 from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.rewrite import bound_value, rewrite_main
 
@@ -173,7 +173,7 @@ def _sum_up(
         weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
-    filled = (*call.ty.shape.values[:-1], *wide(vectors * lanes))
+    filled = (*call.ty.shape.values[:-1], int64(vectors * lanes))
     return te.compute(filled, product, name=name, attrs={ANNOTATION: instruction.intrinsic})
 
 

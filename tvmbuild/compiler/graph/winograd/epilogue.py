@@ -6,16 +6,13 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.graph.winograd.transforms import INVERSE
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import has_block
 
 
 def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with this done to every function that an inverse transform was fused into."""
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and has_block(function, INVERSE):
-            result.update_func(result.get_global_var(variable.name_hint), _attach(function))
-    return result
+    return map_prim_funcs(mod, lambda function, _: _attach(function) if has_block(function, INVERSE) else None)
 
 
 def _attach(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -11,8 +11,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE
-from tvmbuild.compiler.graph.winograd.transforms import Tiling, apply_twice, number, place
+from tvmbuild.compiler.expressions import OPAQUE, float32
+from tvmbuild.compiler.graph.winograd.transforms import Tiling, apply_twice, place
 
 
 def make_input_transform(tiling: Tiling) -> tirx.PrimFunc:
@@ -103,7 +103,7 @@ def _load_padded(data: Any, tiling: Tiling, where: tuple[Any, int, int], channel
         if (tiling.grid[1 + direction] - 1) * tiling.m + first >= tiling.shape[1 + direction]:
             conditions.append(index < tiling.shape[1 + direction])
     value = data[image, y, x, channel]
-    return tirx.if_then_else(tirx.all(*conditions), value, number(0)) if conditions else value
+    return tirx.if_then_else(tirx.all(*conditions), value, float32(0)) if conditions else value
 
 
 def _input_2(d: Sequence[Any]) -> list[Any]:
@@ -111,10 +111,10 @@ def _input_2(d: Sequence[Any]) -> list[Any]:
 
 
 def _input_4(d: Sequence[Any]) -> list[Any]:
-    even, odd = T.bind(d[4] - number(4) * d[2]), T.bind(d[3] - number(4) * d[1])
-    near, far = T.bind(d[4] - d[2]), T.bind(number(2) * (d[3] - d[1]))
-    first = number(4) * d[0] - number(5) * d[2] + d[4]
-    last = number(4) * d[1] - number(5) * d[3] + d[5]
+    even, odd = T.bind(d[4] - float32(4) * d[2]), T.bind(d[3] - float32(4) * d[1])
+    near, far = T.bind(d[4] - d[2]), T.bind(float32(2) * (d[3] - d[1]))
+    first = float32(4) * d[0] - float32(5) * d[2] + d[4]
+    last = float32(4) * d[1] - float32(5) * d[3] + d[5]
     return [first, even + odd, even - odd, near + far, near - far, last]
 
 

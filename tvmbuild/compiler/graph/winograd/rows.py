@@ -12,9 +12,9 @@ from tvm import s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, wide
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, float32, int64, wide
 from tvmbuild.compiler.graph.winograd.input_transform import write_input
-from tvmbuild.compiler.graph.winograd.transforms import Tiling, number, write_crop, write_inverse
+from tvmbuild.compiler.graph.winograd.transforms import Tiling, write_crop, write_inverse
 from tvmbuild.compiler.schedules.nest import Machine
 
 _ROWS = "winograd_rows"
@@ -49,11 +49,11 @@ def make_rows(tiling: Tiling, machine: Machine) -> tirx.PrimFunc:
         transformed = T.sblock_alloc_buffer(wide(tiling.positions, tiling.tiles, inputs), layout=None)
         products = T.sblock_alloc_buffer(wide(tiling.positions, tiling.tiles, panels, panel), layout=None)
         whole = T.sblock_alloc_buffer(wide(batch, rows * tiling.m, columns * tiling.m, tiling.channels), layout=None)
-        with T.parallel(wide(tiling.tiles // count)[0]) as chunk:
-            with T.serial(wide(count)[0]) as tile:
+        with T.parallel(int64(tiling.tiles // count)) as chunk:
+            with T.serial(int64(count)) as tile:
                 write_input(tiling, (data, patches, transformed), chunk * count + tile)
             _write_products(tiling, (transformed, weights, products), chunk, count)
-            with T.serial(wide(count)[0]) as tile:
+            with T.serial(int64(count)) as tile:
                 write_inverse(tiling, products, whole, chunk * count + tile)
         write_crop(tiling, whole, out)
     return _schedule_products(builder.get(), machine, count)
@@ -72,14 +72,14 @@ def _write_products(tiling: Tiling, buffers: tuple[Any, Any, Any], chunk: Any, c
     extents = wide(tiling.positions, tiling.panels, count, tiling.panel, tiling.shape[3])
     with T.grid(*extents) as (position, panel, tile, channel, inputs), T.sblock(_PRODUCTS):
         p = T.axis.spatial(extents[0], position)
-        t = T.axis.spatial(wide(tiling.tiles)[0], chunk * count + tile)
+        t = T.axis.spatial(int64(tiling.tiles), chunk * count + tile)
         b = T.axis.spatial(extents[1], panel)
         c = T.axis.spatial(extents[3], channel)
         k = T.axis.reduce(extents[4], inputs)
         T.reads(transformed[p, t, k], weights[p, b, k, c])
         T.writes(products[p, t, b, c])
         with T.init():
-            T.buffer_store(products, number(0), [p, t, b, c])
+            T.buffer_store(products, float32(0), [p, t, b, c])
         T.buffer_store(products, products[p, t, b, c] + transformed[p, t, k] * weights[p, b, k, c], [p, t, b, c])
 
 

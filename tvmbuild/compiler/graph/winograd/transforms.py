@@ -17,7 +17,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, wide
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, float32, int64, wide
 
 INVERSE = "winograd_inverse"
 """The block of the inverse transform, by which the functions that it was fused into are found."""
@@ -120,7 +120,7 @@ def make_inverse_transform(tiling: Tiling) -> tirx.PrimFunc:
         data = T.arg("data", T.buffer(wide(*shape), layout=None))
         out = T.arg("out", T.buffer(wide(*tiling.output), layout=None))
         whole = T.sblock_alloc_buffer(wide(batch, rows * m, columns * m, tiling.channels), layout=None)
-        with T.parallel(wide(tiling.tiles)[0]) as tile:
+        with T.parallel(int64(tiling.tiles)) as tile:
             write_inverse(tiling, data, whole, tile)
         write_crop(tiling, whole, out)
     return builder.get()
@@ -171,12 +171,7 @@ def _output_2(p: Sequence[Any]) -> list[Any]:
 def _output_4(p: Sequence[Any]) -> list[Any]:
     near, far = T.bind(p[1] + p[2]), T.bind(p[3] + p[4])
     slope, steep = T.bind(p[1] - p[2]), T.bind(p[3] - p[4])
-    return [p[0] + near + far, slope + number(2) * steep, near + number(4) * far, slope + number(8) * steep + p[5]]
-
-
-def number(value: float) -> Any:
-    """Return a constant of float32."""
-    return tirx.FloatImm("float32", value)
+    return [p[0] + near + far, slope + float32(2) * steep, near + float32(4) * far, slope + float32(8) * steep + p[5]]
 
 
 _OUTPUT = {2: _output_2, 4: _output_4}

@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 
 _OVERLAPS = "tvmbuild.overlaps"
@@ -30,12 +31,14 @@ def allow_overlap(sch: s_tir.Schedule, blocks: Iterable[Any]) -> None:
 
 def overlap_tiles(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Move the last tile of each such block back to where it is whole, and drop the guards."""
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and any(_OVERLAPS in each.annotations for each in list_blocks(function)):
-            body = tvm_ffi.structural_map(function.body, (s_tir.SBlockRealize, _Loops.of(function).move))
-            result.update_func(result.get_global_var(variable.name_hint), function.with_body(body))
-    return result
+    return map_prim_funcs(mod, _overlap)
+
+
+def _overlap(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    if not any(_OVERLAPS in each.annotations for each in list_blocks(function)):
+        return None
+    body = tvm_ffi.structural_map(function.body, (s_tir.SBlockRealize, _Loops.of(function).move))
+    return function.with_body(body)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 import tvm
 from tvm import tirx
 
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 
 PARTITIONED = "pragma_loop_partition_hint"
@@ -16,13 +17,14 @@ _MOST = (1 << 31) - 1
 
 def narrow_partitioned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Index with 32 bits in functions with such loops: TVM 0.27 leaves loops of 64 bits whole, branch and all."""
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     narrow = tirx.transform.ForceNarrowIndexToInt32()
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and _is_partitioned(function) and _fits(function):
-            narrowed = narrow(tvm.ir.IRModule({variable: function}))
-            result.update_func(result.get_global_var(variable.name_hint), narrowed[variable])
-    return result
+
+    def change(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc | None:
+        if not _is_partitioned(function) or not _fits(function):
+            return None
+        return narrow(tvm.ir.IRModule({name: function}))[name]
+
+    return map_prim_funcs(mod, change)
 
 
 def _is_partitioned(function: tirx.PrimFunc) -> bool:

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import REFUSALS
 from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
@@ -25,11 +26,9 @@ from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine,
 def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Schedule every function that no record has scheduled; one that no rule can handle stays as it is."""
     machine = describe_machine(target)
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
-            result.update_func(result.get_global_var(variable.name_hint), schedule_function(function, machine))
-    return result
+    return map_prim_funcs(
+        mod, lambda function, _: None if is_scheduled(function) else schedule_function(function, machine)
+    )
 
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:

@@ -8,10 +8,10 @@ from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
+from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 
@@ -35,21 +35,15 @@ class MatrixProduct:
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     """Return the function as a product of matrices; None where it is something else."""
     sch = s_tir.Schedule(function, error_render_level="none")
-    infos = normalize_prim_func(sch) or []
-    sums = [index for index, info in enumerate(infos) if info.is_reduction()]
-    if len(sums) != 1:
+    blocks = inline_around_sum(sch)
+    if blocks is None:
         return None
-    for info in infos[: sums[0]]:
-        sch.compute_inline(info.block_rv)
-    block, after = infos[sums[0]].block_rv, [info.block_rv for info in infos[sums[0] + 1 :]]
-    for each in after[:-1]:
-        sch.compute_inline(each)
+    block, last = blocks
     nest = view_nest(sch, block)
     if nest is None or nest.store is None or len(nest.loads) != 2 or len(nest.reduced) != 1:
         return None
     if not _adds_products(sch.get(block).body):
         return None
-    last = after[-1] if after else None
     if last is not None and not _writes_alike(sch, nest, last):
         return None
     return _find_axes(sch, block, last, nest)

@@ -13,6 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
@@ -25,15 +26,13 @@ from tvmbuild.errors import TvmbuildError
 
 def schedule_rest(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Schedule each function that no record has scheduled; without a schedule it could not run on a GPU."""
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and not is_scheduled(function):
-            scheduled = mark_scheduled(_schedule_one(function, variable.name_hint, target))
-            result.update_func(result.get_global_var(variable.name_hint), scheduled)
-    return result
+    return map_prim_funcs(
+        mod,
+        lambda function, name: None if is_scheduled(function) else mark_scheduled(_schedule(function, name, target)),
+    )
 
 
-def _schedule_one(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> tirx.PrimFunc:
+def _schedule(function: tirx.PrimFunc, name: str, target: tvm.target.Target) -> tirx.PrimFunc:
     function = drop_empty_loops(function)
     for schedule in list_schedules(function, target, 1):
         return schedule.mod["main"]

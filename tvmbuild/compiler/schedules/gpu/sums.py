@@ -59,6 +59,22 @@ def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Sched
     return sch
 
 
+def inline_around_sum(sch: s_tir.Schedule) -> tuple[Any, Any | None] | None:
+    """Inline all but one sum and the block that writes the output; return both, or None where there is not one sum.
+
+    Where nothing follows the sum, it writes the output itself, and the second is None.
+    """
+    infos = normalize_prim_func(sch) or []
+    sums = [index for index, info in enumerate(infos) if info.is_reduction()]
+    if len(sums) != 1:
+        return None
+    blocks = [info.block_rv for info in infos]
+    block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
+    for each in (*blocks[: sums[0]], *after[:-1]):
+        sch.compute_inline(each)
+    return block, after[-1] if after else None
+
+
 def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     """Inline all but one sum and the block that writes the output; None where there is not one sum.
 
@@ -69,16 +85,11 @@ def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
 
 def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     sch = s_tir.Schedule(function, error_render_level="none")
-    infos = normalize_prim_func(sch) or []
-    sums = [index for index, info in enumerate(infos) if info.is_reduction()]
-    if len(sums) != 1:
+    blocks = inline_around_sum(sch)
+    if blocks is None:
         return None
-    block, after = infos[sums[0]].block_rv, [info.block_rv for info in infos[sums[0] + 1 :]]
-    for info in infos[: sums[0]]:
-        sch.compute_inline(info.block_rv)
-    for each in after[:-1]:
-        sch.compute_inline(each)
-    last = after[-1] if after else sch.cache_write(block, 0, "local")
+    block, last = blocks
+    last = sch.cache_write(block, 0, "local") if last is None else last
     nest, ending = view_nest(sch, block), view_nest(sch, last)
     if nest is None or ending is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.form import Operand
 from tvmbuild.compiler.graph.attention.places import Place
@@ -23,9 +23,9 @@ def take_keys(work: Work, first: Any) -> Place:
     if not _is_slow(place):
         return place
     count = min(form.keys, -(-sizes.keys // sizes.key_tile) * sizes.key_tile)
-    start = T.Bind(tirx.Min(first, wide(form.keys - count)[0]))
+    start = T.Bind(tirx.Min(first, int64(form.keys - count)))
     copy = local(count * form.depth)
-    _copy(work, copy, (start, wide(count)[0]), place, form.depth)
+    _copy(work, copy, (start, int64(count)), place, form.depth)
     return Place(copy, T.Bind(-start * form.depth), _dense(form.depth))
 
 
@@ -55,8 +55,8 @@ def _copy(work: Work, copy: Any, keys: tuple[Any, Any], place: Place, width: int
     lanes = work.sizes.width_lanes if place.operand.column == 1 else 1
     with T.serial(count) as key:
         if lanes == 1:
-            with T.serial(*wide(width)) as column:
+            with T.serial(int64(width)) as column:
                 store(copy, load(place.buffer, place.at(first + key, column)), key * width + column)
         for begin, piece in cut(width, lanes) if lanes > 1 else ():
-            value = load(place.buffer, place.at(first + key, wide(begin)[0]), piece)
+            value = load(place.buffer, place.at(first + key, int64(begin)), piece)
             store(copy, value, key * width + begin, piece)

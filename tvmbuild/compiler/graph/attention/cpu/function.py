@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.outputs import write_outputs, write_weighted
 from tvmbuild.compiler.graph.attention.cpu.queries import pack_queries
 from tvmbuild.compiler.graph.attention.cpu.scores import write_scores
@@ -29,8 +29,8 @@ def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
     chunks = parts if form.operations >= PARALLEL_WORK and machine.threads > 1 else 1
     with (
         begin_function(form) as (builder, inputs, out),
-        T.parallel(*wide(chunks)) as chunk,
-        T.serial(*wide(parts // chunks)) as step,
+        T.parallel(int64(chunks)) as chunk,
+        T.serial(int64(parts // chunks)) as step,
     ):
         part = chunk * (parts // chunks) + step
         _write_block(begin_work(form, sizes, (inputs, out), (part // blocks, part % blocks)))
@@ -47,7 +47,7 @@ def _write_block(work: Work) -> None:
     else:
         with T.serial((end - begin + (sizes.keys - 1)) // sizes.keys) as block:
             first = T.Bind(begin + block * sizes.keys)
-            _write_keys(work, first, T.Bind(tirx.Min(wide(sizes.keys)[0], end - first)))
+            _write_keys(work, first, T.Bind(tirx.Min(int64(sizes.keys), end - first)))
     write_outputs(work)
 
 

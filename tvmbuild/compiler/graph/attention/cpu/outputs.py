@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_values
 from tvmbuild.compiler.graph.attention.cpu.sizes import MOST_PIECES
 from tvmbuild.compiler.graph.attention.cpu.work import Work
@@ -25,7 +25,7 @@ def write_weighted(work: Work, first: Any, count: Any) -> None:
     if work.is_single:
         _invert(work)
     for begin in range(0, len(pieces), MOST_PIECES):
-        with T.serial(*wide(sizes.rows // sizes.row_tile)) as step:
+        with T.serial(int64(sizes.rows // sizes.row_tile)) as step:
             row = T.Bind(step * sizes.row_tile)
             sums = _multiply(work, _Keys(values, first, count), row, pieces[begin : begin + MOST_PIECES])
             for line in range(sizes.row_tile):
@@ -67,7 +67,7 @@ def _multiply(work: Work, keys: _Keys, row: Any, pieces: list[tuple[int, int]]) 
         for line, places in enumerate(tile):
             for column, lanes, _, at in places:
                 weight = spread(load(work.scores, (key + sizes.key_tile) * sizes.rows + row + line), lanes)
-                value = load(keys.values.buffer, keys.values.at(keys.first + key, wide(column)[0]), lanes)
+                value = load(keys.values.buffer, keys.values.at(keys.first + key, int64(column)), lanes)
                 store(sums, load(sums, at, lanes) + weight * value, at, lanes)
     return tile
 
@@ -87,13 +87,13 @@ def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
 
     def write() -> None:
         for column, lanes, value in values:
-            at = work.output.at(work.first + row, wide(column)[0])
+            at = work.output.at(work.first + row, int64(column))
             store(work.output.buffer, value * spread(factor, lanes), at, lanes)
 
     if work.sizes.rows <= work.form.rows:
         write()
         return
-    with T.If(row < wide(work.form.rows)[0]), T.Then():
+    with T.If(row < int64(work.form.rows)), T.Then():
         write()
 
 
@@ -103,7 +103,7 @@ def write_outputs(work: Work) -> None:
         return
     form, sizes = work.form, work.sizes
     _invert(work)
-    with T.serial(*wide(sizes.rows)) as row:
+    with T.serial(int64(sizes.rows)) as row:
         pieces = cut(form.width, sizes.width_lanes)
         _guard(work, row, [(each, lanes, load(work.sums, row * form.width + each, lanes)) for each, lanes in pieces])
 

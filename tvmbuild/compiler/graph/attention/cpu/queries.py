@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.vectors import load, number, store
 
@@ -18,10 +18,10 @@ def pack_queries(work: Work) -> None:
     squares = depth // lanes if work.query.operand.column == 1 else 0
     for vector in work.vectors:
         if squares:
-            with T.serial(*wide(squares)) as square:
+            with T.serial(int64(squares)) as square:
                 _pack_square(work, vector, T.Bind(square * lanes))
         if squares * lanes < depth:
-            with T.serial(*wide(lanes)) as lane, T.serial(*wide(depth - squares * lanes)) as left:
+            with T.serial(int64(lanes)) as lane, T.serial(int64(depth - squares * lanes)) as left:
                 column = left + squares * lanes
                 value = load(work.query.buffer, work.query.at(_row(work, lane + vector), column))
                 store(work.queries, value * number(work.form.scale), column * work.sizes.rows + vector + lane)
@@ -39,7 +39,7 @@ def _row(work: Work, row: Any) -> Any:
     """Return a row of the block as one of the head; the last one again where the block has more."""
     if work.sizes.rows <= work.form.rows:
         return work.first + row
-    return tirx.Min(work.first + row, wide(work.form.rows - 1)[0])
+    return tirx.Min(work.first + row, int64(work.form.rows - 1))
 
 
 def _transpose(rows: list[Any]) -> list[Any]:

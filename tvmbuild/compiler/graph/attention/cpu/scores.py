@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_keys
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.places import Place
@@ -18,7 +18,7 @@ def write_scores(work: Work, first: Any, count: Any) -> None:
     """Write the scores of ``count`` keys from ``first`` on, and of more where they fill no tile."""
     form, sizes = work.form, work.sizes
     # Where no keys are left the tile begins earlier.
-    tile, last = sizes.key_tile, wide(form.keys - sizes.key_tile)[0]
+    tile, last = sizes.key_tile, int64(form.keys - sizes.key_tile)
     sums = local(tile * sizes.rows)
     keys = take_keys(work, first)
     with T.serial((count + tile - 1) // tile) as step:
@@ -46,7 +46,7 @@ def _multiply(work: Work, sums: Any, keys: Place, begin: Any) -> None:
     places = [(key, vector) for key in range(sizes.key_tile) for vector in work.vectors]
     for key, vector in places:
         store(sums, number(0, sizes.lanes), key * sizes.rows + vector, sizes.lanes)
-    with T.serial(*wide(work.form.depth)) as d:
+    with T.serial(int64(work.form.depth)) as d:
         for key, vector in places:
             at = key * sizes.rows + vector
             data = spread(load(keys.buffer, keys.at(begin + key, d)), sizes.lanes)
@@ -58,8 +58,8 @@ def _load_mask(work: Work, place: Place, key: Any, vector: int) -> Any:
     """Return the mask of a vector of queries, which lie side by side, or for all of which it is the same."""
     sizes, rows = work.sizes, work.form.rows
     if place.operand.row == 0:
-        return spread(load(place.buffer, place.at(wide(0)[0], key)), sizes.lanes)
+        return spread(load(place.buffer, place.at(int64(0), key)), sizes.lanes)
     if sizes.rows <= rows:
         return load(place.buffer, place.at(work.first + vector, key), sizes.lanes)
-    each = [load(place.buffer, place.at(wide(min(vector + lane, rows - 1))[0], key)) for lane in range(sizes.lanes)]
+    each = [load(place.buffer, place.at(int64(min(vector + lane, rows - 1)), key)) for lane in range(sizes.lanes)]
     return tirx.Shuffle(each, [tirx.IntImm("int32", lane) for lane in range(sizes.lanes)])

@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.codegen.fast_math import exp_of_negative
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.vectors import load, local, number, store
 
@@ -22,7 +22,7 @@ def begin_softmax(work: Work) -> None:
         store(work.totals, number(0, lanes), vector, lanes)
         if not work.is_single:
             store(work.factors, number(-math.inf, lanes), vector, lanes)
-            with T.serial(*wide(work.form.width)) as column:
+            with T.serial(int64(work.form.width)) as column:
                 store(work.sums, number(0, lanes), column * work.sizes.rows + vector, lanes)
 
 

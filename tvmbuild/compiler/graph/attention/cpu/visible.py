@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.form import Attention
 
@@ -17,8 +17,8 @@ def visible_keys(work: Work) -> tuple[Any, Any]:
     """Return the first key that some query of the block sees, and the one after the last."""
     form, rows = work.form, work.sizes.rows
     first, last = _shifts(form)
-    begin = wide(0)[0] if first is None else tirx.Max(wide(0)[0], work.first + first)
-    end = wide(form.keys)[0]
+    begin = int64(0) if first is None else tirx.Max(int64(0), work.first + first)
+    end = int64(form.keys)
     return begin, end if last is None else tirx.Min(end, work.first + (rows - 1 + last))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.sizes import Sizes
 from tvmbuild.compiler.graph.attention.form import Attention
 from tvmbuild.compiler.graph.attention.places import Places, find_places
@@ -50,7 +50,7 @@ class Work(Places):
 def begin_work(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], part: tuple[Any, Any]) -> Work:
     """Write where a block begins; ``buffers``: the inputs and the output, flat; ``part``: head and block."""
     rows = sizes.rows
-    first = T.Bind(tirx.Min(part[1] * rows, wide(max(0, form.rows - rows))[0]))
+    first = T.Bind(tirx.Min(part[1] * rows, int64(max(0, form.rows - rows))))
     kept = form.width * rows if sizes.keys < form.keys else 1
     return Work(
         **vars(find_places(form, *buffers, part[0])),

@@ -8,11 +8,11 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64, wide
 from tvmbuild.compiler.graph.attention.form import Attention, Operand
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, VECTOR, Sizes
 from tvmbuild.compiler.graph.attention.places import Place, Places, find_places
-from tvmbuild.compiler.graph.attention.vectors import load, number, spread, store
+from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, store
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,6 @@ def shared(count: int) -> Any:
 
 def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], place: tuple[Any, Any, Any]) -> Block:
     """Write where it begins; ``buffers``: the inputs and the output, flat; ``place``: head, block of rows, thread."""
-
-    def own(count: int) -> Any:
-        return T.alloc_buffer(wide(count), "float32", scope="local", layout=None)
-
     return Block(
         **vars(find_places(form, *buffers, place[0])),
         form=form,
@@ -76,9 +72,9 @@ def begin_block(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], p
         found=shared(THREADS),
         factors=shared(sizes.rows),
         merged=shared(sizes.merged) if sizes.merged else None,
-        largest=own(1),
-        total=own(1),
-        sums=own(sizes.group * sizes.columns),
+        largest=local(1),
+        total=local(1),
+        sums=local(sizes.group * sizes.columns),
     )
 
 
@@ -109,16 +105,16 @@ class Rows:
 
     def registers(self) -> Any:
         """Return what they are kept in on the way."""
-        return T.alloc_buffer(wide(self.steps * self.few), "float32", scope="local", layout=None)
+        return local(self.steps * self.few)
 
     def fetch(self, kept: Any, first: Any) -> None:
         """Read the rows from ``first`` on."""
         few = self.few
         for step in range(self.steps):
             row, column = self._locate(step)
-            at = tirx.Min(first + tirx.Min(row, wide(self.count - 1)[0]), wide(self.most - 1)[0])
+            at = tirx.Min(first + tirx.Min(row, int64(self.count - 1)), int64(self.most - 1))
             value = load(self.source.buffer, self.source.at(at, column * few), few)
-            store(kept, value, wide(step * few)[0], few)
+            store(kept, value, int64(step * few), few)
 
     def put(self, kept: Any, scale: float = 1.0) -> None:
         """Write them to shared memory, all numbers times ``scale``."""
@@ -126,17 +122,17 @@ class Rows:
         everything = self.count * self.width // few
         for step in range(self.steps):
             row, column = self._locate(step)
-            value = load(kept, wide(step * few)[0], few)
+            value = load(kept, int64(step * few), few)
             value = value if scale == 1 else value * spread(number(scale), few)
             if (step + 1) * THREADS <= everything:
                 store(self.target, value, row * self.stride + column * few, few)
             else:
-                with T.If(self.block.thread < wide(everything - step * THREADS)[0]), T.Then():
+                with T.If(self.block.thread < int64(everything - step * THREADS)), T.Then():
                     store(self.target, value, row * self.stride + column * few, few)
 
     def _locate(self, step: int) -> tuple[Any, Any]:
         """Return a vector's row and its place in it: neighbouring threads read what lies side by side."""
-        across, index = wide(self.width // self.few)[0], self.block.thread + step * THREADS
+        across, index = int64(self.width // self.few), self.block.thread + step * THREADS
         if self.source.operand.column == 1 or self.source.operand.row != 1:
             return index // across, index % across
         return index % self.count, tirx.Min(index // self.count, across - 1)

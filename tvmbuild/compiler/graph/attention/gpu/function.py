@@ -9,7 +9,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64, wide
 from tvmbuild.compiler.graph.attention.form import Attention
 from tvmbuild.compiler.graph.attention.gpu.block import Block, Rows, begin_block
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, Sizes, choose_sizes
@@ -59,10 +59,10 @@ def _write_block(block: Block, part: Any) -> None:
     kept = queries.registers()
     queries.fetch(kept, block.first)
     queries.put(kept, form.scale)
-    store(block.largest, number(LEAST), *wide(0))
-    store(block.total, number(0), *wide(0))
+    store(block.largest, number(LEAST), int64(0))
+    store(block.total, number(0), int64(0))
     for place in range(sizes.group * sizes.columns):
-        store(block.sums, number(0), *wide(place))
+        store(block.sums, number(0), int64(place))
     with T.serial(end - begin) as step:
         first = T.Bind((begin + step) * sizes.keys)
         keys.put(next_keys)
@@ -87,6 +87,6 @@ def _find_steps(form: Attention, sizes: Sizes, part: Any) -> tuple[Any, Any]:
     seen = [form.visible[start : start + sizes.rows] for start in starts]
     ahead = max(max(end for _, end in each) - start for start, each in zip(starts, seen, strict=True))
     behind = max(start - min(begin for begin, _ in each) for start, each in zip(starts, seen, strict=True))
-    low = tirx.Max(part * sizes.rows - behind, wide(0)[0]) // sizes.keys
-    high = tirx.Min((part * sizes.rows + ahead + sizes.keys - 1) // sizes.keys, wide(steps)[0])
+    low = tirx.Max(part * sizes.rows - behind, int64(0)) // sizes.keys
+    high = tirx.Min((part * sizes.rows + ahead + sizes.keys - 1) // sizes.keys, int64(steps))
     return T.Bind(low), T.Bind(high)

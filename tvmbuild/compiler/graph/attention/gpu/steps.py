@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import wide
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.gpu.block import Block, is_aligned
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, VECTOR
 from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, store
@@ -33,20 +33,20 @@ def _write_scores(block: Block, first: Any) -> None:
     sums, left, right = local(own_rows * own_keys), local(own_rows * few), local(own_keys * few)
     places = [(row, key) for row in range(own_rows) for key in range(own_keys)]
     for place in range(len(places)):
-        store(sums, number(0), *wide(place))
-    with T.serial(*wide(sizes.depth // few)) as step:
+        store(sums, number(0), int64(place))
+    with T.serial(int64(sizes.depth // few)) as step:
         for own, buffer, each in ((left, block.queries, rows), (right, block.keys, keys)):
             for place, row in enumerate(each):
-                store(own, load(buffer, row * sizes.stride + step * few, few), wide(place * few)[0], few)
+                store(own, load(buffer, row * sizes.stride + step * few, few), int64(place * few), few)
         for place, (row, key) in enumerate(places):
             for lane in range(few):
-                product = load(left, wide(row * few + lane)[0]) * load(right, wide(key * few + lane)[0])
-                store(sums, load(sums, wide(place)[0]) + product, wide(place)[0])
+                product = load(left, int64(row * few + lane)) * load(right, int64(key * few + lane))
+                store(sums, load(sums, int64(place)) + product, int64(place))
     for place, (row, key) in enumerate(places):
-        score = load(sums, wide(place)[0])
+        score = load(sums, int64(place))
         at = (
-            tirx.Min(block.first + rows[row], wide(form.rows - 1)[0]),
-            tirx.Min(first + keys[key], wide(form.keys - 1)[0]),
+            tirx.Min(block.first + rows[row], int64(form.rows - 1)),
+            tirx.Min(first + keys[key], int64(form.keys - 1)),
         )
         for mask, where in zip(form.masks, block.masks, strict=True):
             numbers = load(where.buffer, where.at(*at))
@@ -66,37 +66,37 @@ def write_weights(block: Block, first: Any) -> None:
 
     def is_there(step: int) -> Any:
         """Say whether a key of the block is one of the attention's; None: they all are."""
-        inside = None if (step + 1) * sizes.lanes <= sizes.keys else own_keys[step] < wide(sizes.keys)[0]
-        real = None if form.keys % sizes.keys == 0 else first + own_keys[step] < wide(form.keys)[0]
+        inside = None if (step + 1) * sizes.lanes <= sizes.keys else own_keys[step] < int64(sizes.keys)
+        real = None if form.keys % sizes.keys == 0 else first + own_keys[step] < int64(form.keys)
         return real if inside is None else inside if real is None else tirx.And(inside, real)
 
     highest = local(1)
-    store(highest, number(LEAST), *wide(0))
+    store(highest, number(LEAST), int64(0))
     for step, key in enumerate(own_keys):
         inside = (step + 1) * sizes.lanes <= sizes.keys
-        score = load(block.scores, begin + (key if inside else tirx.Min(key, wide(sizes.keys - 1)[0])))
+        score = load(block.scores, begin + (key if inside else tirx.Min(key, int64(sizes.keys - 1))))
         there = is_there(step)
         score = score if there is None else tirx.Select(there, score, number(LEAST))
-        store(own, score, *wide(step))
-        store(highest, tirx.Max(load(highest, *wide(0)), load(own, *wide(step))), *wide(0))
-    store(block.found, load(highest, *wide(0)), block.thread)
-    before = T.Bind(load(block.largest, *wide(0)))
+        store(own, score, int64(step))
+        store(highest, tirx.Max(load(highest, int64(0)), load(own, int64(step))), int64(0))
+    store(block.found, load(highest, int64(0)), block.thread)
+    before = T.Bind(load(block.largest, int64(0)))
     for other in range(sizes.lanes):
-        largest = tirx.Max(load(block.largest, *wide(0)), load(block.found, row * sizes.lanes + other))
-        store(block.largest, largest, *wide(0))
-    factor = T.Bind(tirx.exp(before - load(block.largest, *wide(0))))
-    store(block.total, load(block.total, *wide(0)) * factor, *wide(0))
+        largest = tirx.Max(load(block.largest, int64(0)), load(block.found, row * sizes.lanes + other))
+        store(block.largest, largest, int64(0))
+    factor = T.Bind(tirx.exp(before - load(block.largest, int64(0))))
+    store(block.total, load(block.total, int64(0)) * factor, int64(0))
     for step, key in enumerate(own_keys):
-        weight = tirx.exp(load(own, *wide(step)) - load(block.largest, *wide(0)))
+        weight = tirx.exp(load(own, int64(step)) - load(block.largest, int64(0)))
         there = is_there(step)
         weight = T.Bind(weight if there is None else tirx.Select(there, weight, number(0)))
-        store(block.total, load(block.total, *wide(0)) + weight, *wide(0))
+        store(block.total, load(block.total, int64(0)) + weight, int64(0))
         if (step + 1) * sizes.lanes <= sizes.keys:
             store(block.scores, weight, begin + key)
         else:
-            with T.If(key < wide(sizes.keys)[0]), T.Then():
+            with T.If(key < int64(sizes.keys)), T.Then():
                 store(block.scores, weight, begin + key)
-    with T.If(lane == wide(0)[0]), T.Then():
+    with T.If(lane == int64(0)), T.Then():
         store(block.factors, factor, row)
 
 
@@ -111,23 +111,23 @@ def write_weighted(block: Block) -> None:
         for row in range(sizes.group):
             factor = T.Bind(load(block.factors, group * sizes.group + row))
             for each in range(columns):
-                at = wide(row * columns + each)[0]
+                at = int64(row * columns + each)
                 store(block.sums, load(block.sums, at) * factor, at)
-        with T.serial(*wide(count // VECTOR)) as step:
+        with T.serial(int64(count // VECTOR)) as step:
             key = T.Bind(part * count + step * VECTOR)
             for row in range(sizes.group):
                 at = (group * sizes.group + row) * sizes.score_stride + key
-                store(weights, load(block.scores, at, VECTOR), wide(row * VECTOR)[0], VECTOR)
+                store(weights, load(block.scores, at, VECTOR), int64(row * VECTOR), VECTOR)
             for lane in range(VECTOR):
                 at = (key + lane) * sizes.width + column * columns
-                store(values, load(block.values, at, columns), wide(lane * columns)[0], columns)
+                store(values, load(block.values, at, columns), int64(lane * columns), columns)
             for row in range(sizes.group):
                 for each in range(columns):
-                    at = wide(row * columns + each)[0]
+                    at = int64(row * columns + each)
                     total = load(block.sums, at)
                     for lane in range(VECTOR):
-                        weight = load(weights, wide(row * VECTOR + lane)[0])
-                        total = total + weight * load(values, wide(lane * columns + each)[0])
+                        weight = load(weights, int64(row * VECTOR + lane))
+                        total = total + weight * load(values, int64(lane * columns + each))
                     store(block.sums, total, at)
 
     only_busy(block, sizes.parts * sizes.row_groups * sizes.column_threads, add)
@@ -137,12 +137,12 @@ def write_outputs(block: Block) -> None:
     """Divide by the sums and write the outputs."""
     sizes, columns = block.sizes, block.sizes.columns
     part, group, column = find_output(block)
-    store(block.found, load(block.total, *wide(0)), block.thread)
+    store(block.found, load(block.total, int64(0)), block.thread)
     at = (part * sizes.rows + group * sizes.group) * sizes.width + column * columns
 
     def keep() -> None:
         for row in range(sizes.group):
-            value = load(block.sums, wide(row * columns)[0], columns)
+            value = load(block.sums, int64(row * columns), columns)
             store(block.merged, value, at + row * sizes.width, columns)
 
     if sizes.parts > 1:
@@ -160,10 +160,10 @@ def _write_row(block: Block, row: Any, own: tuple[int, Any]) -> None:
     form, sizes, columns = block.form, block.sizes, block.sizes.columns
     total = T.Bind(_add_up([load(block.found, row * sizes.lanes + lane) for lane in range(sizes.lanes)]))
     few = columns if is_aligned(block.output.operand, sizes.width) else 1
-    with T.If(block.first + row < wide(form.rows)[0]), T.Then():
+    with T.If(block.first + row < int64(form.rows)), T.Then():
         for begin in range(0, columns, few):
             at = own[1] * columns + begin
-            value = load(block.sums, wide(own[0] * columns + begin)[0], few)
+            value = load(block.sums, int64(own[0] * columns + begin), few)
             if sizes.parts > 1:
                 places = [(part * sizes.rows + row) * sizes.width + at for part in range(sizes.parts)]
                 value = _add_up([load(block.merged, place, few) for place in places])
@@ -193,5 +193,5 @@ def only_busy(block: Block, busy: int, write: Callable[[], None]) -> None:
     if busy == THREADS:
         write()
     else:
-        with T.If(block.thread < wide(busy)[0]), T.Then():
+        with T.If(block.thread < int64(busy)), T.Then():
             write()

@@ -7,11 +7,11 @@ from typing import Any
 
 from tvm import tirx
 
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.schedules.cpu.rows.statements import (
     Place,
     fold,
     nest_loops,
-    number,
     sequence,
     unfold,
     vectorized,
@@ -45,7 +45,7 @@ class Across(Writer):
         """Return where the block begins."""
         blocks = -(-self.extent // self.width)
         others = [axis for axis in self.rows.rows if axis != self.rows.vector]
-        start = tirx.min(index % blocks * self.width, number(self.extent - self.width))
+        start = tirx.min(index % blocks * self.width, int64(self.extent - self.width))
         return {**unfold(self.rows, others, index // blocks), _START: start, self.rows.vector: start}
 
     def index_kept(self, each: Pass, place: Place) -> Any:

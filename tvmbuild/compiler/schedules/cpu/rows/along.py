@@ -7,12 +7,12 @@ from typing import Any
 
 from tvm import tirx
 
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.schedules.cpu.rows.statements import (
     Place,
     fold,
     loop,
     nest_loops,
-    number,
     sequence,
     unfold,
     vectorized,
@@ -45,7 +45,7 @@ class Along(Writer):
 
     def index_kept(self, each: Pass, place: Place) -> Any:
         """Return the element's number in its row."""
-        return fold(self.rows, place) if each.along and not each.combine else number(0)
+        return fold(self.rows, place) if each.along and not each.combine else int64(0)
 
     def write_group(self, group: Sequence[Pass], place: Place) -> list[Any]:
         """Return the loops along a row, and what begins and ends them."""
@@ -67,12 +67,12 @@ class Along(Writer):
                 starts = [index * (sums * lanes) + slot * lanes for slot in range(sums)]
                 return sequence([self.step(group, Vector(s, lanes, 0, n), place) for n, s in enumerate(starts)])
 
-            lines.append(loop(number(turns), turn))
+            lines.append(loop(int64(turns), turn))
         for slot, vector in enumerate(range(turns * sums, whole)):
-            lines.append(self.step(group, Vector(number(vector * lanes), lanes, 0, slot), place))
+            lines.append(self.step(group, Vector(int64(vector * lanes), lanes, 0, slot), place))
         rest = self.extent - whole * lanes
         if rest:
-            lines.append(self.step(group, Vector(number(self.extent - lanes), lanes, lanes - rest), place))
+            lines.append(self.step(group, Vector(int64(self.extent - lanes), lanes, lanes - rest), place))
         return lines
 
     def _finish(self, each: Pass, place: Place) -> list[Any]:
@@ -89,4 +89,4 @@ class Along(Writer):
 
                 lines.append(vectorized(near, halve))
             half //= 2
-        return [*lines, self.write_value(each, partial[number(0)], place)]
+        return [*lines, self.write_value(each, partial[int64(0)], place)]

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.schedules.access import Access, collect, uses
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
@@ -32,7 +33,7 @@ def _split(rows: Rows, each: Pass) -> list[Pass]:
         return any(uses(expr, var) for var in along)
 
     def keep(value: Any) -> Any:
-        kept = tirx.decl_buffer(tuple(map(_index, _row_extents(rows))), str(value.ty.dtype), "kept")
+        kept = tirx.decl_buffer(tuple(map(int64, _row_extents(rows))), str(value.ty.dtype), "kept")
         at = tuple(_row_vars(rows, each.axes))
         axes = {var: axis for var, axis in each.axes.items() if axis in rows.rows}
         made.append(Pass(axes, each.idle, Access(kept, at), value, along=False, bits=each.bits))
@@ -58,8 +59,4 @@ def _row_extents(rows: Rows) -> list[int]:
 
 def _row_vars(rows: Rows, axes: Mapping[Any, int]) -> list[Any]:
     by_axis = {axis: var for var, axis in axes.items()}
-    return [by_axis[axis] for axis in rows.rows] or [_index(0)]
-
-
-def _index(number: int) -> Any:
-    return tirx.IntImm("int64", number)
+    return [by_axis[axis] for axis in rows.rows] or [int64(0)]

@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.schedules.access import Access, collect
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
 from tvmbuild.compiler.schedules.cpu.rows.write import write_rows
@@ -31,11 +32,8 @@ def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> bool:
 
 def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with the loops of all functions that are marked."""
-    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
-    for variable, function in mod.functions.items():
-        if isinstance(function, tirx.PrimFunc) and _is_marked(function):
-            result.update_func(result.get_global_var(variable.name_hint), _expand(function, describe_machine(target)))
-    return result
+    machine = describe_machine(target)
+    return map_prim_funcs(mod, lambda function, _: _expand(function, machine) if _is_marked(function) else None)
 
 
 def _is_worth_it(rows: Rows, machine: Machine) -> bool:

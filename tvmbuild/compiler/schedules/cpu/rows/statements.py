@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
 Place = Mapping[int, Any]
@@ -21,14 +22,14 @@ def put(expr: Any, each: Pass, place: Place) -> Any:
     def on_var(var: Any) -> Any:
         if var in each.axes:
             return place[each.axes[var]]
-        return number(0) if var in each.idle else var
+        return int64(0) if var in each.idle else var
 
     return tvm_ffi.structural_map(expr, [(tvm.ir.Var, on_var)])
 
 
 def fold(rows: Rows, place: Place) -> Any:
     """Return the number of a place in its row."""
-    index: Any = number(0)
+    index: Any = int64(0)
     for axis in rows.columns:
         index = index * rows.extents[axis] + place[axis]
     return index
@@ -48,21 +49,21 @@ def nest_loops(rows: Rows, axes: Sequence[int], place: Place, body: Callable[[Pl
     if not axes:
         return body(place)
     first, *others = axes
-    return loop(number(rows.extents[first]), lambda i: nest_loops(rows, others, {**place, first: i}, body))
+    return loop(int64(rows.extents[first]), lambda i: nest_loops(rows, others, {**place, first: i}, body))
 
 
 def loop(extent: Any, body: Callable[[Any], Any]) -> Any:
     """Return a loop from 0; ``body`` gets its variable."""
     index = variable("i")
-    return tirx.For(index, number(0), extent, tirx.ForKind.SERIAL, body(index))
+    return tirx.For(index, int64(0), extent, tirx.ForKind.SERIAL, body(index))
 
 
 def vectorized(lanes: int, body: Callable[[Any], Any]) -> Any:
     """Return the body for all lanes of a vector."""
     if lanes == 1:
-        return body(number(0))
+        return body(int64(0))
     lane = variable("lane")
-    return tirx.For(lane, number(0), number(lanes), tirx.ForKind.VECTORIZED, body(lane))
+    return tirx.For(lane, int64(0), int64(lanes), tirx.ForKind.VECTORIZED, body(lane))
 
 
 def sequence(statements: Sequence[Any]) -> Any:
@@ -72,14 +73,9 @@ def sequence(statements: Sequence[Any]) -> Any:
 
 def local(size: int, like: Any) -> Any:
     """Return a buffer of the function's own, of the other's type."""
-    return tirx.decl_buffer((number(size),), str(like.dtype), str(like.name))
+    return tirx.decl_buffer((int64(size),), str(like.dtype), str(like.name))
 
 
 def variable(name: str) -> Any:
     """Return a variable for indices."""
     return tirx.Var(name, "int64")
-
-
-def number(value: int) -> Any:
-    """Return a constant for indices."""
-    return tirx.IntImm("int64", value)

@@ -11,12 +11,12 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.schedules.access import collect
 from tvmbuild.compiler.schedules.cpu.rows.statements import (
     Place,
     local,
     loop,
-    number,
     put,
     sequence,
     variable,
@@ -70,11 +70,11 @@ class Writer(ABC):
         def block(index: Any) -> Any:
             return self.write_block(self.place_block(chunk * size + index))
 
-        inner = loop(tirx.min(number(size), number(chunks) - chunk * size), block) if size > 1 else block(number(0))
+        inner = loop(tirx.min(int64(size), int64(chunks) - chunk * size), block) if size > 1 else block(int64(0))
         body = sequence([*map(tirx.AllocBuffer, [*self.kept.values(), *self.partial.values()]), inner])
         divided = self.machine.threads > 1 and work >= PARALLEL_WORK and shares > 1
         kind = tirx.ForKind.PARALLEL if divided else tirx.ForKind.SERIAL
-        return tirx.For(chunk, number(0), number(shares), kind, body)
+        return tirx.For(chunk, int64(0), int64(shares), kind, body)
 
     @abstractmethod
     def choose_width(self) -> int:

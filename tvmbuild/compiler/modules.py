@@ -1,0 +1,32 @@
+"""A module with some of its functions changed; the one before stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax, tirx
+
+
+def map_prim_funcs(
+    mod: tvm.ir.IRModule, change: Callable[[tirx.PrimFunc, str], tirx.PrimFunc | None]
+) -> tvm.ir.IRModule:
+    """Return the module with each TensorIR function and its name given to ``change``; None: it stays."""
+    changed = {}
+    for variable, function in mod.functions.items():
+        new = change(function, variable.name_hint) if isinstance(function, tirx.PrimFunc) else None
+        if new is not None:
+            changed[variable] = new
+    return _with_functions(mod, changed)
+
+
+def replace_main(mod: tvm.ir.IRModule, function: relax.Function) -> tvm.ir.IRModule:
+    """Return the module with another ``main``."""
+    return _with_functions(mod, {mod.get_global_var("main"): function})
+
+
+def _with_functions(mod: tvm.ir.IRModule, changed: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc]) -> tvm.ir.IRModule:
+    result = tvm.ir.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    for variable, function in changed.items():
+        result.update_func(result.get_global_var(variable.name_hint), function)
+    return result
