@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import tvm
 from tvm import relax, tirx
@@ -23,7 +22,6 @@ from tvmbuild.compiler.graph.winograd.transforms import (
 )
 from tvmbuild.compiler.schedules.nest import describe_machine, power_of_two_divisor
 
-Algorithm = Literal["direct", "winograd2", "winograd4"]
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
 """Algorithm → rows and columns of outputs in a tile."""
 FEWEST_CHANNELS = 16
