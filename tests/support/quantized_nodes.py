@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.preparing.exact_integers import use_exact_integers
 
 MICROSOFT = "com.microsoft"
 BYTES = ("uint8", "int8")
@@ -81,11 +82,12 @@ class Drawn:
 
 
 def run_onnx(model: onnx.ModelProto, fed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Compute the model as it is written."""
+    """Compute the model as it is written, with exact sums."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    exact = use_exact_integers(model.SerializeToString())
+    session = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
     return [np.asarray(each) for each in session.run(None, dict(fed))]
 
 

@@ -26,6 +26,7 @@ from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import find_error
+from tvmbuild.preparing.exact_integers import use_exact_integers
 from tvmbuild.preparing.shaken import shake
 
 ORT_ERRORS = (EPFail, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, OrtNotImplemented, RuntimeException)
@@ -95,7 +96,10 @@ def run_onnx(
 def open_onnx(
     model: bytes, what: str, *, optimized: bool = False
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason."""
+    """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason.
+
+    Its integers are summed exactly on every CPU.
+    """
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
@@ -103,7 +107,7 @@ def open_onnx(
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     with _explained(what):
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(use_exact_integers(model), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
