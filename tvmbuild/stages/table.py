@@ -29,7 +29,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=3,
+        version=4,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
@@ -37,7 +37,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="quantize",
-        version=1,
+        version=2,
         scope="quantised model",
         inputs=("model", "reference"),
         outputs=FrozenMap(

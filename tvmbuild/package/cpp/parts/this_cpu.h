@@ -80,11 +80,13 @@ inline void check_cpu(const Info& info, const Attributes& cpu) {
     throw Error("the package is built for " + wanted + " (" + info.target + "); this machine is " + here);
   std::set<std::string> present = here == "x86_64" ? cpu_flags() : std::set<std::string>();
   if (present.empty()) return;
+  std::string missing;
   for (const std::string& feature : required_features(cpu)) {
-    if (!present.count(feature))
-      throw Error("the package is built for " + (cpu.mcpu.empty() ? info.target : cpu.mcpu) + "; this CPU has no " +
-                  feature);
+    if (!present.count(feature)) missing += (missing.empty() ? "" : ", ") + feature;
   }
+  if (!missing.empty())
+    throw Error("the package is built for " + (cpu.mcpu.empty() ? info.target : cpu.mcpu) + "; this CPU has no " +
+                missing);
 }
 
 inline int available_cores() {
