@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 import tvm
 from drawn_attention import Drawn
 from onnx import helper
+from tvm import tirx
 
+from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.attention.cpu.visible import _shifts
 from tvmbuild.compiler.graph.attention.form import Attention
@@ -24,15 +27,40 @@ HEADS, SIZE = 2, 8
 pytestmark = pytest.mark.compiler
 
 
-def encode(tokens: int, mask: np.ndarray | None = None, *, seen: bool = False) -> Drawn:
+WIDTH = HEADS * SIZE
+Project = Callable[[Drawn, str], list[str]]
+"""Makes query, key and value of a tensor, [1, tokens, WIDTH] each."""
+
+
+def multiply(drawn: Drawn, x: str, columns: int = WIDTH) -> str:
+    product = drawn.add("MatMul", x, drawn.constant(drawn.random.uniform(-1, 1, (WIDTH, columns))))
+    return drawn.add("Add", product, drawn.constant(drawn.random.uniform(-1, 1, columns)))
+
+
+def of_their_own(drawn: Drawn, x: str) -> list[str]:
+    return [multiply(drawn, x) for _ in range(3)]
+
+
+def slice_one(drawn: Drawn, x: str) -> list[str]:
+    whole = drawn.reshape(multiply(drawn, drawn.reshape(x, -1, WIDTH), 3 * WIDTH), 1, -1, 3 * WIDTH)
+    bounds = ([drawn.constant([each * WIDTH], "int64") for each in (part, part + 1)] for part in range(3))
+    return [drawn.add("Slice", whole, begin, end, drawn.constant([-1], "int64")) for begin, end in bounds]
+
+
+def split_one(drawn: Drawn, x: str) -> list[str]:
+    drawn.nodes.append(helper.make_node("Split", [multiply(drawn, x, 3 * WIDTH)], ["q", "k", "v"], axis=-1))
+    return ["q", "k", "v"]
+
+
+def encode(
+    tokens: int, mask: np.ndarray | None = None, *, seen: bool = False, project: Project = of_their_own
+) -> Drawn:
     """Return self-attention of one tensor, by weights for query, key and value; ``seen``: its scores are used again."""
     drawn = Drawn(np.random.default_rng(0))
-    width = HEADS * SIZE
-    x, parts = drawn.feed(1, tokens, width), []
-    for _ in range(3):
-        product = drawn.add("MatMul", x, drawn.constant(drawn.random.uniform(-1, 1, (width, width))))
-        biased = drawn.add("Add", product, drawn.constant(drawn.random.uniform(-1, 1, width)))
-        parts.append(drawn.add("Transpose", drawn.reshape(biased, 1, tokens, HEADS, SIZE), perm=[0, 2, 1, 3]))
+    parts = [
+        drawn.add("Transpose", drawn.reshape(each, 1, tokens, HEADS, SIZE), perm=[0, 2, 1, 3])
+        for each in project(drawn, drawn.feed(1, tokens, WIDTH))
+    ]
     query, key, value = parts
     scores = drawn.add("MatMul", query, drawn.add("Transpose", key, perm=[0, 1, 3, 2]))
     scores = drawn.add("Mul", scores, drawn.constant(SIZE**-0.5))
@@ -40,7 +68,7 @@ def encode(tokens: int, mask: np.ndarray | None = None, *, seen: bool = False) -
     if seen:
         drawn.nodes.append(helper.make_node("ReduceMax", [scores], ["top"], keepdims=0, axes=[0, 1, 2, 3]))
     out = drawn.add("MatMul", drawn.add("Softmax", scores, axis=-1), value)
-    out = drawn.reshape(drawn.add("Transpose", out, perm=[0, 2, 1, 3]), 1, tokens, width)
+    out = drawn.reshape(drawn.add("Transpose", out, perm=[0, 2, 1, 3]), 1, tokens, WIDTH)
     drawn.output = drawn.add("Add", out, "top") if seen else out
     return drawn
 
@@ -60,9 +88,20 @@ def compare(drawn: Drawn, target: tvm.target.Target) -> list[str]:
     return [task.name for task in extract_tasks(lowered)]
 
 
-def test_three_projections_are_one_product_and_no_transpose_is_left(cpu: tvm.target.Target) -> None:
+def count_columns(drawn: Drawn) -> list[int]:
+    """Return how many columns each product with constant weights has, once attention is fused."""
+    mod = fuse_attention(import_model(drawn.model, "drawn").mod, lambda _: tirx.PrimFunc([], tirx.Evaluate(0)))
+    return [int(call.args[1].ty.shape.values[-1]) for call in operator_calls(mod, "relax.matmul")]
+
+
+@pytest.mark.parametrize("project", [of_their_own, slice_one, split_one])
+def test_projections_are_one_product_of_no_more_columns_and_no_transpose_is_left(
+    project: Project, cpu: tvm.target.Target
+) -> None:
+    drawn = encode(21, project=project)
     # The last one makes the output; elsewhere it would be a view.
-    assert compare(encode(21), cpu) == ["matmul_add", "attention", "reshape"]
+    assert compare(drawn, cpu) == ["matmul_add", "attention", "reshape"]
+    assert count_columns(drawn) == [3 * WIDTH]
 
 
 def test_scores_that_are_used_elsewhere_stay_scores(cpu: tvm.target.Target) -> None:

@@ -89,7 +89,7 @@ def _group(graph: Graph, pattern: Pattern) -> list[list[_Projection]]:
         others = next((group for group in groups if group[0].data.same_as(found.data)), None)
         if others is None:
             groups.append([found])
-        else:
+        elif not any(each.value.same_as(found.value) for each in others):  # or one product has all, to be sliced
             others.append(found)
     return [group for group in groups if len(group) > 1]
 
