@@ -33,6 +33,7 @@ from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
 from tvmbuild.compiler.graph.row_groups import group_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
+from tvmbuild.compiler.graph.softmax import find_softmax
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
@@ -89,7 +90,7 @@ def lower(
         chosen = layout or default_layout(target)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
         mod = make_scalars(take_rows(prepare(use_integers(widened, signed=signed))))
-        mod = fuse_attention(mod, _attention_of(target))
+        mod = fuse_attention(find_softmax(mod), _attention_of(target))
         if not is_gpu(target):
             mod = pad_columns(mod, target)
         notes: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase, TuningRecord
 from tvm.s_tir.meta_schedule.runner import RunnerResult
 from tvm.s_tir.meta_schedule.search_strategy import ReplayTrace
 
-from tvmbuild.tuning.space import make_space
+from tvmbuild.tuning.space import generate_space, make_space
 
 RANDOM = 8
 """Random candidates for each Task."""
@@ -38,6 +38,8 @@ def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Targe
     seen = 0
     for example in examples:
         context = _context(example, target, threads)
+        if context is None:
+            continue
         good = [record.as_measure_candidate() for record in example.records]
         seconds = [statistics.median(float(value) for value in record.run_secs) for record in example.records]
         others = list(context.generate_measure_candidates() or ())
@@ -48,7 +50,7 @@ def teach(cost_model: Any, examples: Iterable[Example], target: tvm.target.Targe
     return seen
 
 
-def _context(example: Example, target: tvm.target.Target, threads: int) -> Any:
+def _context(example: Example, target: tvm.target.Target, threads: int) -> Any | None:
     context = meta_schedule.TuneContext(
         example.mod,
         target=target,
@@ -57,7 +59,9 @@ def _context(example: Example, target: tvm.target.Target, threads: int) -> Any:
         rand_state=1,
         num_threads=threads,
     )
-    space = context.generate_design_space()
+    space = generate_space(context)
+    if space is None:
+        return None
     model = meta_schedule.cost_model.RandomModel()
     context.pre_tuning(RANDOM, RANDOM, space, MemoryDatabase(), model)
     return context

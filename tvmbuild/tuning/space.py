@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+from tvm import s_tir
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+from tvmbuild.compiler.culprit import summarize
+from tvmbuild.compiler.schedules.attempt import REFUSALS
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
 from tvmbuild.compiler.target import is_gpu
@@ -22,6 +25,18 @@ def make_space(target: tvm.target.Target) -> Any:
     """
     kind = "cuda" if is_gpu(target) else "llvm"
     return PostOrderApply(sch_rules=kind, postprocs=kind, mutator_probs=kind)
+
+
+def generate_space(context: Any) -> list[s_tir.Schedule] | None:
+    """Return where the context's search begins; None where TVM's rules refuse the function.
+
+    They refuse attention, whose loops are written out, and may refuse forms that they did not foresee.
+    """
+    try:
+        return list(context.generate_design_space())
+    except REFUSALS as error:
+        print(f"{context.task_name}: nothing but the rules' schedules is measured, for TVM says {summarize(error)}")
+        return None
 
 
 def list_known(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[MeasureCandidate]:

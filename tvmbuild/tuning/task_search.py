@@ -21,7 +21,7 @@ from tvmbuild.tuning.built_libraries import Shelf
 from tvmbuild.tuning.candidate_pool import Timed
 from tvmbuild.tuning.cost_model import BoostedTrees
 from tvmbuild.tuning.scheduler import Curve
-from tvmbuild.tuning.space import list_known, make_space
+from tvmbuild.tuning.space import generate_space, list_known, make_space
 
 BATCH = 32
 FIRST = 16
@@ -93,7 +93,9 @@ class TaskSearch:
         self._random_state = _random_state(task.key, setup.options.seed + start.searched)
         self._waiting = [record.as_measure_candidate() for record in start.seeds]
         """Candidates still to be proposed: TVM takes all that it has named for measured."""
+        self._started = False
         self._context: Any = None
+        """MetaSchedule's search; None before it starts, and where there are the rules' schedules alone."""
         self._database = MemoryDatabase()
         self._workload = self._database.commit_workload(task.mod)
 
@@ -117,17 +119,18 @@ class TaskSearch:
 
     def propose(self, limit: int) -> list[Any]:
         """Return at most ``limit`` MeasureCandidates; none when none are left. Accept them before the next call."""
-        if self._context is None and not self.over:
+        if not self._started and not self.over:
             self._start()
         first = CARD_FIRST if self._on_gpu else FIRST
         limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
         wants_more = not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit)
-        if wants_more and not self.allowance.only_rules:
+        if wants_more and self._context is not None:
             new = list(self._context.generate_measure_candidates() or ())
             self._waiting += new
             # A space without choices answers again after seconds, with nothing.
             self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
         candidates, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        self.exhausted |= self._context is None and not self._waiting
         self.proposed += len(candidates)
         return candidates
 
@@ -156,7 +159,7 @@ class TaskSearch:
             Path(library).unlink(missing_ok=True)
 
     def _start(self) -> None:
-        setup = self._setup
+        setup, self._started = self._setup, True
         if not self.has_rules:
             self.has_rules = True
             self._waiting = [*self._list_rules(), *self._waiting]
@@ -165,7 +168,7 @@ class TaskSearch:
         for record in self._known:
             if _has_choices(record.trace):
                 self._database.commit_tuning_record(record)
-        self._context = meta_schedule.TuneContext(
+        context = meta_schedule.TuneContext(
             self.task.mod,
             target=setup.target,
             space_generator=make_space(setup.target),
@@ -178,8 +181,11 @@ class TaskSearch:
             rand_state=self._random_state,
             num_threads=setup.threads,
         )
-        space = self._context.generate_design_space()
-        self._context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
+        space = generate_space(context)
+        if space is None:
+            return
+        context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
+        self._context = context
 
     def _list_rules(self) -> list[Any]:
         """Return what the rules would do and is no record yet."""

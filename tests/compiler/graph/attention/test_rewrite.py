@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tvm
 from drawn_attention import Drawn
 from onnx import helper
+from spelled_attention import Form, make_model
 from tvm import tirx
 
 from tvmbuild.compiler.calls import operator_calls
@@ -28,6 +30,26 @@ pytestmark = pytest.mark.compiler
 
 
 WIDTH = HEADS * SIZE
+PLAIN = Form(
+    seed=0,
+    opset=17,
+    batch=1,
+    groups=2,
+    each=1,
+    tokens=17,
+    keys=20,
+    size=8,
+    value_size=8,
+    source="inputs",
+    mask="none",
+    scale="scores",
+    softmax="operator",
+    product="MatMul",
+    seen="nothing",
+    cap=False,
+    projected=False,
+    operator="written",
+)
 Project = Callable[[Drawn, str], list[str]]
 """Makes query, key and value of a tensor, [1, tokens, WIDTH] each."""
 
@@ -102,6 +124,19 @@ def test_projections_are_one_product_of_no_more_columns_and_no_transpose_is_left
     # The last one makes the output; elsewhere it would be a view.
     assert compare(drawn, cpu) == ["matmul_add", "attention", "reshape"]
     assert count_columns(drawn) == [3 * WIDTH]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [{"product": "Einsum"}, {"softmax": "written out"}, {"scale": "after the mask", "mask": "bias"}],
+    ids=lambda spelling: " ".join(spelling.values()),
+)
+def test_it_is_found_however_it_is_spelled(spelling: dict[str, Any], cpu: tvm.target.Target) -> None:
+    model, _ = make_model(replace(PLAIN, **spelling))
+    lowered = lower(import_model(model, "drawn"), cpu)
+    names = [task.name for task in extract_tasks(lowered)]
+    assert "attention" in names
+    assert not any("softmax" in name or "matmul" in name or "exp" in name for name in names)
 
 
 def test_scores_that_are_used_elsewhere_stay_scores(cpu: tvm.target.Target) -> None:

@@ -43,7 +43,7 @@ def prepare_mask(rewriter: PyExprMutator, mask: MaskOf, made: dict[object, Prepa
     shape = static_shape(named)
     if shape is None:
         return None
-    name = (hash(named), mask.fill is None, mask.keeps)
+    name = (hash(named), mask.fill is None, mask.keeps, mask.factor)
     if name not in made:
         tensor = _lay_out(named, mask, shape)
         emitted = tensor if isinstance(tensor, tvm.ir.GenericConst) else rewriter.builder_.emit(tensor)
@@ -63,10 +63,13 @@ def _lay_out(tensor: relax.Expr, mask: MaskOf, shape: tuple[int, ...]) -> relax.
     if isinstance(tensor, tvm.ir.GenericConst):
         values = tensor.value.numpy()
         values = (values if mask.fill is None or mask.keeps else np.logical_not(values)).astype("float32")
+        values = values if mask.factor == 1 else values * np.float32(mask.factor)
         return constant(np.ascontiguousarray(values if axes is None else values.transpose(axes)))
     numbers = tensor if str(tensor.ty.dtype) == "float32" else relax.op.astype(tensor, "float32")
     if mask.fill is not None and not mask.keeps:
         numbers = relax.op.subtract(relax.const(1.0, "float32"), numbers)
+    if mask.factor != 1:
+        numbers = relax.op.multiply(numbers, relax.const(mask.factor, "float32"))
     return numbers if axes is None else relax.op.permute_dims(numbers, axes)
 
 
@@ -89,6 +92,6 @@ def _hides(mask: MaskOf) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         return None
     values: np.ndarray[Any, Any] = mask.tensor.value.numpy()
     if mask.fill is None:
-        return np.asarray(values.astype(np.float32) <= _HIDES)
+        return np.asarray(values.astype(np.float32) * np.float32(mask.factor) <= _HIDES)
     hidden = np.logical_not(values) if mask.keeps else values.astype(bool)
     return hidden if mask.fill <= _HIDES else np.zeros_like(hidden)

@@ -26,6 +26,14 @@ class MaskOf:
     """Of the scores that it is applied to."""
     fill: float | None = None
     keeps: bool = True
+    factor: float = 1.0
+    """Of what is added, where scores are scaled after it."""
+
+    def scale(self, number: float) -> MaskOf:
+        """Return the mask of scores that are multiplied by the number after it."""
+        if self.fill is None:
+            return replace(self, factor=self.factor * number)
+        return replace(self, fill=self.fill * number)
 
 
 @dataclass(frozen=True)
@@ -189,9 +197,10 @@ def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -
             return found
         if call.op.name == "relax.add":
             return replace(found, masks=(*found.masks, MaskOf(other, shape)))
-        if not number or found.masks:
+        if not number:
             return None
-        return replace(found, scale=found.scale * (number if call.op.name == "relax.multiply" else 1 / number))
+        factor = number if call.op.name == "relax.multiply" else 1 / number
+        return replace(found, scale=found.scale * factor, masks=tuple(mask.scale(factor) for mask in found.masks))
     return None
 
 

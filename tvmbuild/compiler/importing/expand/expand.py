@@ -11,6 +11,7 @@ from tvmbuild.compiler.importing.expand.attention import attention
 from tvmbuild.compiler.importing.expand.caches import tensor_scatter
 from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused_constants, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
+from tvmbuild.compiler.importing.expand.einsum import einsum
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
@@ -48,6 +49,7 @@ _OWN: Mapping[str, Rule] = {
     **dict.fromkeys(_FUNCTIONS, by_function),
     "Attention": attention,
     "DFT": fourier_transform,
+    "Einsum": einsum,
     "GRU": unroll_gru,
     "If": unroll_if,
     "LSTM": unroll_lstm,
