@@ -178,6 +178,9 @@ def draw_attention(seed: int, *, most: int = 70) -> Drawn:
     scores = _score(drawn, query, key)
     if merged:
         scores = drawn.reshape(scores, drawn.batch, heads, rows, keys)
+    if drawn.pick(True, False, False, False):
+        cap = drawn.constant(drawn.pick(1.5, 30))
+        scores = drawn.add("Mul", drawn.add("Tanh", drawn.add("Div", scores, cap)), cap)
     scores = _mask(drawn, scores)
     if merged:
         scores = drawn.reshape(scores, 1, drawn.batch * heads, rows, keys)

@@ -31,7 +31,7 @@ def check(seed: int, most: int) -> None:
     lowered = lower(reduce_precision(import_model(drawn.model, "drawn"), precision, "llvm"), target)
     names = [task.name for task in extract_tasks(lowered)]
     assert "attention" in names
-    assert not any("softmax" in name or "matmul" in name for name in names), names
+    assert not any("softmax" in name or "matmul" in name or "tanh" in name for name in names), names
     (got,) = build_here(lowered, target)(drawn.inputs).values()
     session = onnxruntime.InferenceSession(drawn.model.SerializeToString(), providers=["CPUExecutionProvider"])
     (want,) = session.run(None, drawn.inputs)

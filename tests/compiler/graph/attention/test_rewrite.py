@@ -128,8 +128,8 @@ def test_projections_are_one_product_of_no_more_columns_and_no_transpose_is_left
 
 @pytest.mark.parametrize(
     "spelling",
-    [{"product": "Einsum"}, {"softmax": "written out"}, {"scale": "after the mask", "mask": "bias"}],
-    ids=lambda spelling: " ".join(spelling.values()),
+    [{"product": "Einsum"}, {"softmax": "written out"}, {"scale": "after the mask", "mask": "bias"}, {"cap": True}],
+    ids=lambda spelling: " ".join(map(str, spelling.values())),
 )
 def test_it_is_found_however_it_is_spelled(spelling: dict[str, Any], cpu: tvm.target.Target) -> None:
     model, _ = make_model(replace(PLAIN, **spelling))

@@ -39,7 +39,7 @@ class Describer:
         sources = self._find_sources(pattern, moves=moves)
         if sources is None:
             return None
-        query, key, value = sources
+        scores, (query, key, value) = pattern.scores, sources
         every = (*sources, *(each.source for each in masks))
         heads = refine([sum(each.view.axes[:-2], ()) for each in every])
         if heads is None:
@@ -62,11 +62,12 @@ class Describer:
             key=known[1],
             value=known[2],
             masks=tuple(Mask(operand, each.fill) for each, operand in zip(masks, known[3:], strict=True)),
-            scale=pattern.scores.scale * query.factor * key.factor,
+            scale=scores.scale * query.factor * key.factor,
             nan_is_zero=pattern.nan_is_zero,
             rows_after=choose_order(self._graph, pattern.product, extents, (rows, width)),
             dtype=str(pattern.product.ty.dtype),
-            visible=find_visible(pattern.scores.masks, pattern.scores.shape),
+            cap=scores.cap,
+            visible=find_visible(scores.masks, scores.shape),
         )
         return Found(fold_groups(form), tuple(inputs))
 

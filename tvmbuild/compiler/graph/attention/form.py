@@ -44,7 +44,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Attention:
-    """softmax(scale · query · keyᵀ, masked) · value for each head, as one function (`call_tir`).
+    """softmax(scale · query · keyᵀ, capped, masked) · value for each head, as one function (`call_tir`).
 
     Its arguments are ``inputs``, whole dense buffers of their own shapes (one may hold query, key and value), and its
     output, dense, of ``output_shape``: the heads, of which ``rows_after`` stand before the rows, and ``width``.
@@ -71,6 +71,8 @@ class Attention:
     rows_after: int
     dtype: str
     """Of query, key, value and output: float32 or float16. Scores and sums are float32."""
+    cap: float | None = None
+    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
     visible: tuple[tuple[int, int], ...] = ()
     """For each row the first key that constant masks let it see and the one after the last; empty: all."""
 

@@ -29,7 +29,7 @@ class MaskOf:
     factor: float = 1.0
     """Of what is added, where scores are scaled after it."""
 
-    def scale(self, number: float) -> MaskOf:
+    def times(self, number: float) -> MaskOf:
         """Return the mask of scores that are multiplied by the number after it."""
         if self.fill is None:
             return replace(self, factor=self.factor * number)
@@ -47,6 +47,15 @@ class Scores:
     shape: tuple[int, ...]
     scale: float = 1.0
     masks: tuple[MaskOf, ...] = ()
+    cap: float | None = None
+    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
+
+    def times(self, number: float) -> Scores:
+        """Return the scores multiplied by the number."""
+        masks = tuple(mask.times(number) for mask in self.masks)
+        if self.cap is None:
+            return replace(self, scale=self.scale * number, masks=masks)
+        return replace(self, cap=self.cap * number, masks=masks)
 
 
 @dataclass(frozen=True)
@@ -176,6 +185,9 @@ def _match_scores(graph: Graph, expr: relax.Expr) -> Scores | None:
         return _match_where(graph, call, shape)
     if name in {"add", "multiply", "divide"}:
         return _match_elementwise(graph, call, shape)
+    if name == "tanh":
+        found = _match_scores(graph, call.args[0])
+        return None if found is None or found.masks or found.cap is not None else replace(found, cap=1.0)
     return _match_scores(graph, call.args[0]) if _passes(name, call) else None
 
 
@@ -199,8 +211,7 @@ def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -
             return replace(found, masks=(*found.masks, MaskOf(other, shape)))
         if not number:
             return None
-        factor = number if call.op.name == "relax.multiply" else 1 / number
-        return replace(found, scale=found.scale * factor, masks=tuple(mask.scale(factor) for mask in found.masks))
+        return found.times(number if call.op.name == "relax.multiply" else 1 / number)
     return None
 
 

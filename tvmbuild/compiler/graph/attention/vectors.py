@@ -46,6 +46,11 @@ def cut(extent: int, lanes: int) -> list[tuple[int, int]]:
     return pieces
 
 
+def squash(score: Any, cap: float | None, lanes: int = 1) -> Any:
+    """Return cap · tanh(score); the score itself where there is no cap."""
+    return score if cap is None else number(cap, lanes) * tirx.tanh(score)
+
+
 def local(count: int) -> Any:
     """Return a buffer of float32 of the thread's own."""
     return T.alloc_buffer(wide(count), "float32", scope="local", layout=None)

@@ -1,4 +1,4 @@
-"""Scores of a block: tiles of keys by vectors of queries in registers, scaled, masked, and their maximum."""
+"""Scores of a block: tiles of keys by vectors of queries in registers, scaled, capped, masked, and their maximum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_keys
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.places import Place
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, store
+from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, squash, store
 
 
 def write_scores(work: Work, first: Any, count: Any) -> None:
@@ -27,7 +27,7 @@ def write_scores(work: Work, first: Any, count: Any) -> None:
         for vector in work.vectors:
             found = load(work.largest, vector, sizes.lanes)
             for key in range(tile):
-                score = load(sums, key * sizes.rows + vector, sizes.lanes)
+                score = squash(load(sums, key * sizes.rows + vector, sizes.lanes), form.cap, sizes.lanes)
                 for mask, place in zip(form.masks, work.masks, strict=True):
                     numbers = _load_mask(work, place, begin + key, vector)
                     if mask.fill is None:

@@ -11,14 +11,14 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.gpu.block import Block, is_aligned
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, VECTOR
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, store
+from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, squash, store
 
 LEAST = -3.4028234663852886e38
 """A maximum so far: of rows whose scores are all -inf the weights are 0, and not those of infinities' difference."""
 
 
 def write_scores(block: Block, first: Any) -> None:
-    """Write the scores of the keys from ``first`` on, scaled and masked."""
+    """Write the scores of the keys from ``first`` on, scaled, capped and masked."""
     busy = block.sizes.row_threads * block.sizes.key_threads
     only_busy(block, busy, lambda: _write_scores(block, first))
 
@@ -43,7 +43,7 @@ def _write_scores(block: Block, first: Any) -> None:
                 product = load(left, int64(row * few + lane)) * load(right, int64(key * few + lane))
                 store(sums, load(sums, int64(place)) + product, int64(place))
     for place, (row, key) in enumerate(places):
-        score = load(sums, int64(place))
+        score = squash(load(sums, int64(place)), form.cap)
         at = (
             tirx.Min(block.first + rows[row], int64(form.rows - 1)),
             tirx.Min(first + keys[key], int64(form.keys - 1)),
