@@ -26,6 +26,7 @@ def _states(plan: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.nightly
+@pytest.mark.nights(2)
 def test_the_price_is_what_is_then_measured(tmp_path: Path, digits: Path) -> None:
     project = write_project(tmp_path, digits, ON_V3)
     first = _plan(project)

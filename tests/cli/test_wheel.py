@@ -36,6 +36,7 @@ def test_it_has_what_runs_of_the_package_and_nothing_else(wheel: Path, project_r
     assert set(ours.stdout.split()) - names == {"tvmbuild/package/cpp/.clang-format"}
 
 
+@pytest.mark.nights(2)
 def test_a_new_project_builds_far_from_the_sources(wheel: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment |= {"XDG_RUNTIME_DIR": str(tmp_path / "locks"), "COLUMNS": "200"}

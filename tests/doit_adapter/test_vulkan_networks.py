@@ -55,6 +55,7 @@ def test_a_network_is_right_and_all_of_it_runs_on_the_device(built: DoitProject,
 
 
 @pytest.mark.nightly
+@pytest.mark.nights(2)
 def test_a_large_network(tmp_path: Path, project_root: Path) -> None:
     check(build(tmp_path, project_root / "models/mobilenet_v2.onnx"), "mobilenet_v2")
 

@@ -13,6 +13,7 @@ from example_project import build_example, copy_example, run_in_example
 from tvmbuild.base.host_cpu import cpu_flags
 
 pytestmark = [
+    pytest.mark.nights(2),
     pytest.mark.compiler,
     pytest.mark.nightly,
     pytest.mark.skipif(importlib.util.find_spec("nncf") is None, reason="NNCF is not installed"),

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.compiler]
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "static_library"
 
 
+@pytest.mark.nights(2)
 def test_a_linked_model_needs_no_file(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, out = digits, tmp_path / "out"
     subprocess.run([sys.executable, "-W", "ignore", FOLDER / "build.py", model, "x86-64", out], check=True)

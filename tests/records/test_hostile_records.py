@@ -94,6 +94,7 @@ def put_edited(folder: Path, file: TaskFile, rng: random.Random) -> bool:
 
 @pytest.mark.nightly
 @pytest.mark.compiler
+@pytest.mark.nights(2)
 def test_no_edited_trace_crashes_or_is_used_unchecked(shipped: list[TaskFile], tmp_path: Path) -> None:
     rng = random.Random(5)  # noqa: S311 - the same edits every time
     folder, target = tmp_path / "records" / "x86-64-v3", resolved(shipped[0])

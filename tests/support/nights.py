@@ -1,7 +1,7 @@
 """What is too much for one night and is shared out among several: all of it is tested, a part each night.
 
 TESTS_NIGHT names the night, a number; without it the day does. TESTS_NIGHT=all: every part.
-TESTS_SHARED_BY=2 shares out all tests, not only those that say so.
+TESTS_SHARED_BY=3 shares out all tests, not only those that say so.
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ def test_bench_times_no_emulated_board(project: DoitProject) -> None:
     assert "digits@pi4 runs on an emulated board, where times mean nothing" in ran.output
 
 
+@pytest.mark.nights(2)
 def test_cpp_on_the_board(board: EmulatedBoard, package: Path, reference: Path, tmp_path: Path) -> None:
     got = run_arrays(board, compile_arrays(board, tmp_path), package, reference)
     assert compare(got, read_reference(reference).outputs, Tolerance()).problem is None

@@ -31,6 +31,7 @@ targets:
 """
 
 
+@pytest.mark.nights(2)
 def test_doit_tunes_and_checks_on_an_arm64_board(tmp_path: Path, digits: Path, project_root: Path) -> None:
     emulated = the_board()
     python = Python(str(emulated.python), emulated.variables("cortex-a72"))

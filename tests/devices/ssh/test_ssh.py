@@ -69,6 +69,7 @@ def fail(load: Load, host: str = "board") -> TvmbuildError:
     return caught.value
 
 
+@pytest.mark.nights(2)
 def test_a_package_runs_on_a_board_and_leaves_nothing_there(board: SshBoard, load: Load) -> None:
     device = open_ssh(SshDevice("board"))
     assert not device.takes_baselines
@@ -140,6 +141,7 @@ def test_a_board_that_cannot_be_reached(board: SshBoard, load: Load, host: str, 
     assert not isinstance(error, DeviceLostError)  # it is not asked again
 
 
+@pytest.mark.nights(2)
 def test_another_machine_and_too_few_cores_are_said(board: SshBoard, load: Load, tmp_path: Path) -> None:
     target = PackageTarget("pi4", "llvm", FrozenMap({"mtriple": "aarch64-linux-gnu"}))
     other = Load("tvm", change_package(load.model, tmp_path / "pi4.tar", target=target), load.reference, 2)
