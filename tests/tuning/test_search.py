@@ -39,6 +39,15 @@ def test_a_task_that_a_card_has_no_code_for_ends_no_search(capsys: pytest.Captur
     assert "3 of 3 candidates failed" in capsys.readouterr().out
 
 
+def test_a_task_that_tvm_refuses_ends_no_search(capsys: pytest.CaptureFixture[str]) -> None:
+    from tvmbuild.tuning.search import _report_errors
+
+    _report_errors(batch(("build failed: Traceback\n  …\ntvm.error.InternalError: Check failed: extent 0",) * 3))
+    assert "3 of 3 candidates failed" in capsys.readouterr().out
+    with pytest.raises(TvmbuildError, match="no candidate"):
+        _report_errors(batch(("build failed: …\ntvm.error.InternalError: cannot open the file m.o",) * 3))
+
+
 def test_single_failures_are_logged_and_the_search_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     from tvmbuild.tuning.search import _report_errors
 

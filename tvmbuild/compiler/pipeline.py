@@ -22,6 +22,7 @@ from tvmbuild.compiler.graph.attention.gpu.function import write_attention as wr
 from tvmbuild.compiler.graph.attention.rewrite import Write, fuse_attention
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.columns import pad_columns
+from tvmbuild.compiler.graph.empty import drop_empty
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
 from tvmbuild.compiler.graph.integers.fill import fill_channels
@@ -89,7 +90,7 @@ def lower(
         signed = instruction is not None and instruction.tensor == "int8"
         chosen = layout or default_layout(target)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
-        mod = make_scalars(take_rows(prepare(use_integers(widened, signed=signed))))
+        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
         mod = fuse_attention(find_softmax(mod), _attention_of(target))
         if not is_gpu(target):
             mod = pad_columns(mod, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import statistics
 import tempfile
 import threading
@@ -26,6 +27,8 @@ from tvmbuild.tuning.correctness import find_difference, list_arguments
 BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "
 """How the error of a candidate begins that the compiler or the linker refused."""
+REFUSED = re.compile(r"tvm\.error\.\w+: (?!.*\b(file|space)\b)")
+"""The last line of one where TVM refuses the schedule, whatever the machine."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tvmbuild.replay.database import load_known
 from tvmbuild.targets.table import target_kind
 from tvmbuild.tuning.agenda import Agenda, list_wanted
 from tvmbuild.tuning.batches import Batch, drop_wrong, run_searches, time_again
-from tvmbuild.tuning.candidate_pool import UNBUILT, CandidatePool, candidate_pool
+from tvmbuild.tuning.candidate_pool import REFUSED, UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuning.cores import Cores, all_cores, share_cores
 from tvmbuild.tuning.job import Job
 from tvmbuild.tuning.live_line import LiveLine
@@ -172,14 +172,16 @@ def _find_cores(job: Job) -> Cores:
 def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     """Write why candidates failed to the step's log; TvmbuildError when not one of a whole batch could be built.
 
-    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record. On a
-    card it can be TVM's, which cannot lower some Tasks of float16 whatever the schedule: the search goes on.
+    That is this machine's fault (a full disk, no linker); counted as searched, the Task would never get a record. Where
+    TVM refuses to lower what a Task is, and on a card, the search goes on with the others.
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
     for reason, count in Counter(reasons).most_common():
         print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
-    if target_kind(kind).always_builds and sum(error.startswith(UNBUILT) for error in batch.errors) == len(batch.timed):
+    unbuilt = [reason for reason, error in zip(reasons, batch.errors, strict=True) if error.startswith(UNBUILT)]
+    is_ours = target_kind(kind).always_builds and not all(REFUSED.match(reason) for reason in unbuilt)
+    if is_ours and len(unbuilt) == len(batch.timed):
         raise TvmbuildError(
             f"no candidate of the Task {task.name} ({task.key}) could be built: {reasons[0]}",
             "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "
