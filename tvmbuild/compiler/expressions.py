@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tvm
+import tvm_ffi
 from tvm import relax, tirx
 
 FUSABLE_WITH_ELEMENTWISE, OPAQUE = 4, 8
@@ -29,6 +32,11 @@ def int64(value: int) -> tirx.IntImm:
 def float32(value: float) -> tirx.FloatImm:
     """Return a constant of that type."""
     return tirx.FloatImm("float32", value)
+
+
+def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
+    """Return the expression with values in the place of variables."""
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda var: values.get(var, var)))
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:

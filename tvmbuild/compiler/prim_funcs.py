@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tvm
 import tvm_ffi
@@ -46,6 +46,11 @@ def has_parallel_loop(function: tirx.PrimFunc) -> bool:
 
 def list_nodes(function: tirx.PrimFunc, kind: type[Node]) -> list[Node]:
     """Return what of the function's body is of the kind, in no order that matters."""
+    return list_within(function.body, kind)
+
+
+def list_within(statement: Any, kind: type[Node]) -> list[Node]:
+    """Return what of the statement, or of an expression, is of the kind, in no order that matters."""
     found: list[Node] = []
-    tvm_ffi.structural_walk(function.body, [(kind, found.append)])
+    tvm_ffi.structural_walk(statement, [(kind, found.append)])
     return found

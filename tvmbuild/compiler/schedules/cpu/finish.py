@@ -6,6 +6,7 @@ import tvm
 
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
 from tvmbuild.compiler.target import is_gpu
 
@@ -15,4 +16,4 @@ def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
 
     A GPU's stays as it is. Packages, the tuner's candidates and checks of records all go through here.
     """
-    return mod if is_gpu(target) else narrow_partitioned(expand_rows(overlap_tiles(mod), target))
+    return mod if is_gpu(target) else prefetch_panels(narrow_partitioned(expand_rows(overlap_tiles(mod), target)))

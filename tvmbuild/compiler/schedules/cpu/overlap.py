@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
+from tvmbuild.compiler.expressions import substitute
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 
@@ -83,8 +84,8 @@ class _Loops:
 
     def _clamp(self, value: Any, extent: Any) -> Any:
         """Return the value with its tile moved back, where it would end beyond the extent."""
-        begin = self.analyzer.simplify(_substitute(value, self.first))
-        end = self.analyzer.simplify(_substitute(value, self.last) + 1)
+        begin = self.analyzer.simplify(substitute(value, self.first))
+        end = self.analyzer.simplify(substitute(value, self.last) + 1)
         size = self.analyzer.simplify(end - begin)
         return tirx.min(begin, extent - size) + self.analyzer.simplify(value - begin)
 
@@ -93,7 +94,3 @@ def _list_guards(predicate: Any) -> list[Any]:
     if isinstance(predicate, tirx.And):
         return [*_list_guards(predicate.a), *_list_guards(predicate.b)]
     return [predicate]
-
-
-def _substitute(expr: Any, values: dict[Any, Any]) -> Any:
-    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda var: values.get(var, var)))

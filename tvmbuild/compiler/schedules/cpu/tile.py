@@ -14,6 +14,7 @@ from tvm import s_tir
 from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
+from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
 from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, run_parallel, view_nest
 
@@ -41,12 +42,19 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     make_vectors(sch, loops.tile, tile)
     finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
+    if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
+        ask_for_prefetch(sch, loops.reduced[0])
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     start = sch.decompose_reduction(block, loops.reduced[0])
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
     pack_weights(sch, nest, tile, constants)
     return True
+
+
+def _is_far(load: Access, machine: Machine) -> bool:
+    """Say whether the tensor comes from memory, or from a cache that all cores share."""
+    return load.elements * load.bits // 8 > machine.limits.far_cache
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,74 @@
+"""Products whose weights come from memory: each step asks for what follows, and the numbers stay what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import tirx
+from tvm.s_tir.meta_schedule.database import MemoryDatabase
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.prim_funcs import list_nodes
+from tvmbuild.compiler.target import tvm_target
+
+pytestmark = pytest.mark.compiler
+
+
+def make_model(rows: int, summed: int, columns: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray], np.ndarray]:
+    """Return a product with constant weights, its inputs and its output."""
+    random = np.random.default_rng(0)
+    data = random.uniform(-1, 1, (rows, summed)).astype(np.float32)
+    weights = random.uniform(-1, 1, (summed, columns)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Relu", ["product"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, data.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, columns])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model, {"x": data}, np.maximum(data.astype(np.float64) @ weights, 0)
+
+
+def count_prefetches(model: onnx.ModelProto, target: tvm.target.Target) -> int:
+    applied = apply_records(lower(import_model(model, "net"), target), target, MemoryDatabase())
+    functions = [each for each in applied.mod.functions.values() if isinstance(each, tirx.PrimFunc)]
+    calls = [call for each in functions for call in list_nodes(each, tvm.ir.Call)]
+    return sum(str(getattr(call.op, "name", "")) == "tirx.call_llvm_intrin" for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("rows", "summed", "columns", "wanted"),
+    [
+        (64, 512, 1024, 1),
+        (197, 700, 768, 1),
+        (33, 1001, 960, 1),
+        (64, 256, 256, 0),  # near enough as it is
+        (700, 512, 768, 0),  # so much to do that waiting does not matter
+        (3, 1024, 1024, 0),  # nothing would be left to do while waiting
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_comes_from_memory_is_asked_for(rows: int, summed: int, columns: int, wanted: int, threads: int) -> None:
+    target = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v3", "num-cores": threads}), FrozenMap())
+    model, data, want = make_model(rows, summed, columns)
+    assert count_prefetches(model, target) == wanted
+    (got,) = build_here(lower(import_model(model, "net"), target), target)(data).values()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_other_cpus_have_the_instruction() -> None:
+    target = tvm_target(
+        "llvm", FrozenMap({"mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "num-cores": 4}), FrozenMap()
+    )
+    applied = apply_records(lower(import_model(make_model(64, 1024, 1024)[0], "net"), target), target, MemoryDatabase())
+    assembly = build_executable(applied.mod, target).mod.imports[0].inspect_source("asm")
+    assert "prfm\tpldl2keep" in assembly
