@@ -44,7 +44,7 @@ def einsum(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     sizes: dict[str, int] = {}
     for labels, shape in zip(operands, known, strict=True):
         for label, size in zip(labels, shape, strict=True):
-            if sizes.setdefault(label, size) != size:
+            if not size or sizes.setdefault(label, size) != size:  # no size is what Reshape takes for the input's own
                 return None
     writer = _Writer(Composer(scope, node.name or "Einsum"), sizes, wanted)
     first, *rest = (_Term(*each) for each in zip(node.input, operands, strict=True))
