@@ -12,7 +12,7 @@ import tvmbuild
 ROOT = Path(tvmbuild.__file__).parent
 DOTTED = re.compile(r"tvmbuild(?:\.[a-z][a-z0-9_]*)+")
 """What looks like a module of ours."""
-OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvmbuild.rows"}
+OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvmbuild.prefetch", "tvmbuild.rows"}
 """What looks so and is none: a file in a package, attributes and annotations of TVM's."""
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},

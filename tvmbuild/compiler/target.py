@@ -14,6 +14,9 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
+_FIRST_WITH_TENSOR_CORES = 70
+"""The number of an architecture, `sm_70`."""
+
 
 def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
     """Return the TVM target; GPU kinds get an llvm host with the attributes ``host``.
@@ -52,6 +55,12 @@ def _check_cpu(target: tvm.target.Target) -> None:
     for feature in (str(each) for each in attributes.get("mattr", ())):
         if feature.startswith("+") and feature[1:] not in has:
             raise TvmbuildError(f"LLVM knows no feature {feature} for {triple}", "correct `mattr` in targets.yaml")
+
+
+def has_tensor_cores(target: tvm.target.Target) -> bool:
+    """Say whether the target is a card whose tensor cores multiply float16."""
+    number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
+    return str(target.kind.name) == "cuda" and number.isdigit() and int(number) >= _FIRST_WITH_TENSOR_CORES
 
 
 def is_gpu(target: tvm.target.Target) -> bool:

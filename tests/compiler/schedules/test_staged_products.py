@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from matrix_products import Shape, run, write_product
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
@@ -25,7 +24,6 @@ from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
 LIMITS = GpuLimits(1024, 49152)
-Shape = tuple[int, ...]
 PRODUCTS: dict[str, tuple[Shape, Shape, str]] = {
     "a prime of rows": ((1, 197, 64), (64, 40), "bias"),
     "nothing divides": ((37, 45), (45, 41), "nothing"),
@@ -33,40 +31,6 @@ PRODUCTS: dict[str, tuple[Shape, Shape, str]] = {
     "the same weights for each": ((2, 50, 32), (32, 24), "bias"),
     "half precision": ((64, 36), (36, 64), "half"),
 }
-
-
-def write_product(left: Shape, right: Shape, after: str) -> tvm.IRModule:
-    """Return the product, and what is done to it, as Relax writes it."""
-    dtype = "float16" if after == "half" else "float32"
-    a = te.placeholder([tvm.tirx.IntImm("int64", size) for size in left], dtype, "a")
-    b = te.placeholder([tvm.tirx.IntImm("int64", size) for size in right], dtype, "b")
-    k = te.reduce_axis((tvm.tirx.IntImm("int64", 0), tvm.tirx.IntImm("int64", left[-1])), "k")
-
-    def multiply(*at: Any) -> Any:
-        other = b(*at[:-2], k, at[-1]) if len(right) > 2 else b(k, at[-1])
-        return te.sum(a(*at[:-1], k).astype("float32") * other.astype("float32"), axis=k)
-
-    made = te.compute([*a.shape[:-1], b.shape[-1]], multiply, "matmul")
-    arguments = [a, b]
-    if after == "bias":
-        bias = te.placeholder([b.shape[-1]], dtype, "bias")
-        arguments.append(bias)
-        added = te.compute(made.shape, lambda *at: made(*at) + bias(at[-1]), "add")
-        made = te.compute(made.shape, lambda *at: added(*at) * tvm.tirx.sigmoid(added(*at)), "swish")
-    elif after == "half":
-        wide = made
-        made = te.compute(wide.shape, lambda *at: wide(*at).astype("float16"), "cast")
-    return normalised(te.create_prim_func([*arguments, made]))
-
-
-def run(mod: tvm.IRModule) -> np.ndarray:
-    """Return what it computes of fixed numbers on the CPU."""
-    random = np.random.RandomState(1)
-    *inputs, output = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in mod["main"].params]
-    arrays = [tvm.runtime.tensor(random.uniform(-1, 1, shape).astype(kind)) for shape, kind in inputs]
-    result = tvm.runtime.tensor(np.full(output[0], np.nan, output[1]))
-    tvm.tirx.build(mod, target="llvm")["main"](*arrays, result)
-    return np.asarray(result.numpy(), np.float64)
 
 
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = "tvm.s_tir.tensor_intrin"
-_FIRST = 70
-"""The first sm_ number whose tensor cores multiply float16."""
 
 
 def skip_tensor_intrinsics() -> None:
@@ -26,9 +24,12 @@ def skip_tensor_intrinsics() -> None:
 
 
 def use_cuda_intrinsics() -> None:
-    """Register those of CUDA's tensor cores: searching with them and replaying what was found needs them."""
+    """Register those of CUDA's tensor cores, TVM's and ours: replaying what was found needs them."""
+    from tvmbuild.compiler.codegen.tensor_core_intrinsics import register_tensor_cores  # noqa: PLC0415 - imports TVM
+
     skip_tensor_intrinsics()
     importlib.import_module(f"{_PACKAGE}.cuda")
+    register_tensor_cores()
 
 
 def use_dot_intrinsics() -> None:
@@ -52,8 +53,9 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
     """Say whether a function of the module may compute on the target's tensor cores: a card with such, float16."""
     from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
 
-    number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
-    if str(target.kind.name) != "cuda" or not number.isdigit() or int(number) < _FIRST:
+    from tvmbuild.compiler.target import has_tensor_cores  # noqa: PLC0415 - as above
+
+    if not has_tensor_cores(target):
         return False
     of_each = (function.params for function in mod.functions.values() if isinstance(function, tirx.PrimFunc))
     return any(str(getattr(buffer, "dtype", "")) == "float16" for params in of_each for buffer in params)

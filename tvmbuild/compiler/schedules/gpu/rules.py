@@ -20,6 +20,7 @@ from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
+from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.errors import TvmbuildError
 
@@ -51,7 +52,7 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
-    staged = list_staged(function, target, limit)
+    staged = [*list_on_tensor_cores(function, target, limit), *list_staged(function, target, limit)]
     ours = list_products(function, target, max(1, limit - 1)) or ([] if staged else list_short_sums(function, limit))
     fitting = [schedule for schedule in _alternate(staged, ours) if fits(schedule.mod, target)]
     if len(fitting) >= limit:

@@ -1,0 +1,92 @@
+"""Products of float16 on tensor cores: any sizes, right with threads and fragments as loops on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from matrix_products import Shape, run, write_product
+from tvm.s_tir import meta_schedule as ms
+from vulkan_devices import HOST, LEAST
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.codegen import cubin as cuda
+from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
+from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
+from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
+from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores, multiply
+from tvmbuild.compiler.schedules.gpu.warp_tiles import TILES, WarpTile, list_warp_tiles
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.replay.traces import dump_trace, load_record
+
+pytestmark = pytest.mark.compiler
+PRODUCTS: dict[str, tuple[Shape, Shape]] = {
+    "whole tiles": ((64, 128), (128, 64)),
+    "a prime of rows": ((1, 197, 64), (64, 40)),
+    "nothing divides": ((37, 45), (45, 41)),
+    "many": ((2, 3, 41, 32), (2, 3, 32, 24)),
+    "the same weights for each": ((2, 50, 32), (32, 24)),
+}
+LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
+
+
+def card(arch: str) -> tvm.target.Target:
+    return tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
+
+
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+@pytest.mark.parametrize("tile", TILES[:4], ids=lambda tile: f"{tile.height}x{tile.width}")
+def test_tiles_need_not_divide(product: tuple[Shape, Shape], tile: WarpTile) -> None:
+    mod = write_product(*product, "half")
+    matrices = view_matrices(mod["main"])
+    assert matrices is not None
+    np.testing.assert_allclose(run(multiply(matrices, tile, bind=False).mod), run(mod), rtol=1e-3, atol=1e-3)
+    assert fits(multiply(matrices, tile).mod, card("sm_90"))
+
+
+@pytest.mark.parametrize("name", ["whole tiles", "a prime of rows", "many"])
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_the_kernels_compile_for_cards(name: str, arch: str) -> None:
+    target = card(arch)
+    (schedule,) = list_schedules(write_product(*PRODUCTS[name], "half")["main"], target, 1)
+    built = tvm.tirx.build(schedule.mod, target=target)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert "wmma::mma_sync" in source
+    # The sums go through memory of their own: TVM does not wait for the operands' where it would share that.
+    assert source.count("extern __shared__") == 1
+    assert cuda.compile_source(source, target)
+
+
+def test_schedules_are_made_again_of_their_records() -> None:
+    mod, target = write_product(*PRODUCTS["a prime of rows"], "half"), card("sm_90")
+    workload = ms.database.Workload(mod)
+    schedules = list_on_tensor_cores(mod["main"], target, 2)
+    assert len(schedules) == 2
+    for schedule in schedules:
+        record = ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None)
+        replayed = tvm.s_tir.Schedule(mod)
+        load_record(dump_trace(record), workload, target).trace.apply_to_schedule(replayed, remove_postproc=False)
+        assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
+
+
+def test_what_has_no_tensor_cores_or_no_float16_keeps_its_rule() -> None:
+    half = write_product(*PRODUCTS["whole tiles"], "half")["main"]
+    assert list_on_tensor_cores(half, card("sm_70"), 1)
+    for target in (card("sm_61"), tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
+        assert not list_on_tensor_cores(half, target, 1)
+    assert not list_on_tensor_cores(write_product(*PRODUCTS["whole tiles"], "nothing")["main"], card("sm_90"), 1)
+    for left, right in (((5, 64), (64, 64)), ((64, 64), (64, 45)), ((64, 45), (45, 64))):
+        assert not list_on_tensor_cores(write_product(left, right, "half")["main"], card("sm_90"), 1)
+
+
+def test_large_products_get_large_tiles_and_small_ones_many_blocks() -> None:
+    limits = GpuLimits(1024, 49152, multiprocessors=132)
+    large, small = (
+        list_warp_tiles(product, limits, 1)[0]
+        for product in (Matrices(1, 4096, 1024, 1024), Matrices(1, 197, 192, 768))
+    )
+    assert large.height * large.width > 8 * small.height * small.width
+    assert not list_warp_tiles(Matrices(70000, 64, 64, 64), limits, 9)

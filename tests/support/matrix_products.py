@@ -1,0 +1,47 @@
+"""Products of matrices as Relax writes them, and what they compute on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import te
+
+from tvmbuild.compiler.tasks import normalised
+
+Shape = tuple[int, ...]
+
+
+def write_product(left: Shape, right: Shape, after: str) -> tvm.IRModule:
+    """Return the product, and ``after`` it a bias and an activation, or (half) operands and output of float16."""
+    dtype = "float16" if after == "half" else "float32"
+    a = te.placeholder([tvm.tirx.IntImm("int64", size) for size in left], dtype, "a")
+    b = te.placeholder([tvm.tirx.IntImm("int64", size) for size in right], dtype, "b")
+    k = te.reduce_axis((tvm.tirx.IntImm("int64", 0), tvm.tirx.IntImm("int64", left[-1])), "k")
+
+    def multiply(*at: Any) -> Any:
+        other = b(*at[:-2], k, at[-1]) if len(right) > 2 else b(k, at[-1])
+        return te.sum(a(*at[:-1], k).astype("float32") * other.astype("float32"), axis=k)
+
+    made = te.compute([*a.shape[:-1], b.shape[-1]], multiply, "matmul")
+    arguments = [a, b]
+    if after == "bias":
+        bias = te.placeholder([b.shape[-1]], dtype, "bias")
+        arguments.append(bias)
+        added = te.compute(made.shape, lambda *at: made(*at) + bias(at[-1]), "add")
+        made = te.compute(made.shape, lambda *at: added(*at) * tvm.tirx.sigmoid(added(*at)), "swish")
+    elif after == "half":
+        wide = made
+        made = te.compute(wide.shape, lambda *at: wide(*at).astype("float16"), "cast")
+    return normalised(te.create_prim_func([*arguments, made]))
+
+
+def run(mod: tvm.IRModule) -> np.ndarray:
+    """Return what it computes of fixed numbers on the CPU."""
+    random = np.random.RandomState(1)
+    *inputs, output = [([int(size) for size in each.ty.shape], str(each.ty.dtype)) for each in mod["main"].params]
+    arrays = [tvm.runtime.tensor(random.uniform(-1, 1, shape).astype(kind)) for shape, kind in inputs]
+    result = tvm.runtime.tensor(np.full(output[0], np.nan, output[1]))
+    tvm.tirx.build(mod, target="llvm")["main"](*arrays, result)
+    return np.asarray(result.numpy(), np.float64)

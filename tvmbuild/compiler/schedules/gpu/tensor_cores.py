@@ -1,0 +1,192 @@
+"""A schedule by rule for products of float16 on NVIDIA's tensor cores: warps multiply tiles of 16 x 16 x 16.
+
+A block of threads keeps its operands in shared memory, each warp's sums stay in its registers, as fragments; they go
+through shared memory to what follows, which any thread computes of any element.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
+    FILL,
+    LOAD_LEFT,
+    LOAD_RIGHT,
+    MULTIPLY,
+    STORE,
+    register_tensor_cores,
+)
+from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, view_matrices
+from tvmbuild.compiler.schedules.gpu.tiles import WARP
+from tvmbuild.compiler.schedules.gpu.warp_tiles import SIDE, WarpTile, list_warp_tiles
+from tvmbuild.compiler.target import has_tensor_cores
+
+VECTOR, WRITTEN = 8, 4
+"""Numbers that a thread copies, and computes of what follows, together."""
+ALIGNED = 8
+"""Numbers after each row of an operand in shared memory, so that rows do not share their banks."""
+
+
+def list_on_tensor_cores(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules, the most promising first; none for what is no product of float16."""
+    if not has_tensor_cores(target):
+        return []
+    product = try_rule(partial(view_matrices, function))
+    if product is None or not _suits(product):
+        return []
+    tiles = list_warp_tiles(product.sizes, staging_limits(target.attrs), limit)
+    schedules = (try_rule(partial(multiply, product, tile)) for tile in tiles)
+    return [schedule for schedule in schedules if schedule is not None]
+
+
+def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir.Schedule:
+    """Return a product of float16, summed up in float32, scheduled with that tile.
+
+    Without ``bind`` threads and fragments are loops, which a CPU can run.
+    """
+    register_tensor_cores()
+    return _Multiplying(product, tile, bind).schedule()
+
+
+def _suits(product: MatrixProduct) -> bool:
+    """Say whether operands of float16 that threads can copy in vectors are summed up in float32, and fill a tile."""
+    block = product.sch.get(product.block)
+    operands = {str(block.reads[which].source.dtype) for which in product.operands}
+    sizes = product.sizes
+    return (
+        operands == {"float16"}
+        and str(block.writes[0].source.dtype) == "float32"
+        and all(product.contiguous)
+        and min(sizes.rows, sizes.columns, sizes.depth) >= SIDE
+        and sizes.columns % VECTOR == sizes.depth % VECTOR == 0
+    )
+
+
+class _Multiplying:
+    """The steps of one schedule."""
+
+    def __init__(self, product: MatrixProduct, tile: WarpTile, bind: bool) -> None:
+        self.product, self.tile, self.binds = product, tile, bind
+        self.sch = product.sch.copy()
+        self.tiles: list[tuple[Any, str]] = []
+        """Loops around a tile, and the intrinsic that is in their place in the end."""
+
+    def schedule(self) -> s_tir.Schedule:
+        sch, tile = self.sch, self.tile
+        block, last = self.pad()
+        store = sch.cache_write(block, 0, "wmma.accumulator")
+        sch.set_scope(store, 0, "shared.dyn")
+        *outer, row, column = sch.get_loops(last)
+        block_row, row = sch.split(row, [None, tile.height])
+        block_column, column = sch.split(column, [None, tile.width])
+        sch.reorder(*outer, block_row, block_column, row, column)
+        if outer:
+            self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
+        self.bind(block_row, "blockIdx.y")
+        self.bind(block_column, "blockIdx.x")
+        self.share_out(sch.fuse(row, column), WRITTEN)
+        sch.compute_at(store, block_column, preserve_unit_loops=True)
+        warp = self.place_store(store)
+        sch.compute_at(block, warp, preserve_unit_loops=True)
+        steps, inner = self.place_sum(block)
+        for which, intrinsic, scope in ((0, LOAD_LEFT, "wmma.matrix_a"), (1, LOAD_RIGHT, "wmma.matrix_b")):
+            operand = self.product.operands[which]
+            shared = self.copy_operand(block, operand)
+            fragment = sch.cache_read(block, operand, scope)
+            sch.compute_at(fragment, inner, preserve_unit_loops=True)
+            self.make_tiles(fragment, intrinsic)
+            sch.compute_at(shared, steps, preserve_unit_loops=True)
+            sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
+            self.share_out(sch.fuse(*sch.get_loops(shared)[-self.own_loops(shared) :]), VECTOR)
+        start = sch.decompose_reduction(block, steps)
+        self.tiles.append((sch.get_loops(start)[-2], FILL))
+        for loop, intrinsic in self.tiles if self.binds else ():
+            sch.tensorize(loop, intrinsic)
+        return sch
+
+    def bind(self, loop: Any, axis: str) -> None:
+        if self.binds:
+            self.sch.bind(loop, axis)
+
+    def pad(self) -> tuple[Any, Any]:
+        """Fill up what the tile does not divide; return the sum and what writes the output."""
+        sch, tile, sizes = self.sch, self.tile, self.product.sizes
+        block, last = self.product.block, self.product.last
+        wanted = (tile.height, tile.width, tile.step)
+        given = (sizes.rows, sizes.columns, sizes.depth)
+        if any(extent % size for extent, size in zip(given, wanted, strict=True)):
+            ones = len(self.product.order) - len(wanted)
+            sch.pad_einsum(block, [*(1 for _ in range(ones)), *wanted])
+            crops = sch.get_consumers(block)
+            crop = crops[0] if any(e % s for e, s in zip(given[:2], wanted[:2], strict=True)) else None
+            if crop is not None and last is not None:
+                sch.compute_inline(crop)
+            last = crop if last is None else last
+        if last is None:
+            last = sch.cache_write(block, 0, "shared")
+        return block, last
+
+    def copy_operand(self, block: Any, operand: int) -> Any:
+        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
+        sch = self.sch
+        buffer = sch.get(block).reads[operand].source
+        makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
+        if not makers:
+            return sch.cache_read(block, operand, "shared")
+        sch.set_scope(makers[0], 0, "shared")
+        return makers[0]
+
+    def share_out(self, loop: Any, few: int) -> None:
+        """Have all the block's threads go through a loop, so many steps at a time."""
+        sch = self.sch
+        rest, warp, thread, together = sch.split(loop, [None, self.tile.warps, WARP, few])
+        self.bind(warp, "threadIdx.y")
+        self.bind(thread, "threadIdx.x")
+        sch.vectorize(together)
+        sch.unroll(rest)
+
+    def place_store(self, store: Any) -> Any:
+        """Give each warp its tiles of the output; return the warps' loop."""
+        sch, tile = self.sch, self.tile
+        row, column = sch.get_loops(store)[-2:]
+        down, row, inner_row = sch.split(row, [tile.down, tile.rows, SIDE])
+        across, column, inner_column = sch.split(column, [tile.across, tile.columns, SIDE])
+        sch.reorder(down, across, row, column, inner_row, inner_column)
+        warp = sch.fuse(down, across)
+        self.bind(warp, "threadIdx.y")
+        self.tiles.append((inner_row, STORE))
+        return warp
+
+    def place_sum(self, block: Any) -> tuple[Any, Any]:
+        """Sum up tile by tile; return the loop of steps and that of the tiles in one."""
+        sch, tile = self.sch, self.tile
+        row, column, depth = sch.get_loops(block)[-3:]
+        row, inner_row = sch.split(row, [None, SIDE])
+        column, inner_column = sch.split(column, [None, SIDE])
+        steps, inner, inner_depth = sch.split(depth, [None, tile.chunk, SIDE])
+        sch.reorder(steps, inner, row, column, inner_row, inner_column, inner_depth)
+        sch.unroll(inner)
+        sch.unroll(row)
+        sch.unroll(column)
+        self.tiles.append((inner_row, MULTIPLY))
+        return steps, inner
+
+    def make_tiles(self, block: Any, intrinsic: str) -> None:
+        sch = self.sch
+        row, column = sch.get_loops(block)[-2:]
+        row, inner_row = sch.split(row, [None, SIDE])
+        column, inner_column = sch.split(column, [None, SIDE])
+        sch.reorder(row, column, inner_row, inner_column)
+        sch.unroll(row)
+        sch.unroll(column)
+        self.tiles.append((inner_row, intrinsic))
+
+    def own_loops(self, block: Any) -> int:
+        """Return how many loops a copy has of its own: one for each dimension."""
+        return len(self.sch.get(block).iter_vars)
