@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
+DISTRIBUTIONS = ("cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt")
 INSTALL = f"pip install {' '.join(DISTRIBUTIONS)}"
 """What brings NVRTC back where the installation lost it; no GPU needed."""
 _CSTDINT = """
