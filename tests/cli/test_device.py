@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rpc_boards import board, end, find_sessions, free_port, is_gone, running, tracker, wait_until
+from other_processes import is_gone
+from rpc_boards import board, end, find_sessions, free_port, running, tracker, wait_until
 
 from tvmbuild.cli import main
 from tvmbuild.cli.device.serve import check_versions, find_required

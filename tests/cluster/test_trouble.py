@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import psutil
 import pytest
 from dask_cluster import DaskCluster, find_step, kill_worker_of, wait_for
 from doit_project import ON_V3, OUTPUTS_ON_V3, REAL, STEPS_ON_V3, DoitProject, write_project
+from other_processes import find_below
 
 import tvmbuild
 from tvmbuild.cli.worker import choose_host
@@ -76,8 +78,8 @@ def test_lost_machine_is_done_without(project: DoitProject, lone: DaskCluster) -
     process = start(project, lone)
     lost, step = await_step(workers)
     nanny = psutil.Process(lost.pid)
-    for each in (nanny, *nanny.children(recursive=True)):
-        if each.pid != step.pid:
+    for each in (nanny, *find_below(nanny, lambda each: each != step)):
+        with contextlib.suppress(psutil.NoSuchProcess):
             each.kill()
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output

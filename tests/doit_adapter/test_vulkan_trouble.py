@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doit_project import DoitProject, wait_until_gone
+from other_processes import find_below
 from rpc_boards import wait_until
 from vulkan_project import CELL, PACKAGE, write_vulkan_project
 
@@ -49,17 +50,24 @@ def project(compiled: DoitProject, tmp_path: Path) -> DoitProject:
 
 def find_holders(process: subprocess.Popen[str], word: str) -> list[psutil.Process]:
     """Return the processes below that have our runtime loaded and ``word`` in their command."""
-    found = []
-    for each in psutil.Process(process.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, OSError):
-            if word in " ".join(each.cmdline()) and "libtvmbuild_vulkan" in Path(f"/proc/{each.pid}/maps").read_text():
-                found.append(each)
-    return found
+    return find_below(
+        psutil.Process(process.pid),
+        lambda each: (
+            word in " ".join(each.cmdline()) and "libtvmbuild_vulkan" in Path(f"/proc/{each.pid}/maps").read_text()
+        ),
+    )
 
 
 def kill_holder(process: subprocess.Popen[str], word: str, also: Callable[[], bool] = lambda: True) -> None:
-    wait_until(lambda: also() and bool(find_holders(process, word)))
-    find_holders(process, word)[0].kill()
+    wait_until(lambda: also() and any(is_killed(each) for each in find_holders(process, word)))
+
+
+def is_killed(process: psutil.Process) -> bool:
+    """Kill it; False if it had ended before."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
+        return True
+    return False
 
 
 def has_measured(project: DoitProject) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 from doit_project import QUICK_STAGES, Ran
+from other_processes import find_below
 
 START_S = 90.0
 STEP = "tvmbuild.stages"
@@ -104,10 +105,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = START_S) -> None:
 def find_step(worker: subprocess.Popen[bytes]) -> psutil.Process | None:
     """Return the process of the step that the worker runs now."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(worker.pid).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if STEP in child.cmdline():
-                    return child
+        return next(iter(find_below(psutil.Process(worker.pid), lambda each: STEP in each.cmdline())), None)
     return None
 
 

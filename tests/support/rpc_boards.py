@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from other_processes import find_below
 
 from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.errors import TvmbuildError
@@ -83,10 +84,9 @@ def running(arguments: list[str], log: Path, python: Python = HERE) -> Iterator[
 
 
 def kill_tree(process: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
+    for each in (process, *find_below(process)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 @contextmanager
@@ -117,22 +117,14 @@ def starting_board(address: str, key: str, folder: Path, python: Python = HERE) 
         yield process
 
 
-def is_gone(process: psutil.Process) -> bool:
-    """Say whether it has ended, were it that nobody has asked for its exit code."""
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
 def find_sessions(supervisor: psutil.Process) -> list[psutil.Process]:
     """Return the processes of a board's open sessions."""
-    return [session for server in supervisor.children() for session in server.children()]
+    return [session for server in supervisor.children() for session in find_below(server, recursive=False)]
 
 
 def find_workers(supervisor: psutil.Process) -> list[psutil.Process]:
     """Return the processes that run packages for a board's sessions."""
-    return [worker for session in find_sessions(supervisor) for worker in session.children()]
+    return [worker for session in find_sessions(supervisor) for worker in find_below(session, recursive=False)]
 
 
 def end(process: psutil.Process) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from other_processes import find_below
 from rpc_boards import free_port, kill_tree, wait_until
 
 _SBIN = "/usr/sbin:/sbin"
@@ -27,11 +28,11 @@ class SshBoard:
 
     def find_connections(self) -> list[psutil.Process]:
         """Return the server's processes for its open connections."""
-        return [each for each in self.process.children(recursive=True) if each.name().startswith("sshd")]
+        return find_below(self.process, lambda each: each.name().startswith("sshd"))
 
     def find_programs(self) -> list[psutil.Process]:
         """Return what runs packages for the board's connections."""
-        return [each for each in self.process.children(recursive=True) if each.name() == "serve_model"]
+        return find_below(self.process, lambda each: each.name() == "serve_model")
 
 
 def _find_programs() -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ import onnx
 import psutil
 import pytest
 from onnx import TensorProto, helper
+from other_processes import find_below, is_gone_by_number
 
 from tvmbuild.devices import conversation, model_worker
 from tvmbuild.devices.model_worker import Load, start_worker
@@ -88,7 +89,7 @@ def test_a_stopped_worker_dies_with_a_killed_parent(load: Load) -> None:
         assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
         parent.kill()
     end = time.monotonic() + 10
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while not is_gone_by_number(pid):
         assert time.monotonic() < end, "the worker outlived its parent"
         time.sleep(0.05)
 
@@ -107,7 +108,7 @@ def test_a_worker_that_hangs_while_loading_is_killed(load: Load, monkeypatch: py
     monkeypatch.setattr(model_worker, "LOAD_LIMIT_S", 0.01)
     with pytest.raises(TvmbuildError, match=r"gave no answer for 0\.01 s"), start_worker(load):
         pytest.fail("it loaded")
-    assert not [child for child in psutil.Process().children() if "tvmbuild.devices.serve_model" in child.cmdline()]
+    assert not find_below(psutil.Process(), lambda each: "tvmbuild.devices.serve_model" in each.cmdline())
 
 
 def test_a_worker_at_work_is_given_time(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

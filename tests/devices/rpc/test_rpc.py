@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from other_processes import is_gone
 from rpc_boards import (
     CPU,
     OLD,
@@ -23,7 +24,6 @@ from rpc_boards import (
     find_sessions,
     find_workers,
     free_port,
-    is_gone,
     running,
     tracker,
     wait_until,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from doit_project import DoitProject, Ran, wait_for_line, wait_until_gone, write_project
+from other_processes import is_gone
 from rpc_boards import (
     CPU,
     OLD,
@@ -20,7 +21,6 @@ from rpc_boards import (
     count_free,
     find_workers,
     free_port,
-    is_gone,
     running,
     tracker,
     wait_until,

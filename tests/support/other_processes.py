@@ -1,0 +1,37 @@
+"""Other processes, which may end between any two looks at them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import psutil
+
+
+def find_below(
+    process: psutil.Process, suits: Callable[[psutil.Process], bool] = lambda _each: True, recursive: bool = True
+) -> list[psutil.Process]:
+    """Return the processes that ``process`` has started and that suit, without those that have ended meanwhile."""
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in process.children(recursive):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                if suits(each):
+                    found.append(each)
+    return found
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Say whether it has ended, were it that nobody has asked for its exit code."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def is_gone_by_number(pid: int) -> bool:
+    """Say the same of a process's number, which another may have had since."""
+    try:
+        return is_gone(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
