@@ -1,7 +1,7 @@
 """Every model against ONNX Runtime and OpenVINO in one run: latency, ratio with its interval, share of the peak.
 
 python benchmarks/vs_peers.py [NETWORK … | --attention | --unseen] [--threads 2 1] [--cpu CPU] [--records DIR]
-    [--out DIR]
+    [--jobs N] [--out DIR]
 
 A network is a name or the path of an ONNX file.
 
@@ -14,11 +14,13 @@ benchmarks/records/CPU.tar.xz has the winners of those models' Tasks. A folder o
 from __future__ import annotations
 
 import argparse
+import contextvars
 import json
 import shutil
 import sys
 import tarfile
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,7 @@ def main() -> int:
         "--records", type=Path, help="a folder (empty: all by rule), or an archive of one; default: the shipped archive"
     )
     parser.add_argument("--repeat", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=1, help="networks that are built at a time; all before the timing")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "vs_peers")
     args = parser.parse_args()
     shown = progress_shown_by(lambda text: print(text, file=sys.stderr, flush=True))
@@ -92,7 +95,13 @@ def main() -> int:
         setting = prepare(Path(name), args.cpu, records, args)
         peaks = {threads: _measure_peak(threads) for threads in args.threads}
         words = args.models or list_networks(args.folder or FOLDER)
-        rows = [row for word in words for row in compare_model(word, setting, peaks)]
+        with ThreadPoolExecutor(args.jobs) as pool:
+            context = contextvars.copy_context()  # where progress is shown
+            futures = [pool.submit(context.copy().run, try_to_build, word, setting) for word in words]
+            built = [future.result() for future in futures]
+        rows = [
+            row for word, files in zip(words, built, strict=True) for row in time_model(word, files, setting, peaks)
+        ]
     table = make_table(rows, peaks)
     args.out.mkdir(parents=True, exist_ok=True)
     write_json(args.out / "vs_peers.json", to_json(rows, peaks))
@@ -135,15 +144,21 @@ def _measure_peak(threads: int) -> Peak:
 # ------------------------------------------------------------------------------------------------- one model
 
 
-def compare_model(word: str, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
-    """Build the model once and time it with each number of threads."""
-    name = Path(word).stem
-    print(f"{name}: building", file=sys.stderr, flush=True)
+def try_to_build(word: str, setting: Setting) -> dict[str, Path] | str:
+    """Build the model; return the files by role, or why there are none."""
+    print(f"{Path(word).stem}: building", file=sys.stderr, flush=True)
     try:
-        files = build_model(find_network(word), setting)
+        return build_model(find_network(word), setting)
     except TvmbuildError as error:
-        return [Row(name, threads, problem=" ".join(error.message.split())) for threads in peaks]
-    return [_time_model(name, files, threads, setting, peak) for threads, peak in peaks.items()]
+        return " ".join(error.message.split())
+
+
+def time_model(word: str, built: dict[str, Path] | str, setting: Setting, peaks: dict[int, Peak]) -> list[Row]:
+    """Time what was built with each number of threads."""
+    name = Path(word).stem
+    if isinstance(built, str):
+        return [Row(name, threads, problem=built) for threads in peaks]
+    return [_time_model(name, built, threads, setting, peak) for threads, peak in peaks.items()]
 
 
 def build_model(model: Path, setting: Setting) -> dict[str, Path]:
