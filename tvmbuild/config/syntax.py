@@ -33,8 +33,6 @@ def compose(path: Path) -> yaml.Node:
     """Return the root node of the file's only document; raise SyntaxMistake."""
     text = _read_text(path)
     try:
-        if _may_nest_deeply(text):
-            _refuse_deep_nesting(text)
         node = _compose_with(_Loader, text)
     except yaml.YAMLError:
         try:  # libyaml words its errors differently: always show those of the Python parser
@@ -47,6 +45,8 @@ def compose(path: Path) -> yaml.Node:
 
 
 def _compose_with(loader_class: Any, text: str) -> yaml.Node | None:
+    if _may_nest_deeply(text):
+        _refuse_deep_nesting(loader_class, text)
     loader = loader_class(text)
     try:
         node: yaml.Node | None = loader.get_single_node()
@@ -84,10 +84,13 @@ def _may_nest_deeply(text: str) -> bool:
     return brackets > 500 or longest > 500
 
 
-def _refuse_deep_nesting(text: str) -> None:
-    """Raise at the first value that lies too deep: PyYAML's C composer recurses until the process dies."""
+def _refuse_deep_nesting(loader_class: Any, text: str) -> None:
+    """Raise at the first value that lies too deep: PyYAML's composers recurse, the C one until the process dies.
+
+    libyaml from 0.2.6 refuses 1,000 levels within what it reads ahead, before it tells of the first of them.
+    """
     depth = 0
-    for event in yaml.parse(text, Loader=_FastLoader):
+    for event in yaml.parse(text, Loader=loader_class):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
