@@ -29,6 +29,7 @@ from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.target import tvm_target
 
 FIRST = int(os.environ.get("DRAWN_ATTENTION_FIRST", "100"))
+LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
 EXAMPLES = int(os.environ.get("DRAWN_ATTENTION", "8"))
 
 
@@ -82,13 +83,42 @@ def test_heads_too_wide_for_a_block_are_left_to_separate_operators() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(("rows", "keys", "size"), [(197, 197, 64), (1, 513, 72)])
 def test_the_kernel_compiles_for_cards(rows: int, keys: int, size: int, dtype: str) -> None:
-    limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
     for arch in ("sm_75", "sm_90"):
-        target = tvm_target("cuda", FrozenMap({"arch": arch, **limits}), HOST)
+        target = tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
         built = tvm.tirx.build(as_module(make_form(3, rows, keys, size, dtype), target), target=target)
         source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
         assert source is not None
         assert cuda.compile_source(source, target)
+
+
+def check_compiles(seed: int) -> None:
+    """Draw attention and compile what the rules make of it for a card."""
+    target = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), HOST)
+    precision: Precision = "fp16" if seed % 2 else "fp32"
+    mod = lower(
+        reduce_precision(import_model(draw_attention(seed, most=90).model, "drawn"), precision, "cuda"), target
+    ).mod
+    names = [variable.name_hint for variable in mod.get_global_vars()]
+    assert "attention" in names
+    for name in names:
+        if name.startswith("attention"):
+            built = tvm.tirx.build(tvm.IRModule({"main": mod[name].with_attr("global_symbol", "main")}), target=target)
+            source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+            assert source is not None
+            assert cuda.compile_source(source, target)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_attention_compiles_for_cards(seed: int) -> None:
+    check_compiles(seed)
+
+
+@pytest.mark.compiler
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + EXAMPLES))
+def test_more_drawn_attention_compiles_for_cards(seed: int) -> None:
+    check_compiles(seed)
 
 
 def attend(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:

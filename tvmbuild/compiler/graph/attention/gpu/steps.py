@@ -158,7 +158,10 @@ def write_outputs(block: Block) -> None:
 def _write_row(block: Block, row: Any, own: tuple[int, Any]) -> None:
     """Write a thread's numbers of a row; ``own``: which of its rows that is, and which of the threads of columns."""
     form, sizes, columns = block.form, block.sizes, block.sizes.columns
-    total = T.Bind(_add_up([load(block.found, row * sizes.lanes + lane) for lane in range(sizes.lanes)]))
+    total = _add_up([load(block.found, row * sizes.lanes + lane) for lane in range(sizes.lanes)])
+    if form.nan_is_zero:  # nothing was added up: the sums are zero, too
+        total = tirx.Select(total == number(0), number(1), total)
+    total = T.Bind(total)
     few = columns if is_aligned(block.output.operand, sizes.width) else 1
     with T.If(block.first + row < int64(form.rows)), T.Then():
         for begin in range(0, columns, few):
@@ -167,10 +170,7 @@ def _write_row(block: Block, row: Any, own: tuple[int, Any]) -> None:
             if sizes.parts > 1:
                 places = [(part * sizes.rows + row) * sizes.width + at for part in range(sizes.parts)]
                 value = _add_up([load(block.merged, place, few) for place in places])
-            value = value / spread(total, few)
-            if form.nan_is_zero:
-                value = tirx.Select(spread(total, few) == number(0, few), number(0, few), value)
-            store(block.output.buffer, value, block.output.at(block.first + row, at), few)
+            store(block.output.buffer, value / spread(total, few), block.output.at(block.first + row, at), few)
 
 
 def _add_up(values: list[Any]) -> Any:
