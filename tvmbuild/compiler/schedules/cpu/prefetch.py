@@ -1,7 +1,7 @@
 """Weights that come from memory are asked for while the tiles before them are computed.
 
 All rows go past a panel of the weights, as wide as a tile. The first tile of rows would wait for each of its lines; so
-each step of the tiles before, those of another panel, asks for a line.
+the tiles before, those of another panel, ask for some lines every few steps of their sums.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tvm import s_tir, sym, tirx
 from tvmbuild.compiler.expressions import int64, substitute
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.schedules.nest import divisors
 
 _PREFETCH = "tvmbuild.prefetch"
 _LINE_BITS = 512
@@ -24,11 +25,22 @@ FEWEST_STEPS = 2
 """Steps of a sum for each line: with fewer rows, asking would take as long as waiting."""
 MOST_TURNS = 64
 """Tiles of rows that go past a panel: among more, the first one's waiting is nothing."""
+FEWEST_TOGETHER, MOST_TOGETHER = 32, 96
+"""Steps between two times of asking.
+
+LLVM takes the instruction for one that may write. So the sums of tiles that TVM does not keep on the stack, those above
+1 KiB, go to memory and back around each: with AVX-512, asking at every step took twice the time.
+"""
 
 
-def ask_for_prefetch(sch: s_tir.Schedule, summed: Any) -> None:
-    """Let the steps of that loop of a sum ask for the panel after the one that they read."""
-    sch.annotate(summed, _PREFETCH, 1)
+def ask_for_prefetch(sch: s_tir.Schedule, summed: Any) -> Any:
+    """Let that loop of a sum ask for the panel after the one that it reads; return the outer of its loops, now two."""
+    together = max(divisors(int(sch.get(summed).extent), MOST_TOGETHER))
+    if together < FEWEST_TOGETHER:
+        return summed
+    outer, _ = sch.split(summed, [None, together])
+    sch.annotate(outer, _PREFETCH, together)
+    return outer
 
 
 def prefetch_panels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -46,19 +58,19 @@ def _add(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
         if loop.loop_var not in wanted:
             return loop
         asking = wanted[loop.loop_var]
-        body = loop.body if asking is None else tirx.SeqStmt([asking, loop.body])
+        body = tirx.SeqStmt([*asking, loop.body]) if asking else loop.body
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, span=loop.span)
 
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, add)))
 
 
-def _write(loop: tirx.For, loops: list[tirx.For]) -> Any:
-    """Return what a step of the sum does; None where the loop reads no panel of packed weights."""
+def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
+    """Return what a turn of the loop asks for: nothing where it reads no panel of packed weights."""
     inner = {each.loop_var: int64(0) for each in list_within(loop.body, tirx.For)}
     outer = [each for each in loops if any(other.same_as(loop) for other in list_within(each.body, tirx.For))]
     realizes = list_within(loop.body, s_tir.SBlockRealize)
     if len(realizes) != 1:  # no schedule of ours
-        return None
+        return []
     (realize,) = realizes
     values = {var.var: value for var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
     analyzer = sym.Analyzer()
@@ -70,20 +82,25 @@ def _write(loop: tirx.For, loops: list[tirx.For]) -> Any:
         if panel is not None and len(load.indices) == 3:
             others = [each for each in outer if not each.same_as(panel)]
             return _ask(load.source, panel.loop_var, others, loop)
-    return None
+    return []
 
 
-def _ask(weights: Any, panel: Any, others: list[tirx.For], loop: tirx.For) -> Any:
-    """Return the instruction for a step of ``loop``; each turn of the ``others`` asks for lines of its own."""
-    _, steps, width = (int(extent) for extent in weights.shape)
+def _ask(weights: Any, panel: Any, others: list[tirx.For], loop: tirx.For) -> list[Any]:
+    """Return the instructions for a turn of ``loop``; each turn of the ``others`` asks for lines of its own."""
+    width = int(weights.shape[-1])
     turn, turns = int64(0), 1
     for each in others:
         turn, turns = turn * each.extent + each.loop_var, turns * int(each.extent)
     line = _LINE_BITS // int(tvm.DataType(str(weights.dtype)).bits)
-    most = turns * line // width
+    most, together = turns * line // width, int(loop.annotations[_PREFETCH])
     if most < FEWEST_STEPS or turns > MOST_TURNS:
-        return None
-    each_line = 1 << most.bit_length() - 1  # a shift; the last turns have nothing left to ask for
-    number = turn * int64(-(-steps // each_line)) + loop.loop_var // int64(each_line)
-    address = tirx.address_of(weights[panel + int64(1), int64(0), number * int64(line)])
-    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, _READ, _SECOND_LEVEL, _DATA))
+        return []
+    lines = -(-together // most)  # the last turns have nothing left to ask for
+    first = (turn * loop.extent + loop.loop_var) * int64(lines)
+    return [_prefetch(weights[panel + int64(1), int64(0), (first + number) * int64(line)]) for number in range(lines)]
+
+
+def _prefetch(element: Any) -> Any:
+    return tirx.Evaluate(
+        tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(element), _READ, _SECOND_LEVEL, _DATA)
+    )

@@ -42,10 +42,11 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     make_vectors(sch, loops.tile, tile)
     finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
+    first = loops.reduced[0]
     if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
-        ask_for_prefetch(sch, loops.reduced[0])
+        first = ask_for_prefetch(sch, first)
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
-    start = sch.decompose_reduction(block, loops.reduced[0])
+    start = sch.decompose_reduction(block, first)
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
     pack_weights(sch, nest, tile, constants)
