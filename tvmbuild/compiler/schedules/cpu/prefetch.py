@@ -28,8 +28,8 @@ MOST_TURNS = 64
 FEWEST_TOGETHER, MOST_TOGETHER = 32, 96
 """Steps between two times of asking.
 
-LLVM takes the instruction for one that may write, and stores a tile's sums around it: with AVX-512, asking at every step
-took twice the time.
+LLVM takes the instruction for one that may write, and stores a tile's sums around it:
+with AVX-512, asking at every step took twice the time.
 """
 
 
