@@ -5,7 +5,7 @@ Within a few units in the last place of the C library's. Infinities and NaN come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,8 +69,14 @@ def use_fast_math() -> None:
 
     Whatever makes code calls it first, by name: folding constants, applying records, building, the tuner's workers.
     """
-    for name, rule in (("exp", _lower_exp), ("sigmoid", _lower_sigmoid), ("tanh", _lower_tanh), ("erf", _lower_erf)):
+    for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
+
+
+def _lower_nearbyint(call: Any) -> Any:
+    """Round to an integer as well, where one is wanted (`round_bytes`)."""
+    name = "llvm.lrint" if _dtype(call).startswith("int") else "llvm.nearbyint"
+    return tirx.call_llvm_pure_intrin(_dtype(call), name, *call.args)
 
 
 def _lower_exp(call: Any) -> Any:
@@ -205,3 +211,12 @@ def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
 
 def _ratio(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
     return _bind(x * x, lambda square: x * _polynomial(numerator, square) / _polynomial(denominator, square))
+
+
+_RULES: Mapping[str, Callable[[Any], Any]] = {
+    "exp": _lower_exp,
+    "sigmoid": _lower_sigmoid,
+    "tanh": _lower_tanh,
+    "erf": _lower_erf,
+    "nearbyint": _lower_nearbyint,
+}

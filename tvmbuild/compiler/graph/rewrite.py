@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import tvm
@@ -50,6 +51,16 @@ def list_variables(expr: relax.Expr) -> list[relax.Var]:
     found: list[relax.Var] = []
     relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
     return found
+
+
+def count_uses(function: relax.Function) -> Counter[relax.Expr]:
+    """Return in how many of the function's bindings each variable is used, its result counted as one more."""
+    uses: Counter[relax.Expr] = Counter()
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            uses.update(list_variables(binding.value))
+    uses.update(list_variables(function.body.body))
+    return uses
 
 
 Lookup = Callable[[relax.Var], relax.Expr | None]

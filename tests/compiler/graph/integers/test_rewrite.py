@@ -28,6 +28,7 @@ from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import host_target, tvm_target
+from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler
 PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2}
@@ -158,10 +159,52 @@ def test_a_bias_in_floats_is_taken_too() -> None:
     made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, bias])
     model = net.finish(net.round(made, OUT_SCALE, 120), (1, 8, 6, 6))
     assert left_in_floats(model) == set()
+    assert count_float_sums(model) == 0
     x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
     error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
     assert error.max() <= OUT_SCALE * 1.01
     assert (error > 0).mean() < 0.01
+
+
+def count_float_sums(model: bytes) -> int:
+    """Return how many numbers are added to something that has as many channels, as a bias is."""
+    calls = operator_calls(use_integers(import_onnx(model).mod), "relax.add")
+    return sum(str(call.ty.dtype) == "float32" and len(getattr(call.args[1].ty, "shape", ())) > 0 for call in calls)
+
+
+@pytest.mark.parametrize("high", [6.0, 3.0])
+def test_bounds_of_a_sum_are_bounds_of_its_integers(high: float) -> None:
+    """A ReLU6 as exporters write it: no bound is left besides those of a byte, or they are one with these."""
+    net = Network(np.random.RandomState(9))
+    weights, scales = net.weigh((16, 8, 1, 1))
+    made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, net.offset(16, scales, IN_SCALE)])
+    bounded = net.add("Clip", [made, net.keep(np.float32(0)), net.keep(np.float32(high))])
+    model = net.finish(net.round(bounded, 6 / 255, 0), (1, 8, 6, 6))
+    mod = use_integers(import_onnx(model).mod)
+    highs = [float(call.args[1].value.numpy()) for call in operator_calls(mod, "relax.minimum")]
+    assert highs == [255, min(255, round(high * 255 / 6))]
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
+    error = np.abs(compute(model, x) - run_optimized(model, {"x": x})["y"])
+    assert error.max() <= 6 / 255 * 1.01
+    assert (error > 0).mean() < 0.01
+
+
+def test_a_bias_of_many_steps_is_added_as_floats() -> None:
+    """NNCF's of dead channels, whose weights are nearly 0; the others lose nothing by it."""
+    net = Network(np.random.RandomState(9))
+    scales = np.full(16, 0.01, np.float32)
+    scales[5] = 1e-16
+    values = np.random.RandomState(2).randint(-127, 128, (16, 8, 1, 1)).astype(np.int8)
+    weights = net.add("DequantizeLinear", [net.keep(each) for each in (values, scales, np.zeros(16, np.int8))], axis=0)
+    bias = net.keep(np.random.RandomState(0).uniform(-1, 1, 16).astype(np.float32))
+    made = net.add("Relu", [net.add("Conv", [net.round("x", IN_SCALE, 100), weights, bias])])
+    model = net.finish(net.round(made, OUT_SCALE, 20), (1, 8, 6, 6))
+    mod = use_integers(import_onnx(model).mod)
+    assert count_float_sums(model) == 1
+    assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result: ReLU is a bound of its own
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
+    want = run_onnx(model, {"x": x}, "the network")["y"]  # ONNX Runtime's optimised bias has too few bits for it
+    np.testing.assert_array_equal(compute(model, x), want)
 
 
 def test_an_enormous_bias_overflows_nothing() -> None:

@@ -35,22 +35,26 @@ def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
 
 def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:
     """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
-    ratio = np.asarray(data.scale / steps.scale, np.float32)
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
-    bounded = replace(steps, low=np.maximum(steps.low, low), high=np.minimum(steps.high, high))
-    return _clip(emit, emit(relax.op.multiply(_widen(emit, data), constant(ratio))), bounded)
+    bounded = replace(steps, low=_unite(np.maximum(steps.low, low)), high=_unite(np.minimum(steps.high, high)))
+    return _clip(emit, emit(_scale(emit, data, steps.scale)), bounded)
 
 
 def sum_up(emit: Emit, data: Sum) -> relax.Expr:
     """Return the numbers that a sum stands for, its bounds left out."""
-    return relax.op.multiply(_widen(emit, data), constant(data.scale))
+    return _scale(emit, data, np.float32(1))
 
 
-def _widen(emit: Emit, data: Sum) -> relax.Expr:
-    value = data.value
-    if np.any(data.offset):
+def _scale(emit: Emit, data: Sum, unit: Any) -> relax.Expr:
+    """Return the sum, its bounds left out, in units. With a bias, the offset is a part of that."""
+    value, ratio = data.value, np.asarray(data.scale / unit, np.float32)
+    if data.bias is None and np.any(data.offset):
         value = emit(relax.op.add(value, constant(data.offset.astype(np.int32))))
-    return emit(relax.op.astype(value, "float32"))
+    scaled = relax.op.multiply(emit(relax.op.astype(value, "float32")), constant(ratio))
+    if data.bias is None:
+        return scaled
+    bias = (data.offset * data.scale.astype(np.float64) + data.bias) / unit
+    return relax.op.add(emit(scaled), _number(bias))
 
 
 def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
@@ -66,6 +70,11 @@ def _round_bound(bound: float, steps: Steps) -> Whole:
     """Return the integers that stand for the bound; far ones are no bounds."""
     rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
     return np.asarray(np.clip(rounded, np.asarray(steps.low) - 1, np.asarray(steps.high) + 1)).astype(np.int64)
+
+
+def _unite(bounds: Whole) -> Whole | int:
+    """Return one number where all channels have the same."""
+    return int(bounds.flat[0]) if bounds.size and np.all(bounds == bounds.flat[0]) else bounds
 
 
 def _number(value: Any) -> relax.Expr:

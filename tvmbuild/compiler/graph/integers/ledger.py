@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator
 
+from tvmbuild.compiler.calls import is_call
+from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.integers.elementary import dequantise
 from tvmbuild.compiler.graph.integers.values import ByChannel, Joined, Known, Quantised, Sum
 from tvmbuild.compiler.graph.rewrite import find_origin, resolve
@@ -64,8 +66,11 @@ class Ledger:
         return value if value is not None and value.dtype == np.float32 else None
 
     def read_constant(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
-        """Return the constant that an expression is."""
+        """Return the constant that an expression is, reshaped or not, as importers write a bias."""
         value = resolve(self.rewriter.lookup_binding, expr)
+        if is_call(value, "relax.reshape") and (shape := static_shape(value)) is not None:
+            before = self.read_constant(value.args[0])
+            return None if before is None else before.reshape(shape)
         return value.value.numpy() if isinstance(value, tvm.ir.GenericConst) else None
 
 

@@ -58,10 +58,16 @@ def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any
     if static_shape(call) != static_shape(found.value):
         return None
     shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
-    steps = np.rint(_drop_leading_ones(bias, len(shape)).astype(np.float64) / found.scale)
-    if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.abs(steps) < MOST):
+    own = _drop_leading_ones(bias, len(shape))
+    with np.errstate(all="ignore"):  # weights of nothing but zeros may have any scale
+        steps = np.rint(own.astype(np.float64) / found.scale)
+    if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.isfinite(own)):
         return None
-    return ledger.track(call, replace(found, offset=found.offset + steps.astype(np.int64)))
+    offset = found.offset + steps
+    if not np.all(np.abs(offset) < MOST):
+        before = np.float32(0) if found.bias is None else found.bias
+        return ledger.track(call, replace(found, bias=np.asarray(before + own, np.float32)))
+    return ledger.track(call, replace(found, offset=offset.astype(np.int64)))
 
 
 def _bound(ledger: Ledger, call: relax.Call, low: float, high: float) -> relax.Expr | None:
@@ -81,6 +87,22 @@ def _clip(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     return None if low is None or high is None else _bound(ledger, call, low, high)
 
 
+def _maximum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    low = _read_one(ledger, call.args[1])
+    return None if low is None else _bound(ledger, call, low, float("inf"))
+
+
+def _minimum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    high = _read_one(ledger, call.args[1])
+    return None if high is None else _bound(ledger, call, float("-inf"), high)
+
+
+def _read_one(ledger: Ledger, expr: relax.Expr) -> float | None:
+    """Return a constant of one number."""
+    value = ledger.read_constant(expr)
+    return None if value is None or value.ndim else float(value)
+
+
 def _drop_leading_ones(array: np.ndarray[Any, Any], rank: int) -> np.ndarray[Any, Any]:
     while array.ndim > rank and array.shape[0] == 1:
         array = array[0]
@@ -93,4 +115,6 @@ RULES: Mapping[str, Rule] = {
     "relax.add": _add,
     "relax.nn.relu": _relu,
     "relax.clip": _clip,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
 }

@@ -100,9 +100,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Sum:
-    """(value + offset) * scale within bounds, where the value is a tensor of int32.
+    """(value + offset) * scale + bias within bounds, where the value is a tensor of int32.
 
-    Offset and scale spread over the value, along one axis at most.
+    Offset, scale and bias spread over the value, along one axis at most.
     """
 
     value: relax.Expr
@@ -110,6 +110,8 @@ class Sum:
     scale: Floats
     low: float = float("-inf")
     high: float = float("inf")
+    bias: Floats | None = None
+    """What is added as floats: of channels whose weights are so small that it is too many of their steps."""
 
     @property
     def is_bounded(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tvm
 
+from tvmbuild.compiler.schedules.cpu.nearest import round_bytes
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
@@ -16,4 +17,7 @@ def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
 
     A GPU's stays as it is. Packages, the tuner's candidates and checks of records all go through here.
     """
-    return mod if is_gpu(target) else prefetch_panels(narrow_partitioned(expand_rows(overlap_tiles(mod), target)))
+    if is_gpu(target):
+        return mod
+    tiled = expand_rows(overlap_tiles(mod), target)
+    return prefetch_panels(round_bytes(narrow_partitioned(tiled), target))

@@ -1,0 +1,96 @@
+"""Bytes are rounded by the instruction that makes integers, to the numbers that they had."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import te, tirx
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.prim_funcs import list_nodes
+from tvmbuild.compiler.schedules.cpu.nearest import round_bytes
+from tvmbuild.compiler.schedules.cpu.rules import schedule_function
+from tvmbuild.compiler.schedules.nest import describe_machine
+from tvmbuild.compiler.target import host_target, tvm_target
+
+pytestmark = pytest.mark.compiler
+COUNT = 4096
+SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 1}), FrozenMap())
+
+
+def make_rounding(zero: int, bounds: tuple[float, float], dtype: str = "uint8") -> tirx.PrimFunc:
+    """Return what graphs of integers end with, as it is fused."""
+    data = te.placeholder([tirx.IntImm("int64", COUNT)], "float32")
+
+    def convert(at: Any) -> Any:
+        rounded = tirx.nearbyint(data[at])
+        shifted = rounded + tirx.FloatImm("float32", zero) if zero else rounded
+        low, high = (tirx.FloatImm("float32", each) for each in bounds)
+        return tirx.Cast(dtype, tirx.Min(tirx.Max(shifted, low), high))
+
+    return te.create_prim_func([data, te.compute(data.shape, convert)])
+
+
+def finish(function: tirx.PrimFunc, target: tvm.target.Target, *, rewritten: bool = True) -> tvm.ir.IRModule:
+    use_fast_math()
+    scheduled = schedule_function(function, describe_machine(target)).with_attr("global_symbol", "main")
+    mod = tvm.ir.IRModule({"main": scheduled})
+    return round_bytes(mod, target) if rewritten else mod
+
+
+def has_integers(mod: tvm.ir.IRModule) -> bool:
+    calls = list_nodes(mod["main"], tvm.ir.Call)
+    return any(
+        str(getattr(each.op, "name", "")) == "tirx.nearbyint" and str(each.ty.dtype) == "int32" for each in calls
+    )
+
+
+def test_one_instruction_rounds_and_makes_integers() -> None:
+    with SERVER:
+        code = tvm.compile(finish(make_rounding(12, (0, 255)), SERVER), SERVER).mod.inspect_source("asm")
+    assert re.search(r"vcvtps2dq\b", code)
+    assert not re.search(r"vrndscaleps|vcvttps2dq|call\w*\s+.*rint", code)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from(["uint8", "int8"]),
+    st.integers(-130, 260),
+    st.sampled_from([(0, 255), (-128, 127), (-1, 255), (7, 9), (0, 0)]),
+    st.integers(0, 2**31 - 1),
+)
+def test_numbers_stay_what_they_are(dtype: str, zero: int, bounds: tuple[int, int], seed: int) -> None:
+    low, high = np.clip(bounds, *(np.iinfo(dtype).min, np.iinfo(dtype).max))
+    random = np.random.default_rng(seed)
+    x = random.uniform(-300, 300, COUNT).astype(np.float32)
+    x[: COUNT // 2] = random.integers(-600, 600, COUNT // 2) / 2  # half-way ones
+    x[:6] = [np.inf, -np.inf, 3e38, -3e38, 2.0**31, -(2.0**31)]
+    function, target = make_rounding(zero, (int(low), int(high)), dtype), host_target(threads=1)
+    found = []
+    with target:
+        for rewritten in (True, False):
+            mod = finish(function, target, rewritten=rewritten)
+            assert has_integers(mod) is rewritten
+            out = tvm.runtime.tensor(np.zeros(COUNT, dtype))
+            tvm.compile(mod, target)["main"](tvm.runtime.tensor(x), out)
+            found.append(out.numpy())
+    want = np.clip(np.rint(x) + np.float32(zero), low, high).astype(dtype)
+    for each in found:
+        np.testing.assert_array_equal(each, want)
+
+
+@pytest.mark.parametrize("bounds", [(0.5, 255), (0, 254.5)])
+def test_bounds_between_integers_are_left(bounds: tuple[float, float]) -> None:
+    assert not has_integers(finish(make_rounding(3, bounds), SERVER))
+
+
+def test_other_machines_are_left() -> None:
+    target = tvm_target("llvm", FrozenMap({"mcpu": "cortex-a76", "mtriple": "aarch64-linux-gnu"}), FrozenMap())
+    assert not has_integers(finish(make_rounding(3, (0, 255)), target))

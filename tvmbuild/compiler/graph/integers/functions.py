@@ -1,0 +1,174 @@
+"""Functions that add up integer products: what each reads, in the order in which a dot instruction takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import relax, s_tir, te, tirx, topi
+
+from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, int64, wide
+
+CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
+"""Names."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """A tensor with so many rows and columns more on each side, all of one number."""
+
+    source: relax.Expr
+    value: int
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+def write_dense(
+    call: relax.Call,
+    padded: Padded,
+    packed: relax.Expr,
+    instruction: DotInstruction,
+    begin: relax.Expr | None = None,
+) -> tirx.PrimFunc:
+    """Return the sums of a dense convolution, each of which begins with a number of its channel; 0 where none is given.
+
+    There are as many numbers as sums with those that fill vectors.
+    """
+    data, weights, *first = (_placeholder(each) for each in (padded.source, packed, begin) if each is not None)
+    read = _widen(_pad(data, padded), instruction)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+
+    def find(place: Sequence[Any], row: Any, column: Any, k: Any) -> Any:
+        n, y, x = place
+        return read[n, y * down + row * below, x * right + column * beside, k]
+
+    whole = _sum_up(call, weights, find, instruction, CONVOLUTION)
+    return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+
+
+def write_product(
+    call: relax.Call,
+    source: relax.Expr,
+    packed: relax.Expr,
+    instruction: DotInstruction,
+    begin: relax.Expr | None = None,
+) -> tirx.PrimFunc:
+    """Return the sums of a product with a matrix, which begin as those of a convolution do."""
+    data, weights, *first = (_placeholder(each) for each in (source, packed, begin) if each is not None)
+    read = _widen(data, instruction)
+
+    def find(place: Sequence[Any], _row: Any, _column: Any, k: Any) -> Any:
+        return read(*place, k)
+
+    whole = _sum_up(call, weights, find, instruction, PRODUCT)
+    return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+
+
+def _sum_up(
+    call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
+) -> te.Tensor:
+    """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
+    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
+    row, column, use, k = _reduce(rows, columns, uses, steps * own)
+
+    def product(*at: Any) -> Any:
+        *place, c = at
+        number = find(place, row, column, use * steps * own + k)
+        weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
+
+    filled = (*call.ty.shape.values[:-1], int64(vectors * lanes))
+    return te.compute(filled, product, name=name, attrs={ANNOTATION: instruction.intrinsic})
+
+
+def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
+    if int(whole.shape[-1]) == int(call.ty.shape.values[-1]):
+        return whole
+    return te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")
+
+
+def write_depthwise(
+    call: relax.Call,
+    padded: Padded,
+    weights_of: relax.Expr,
+    begin: relax.Expr | None = None,
+    result: str = "int32",
+) -> tirx.PrimFunc:
+    """Add up in float32 or in int32 what is widened to the weights' type.
+
+    Float32 is exact where weights and what sums begin with are small enough.
+    """
+    data, weights, *first = (_placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
+    rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    narrow = str(weights_of.ty.dtype)
+    wide = "float32" if narrow == "float32" else "int32"
+    read = _pad(data, padded)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column = _reduce(rows, columns)
+
+    def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+        number = read[n, y * down + row * below, x * right + column * beside, c]
+        factors = number.astype(narrow).astype(wide), weights[row, column, c].astype(wide)
+        return te.sum(factors[0] * factors[1], axis=[row, column])
+
+    whole = te.compute(call.ty.shape.values, product, name=f"{CONVOLUTION}_depthwise")
+    made = whole if wide == result else te.compute(call.ty.shape.values, lambda *at: whole[at].astype(result))
+    return _finish([data, weights, *first, made], whole.op.name if first else None)
+
+
+def _placeholder(expr: relax.Expr) -> te.Tensor:
+    return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
+
+
+def _reduce(*extents: int) -> list[Any]:
+    return [te.reduce_axis(wide(0, each), name=f"r{place}") for place, each in enumerate(extents)]
+
+
+def _pad(data: te.Tensor, padded: Padded) -> te.Tensor:
+    """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
+    if not any((*padded.before, *padded.after)):
+        return data
+    before, after = (wide(0, *sides, 0) for sides in (padded.before, padded.after))
+    return topi.nn.pad(data, before, after, tirx.const(padded.value, data.dtype), "pad_temp")
+
+
+def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
+    """Return what the instruction takes."""
+    if instruction.data == instruction.tensor:
+        return data
+    return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
+
+
+def _finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
+    """Return the function; sums of the block ``begun`` begin with the last but one of the arguments."""
+    function = te.create_prim_func(arguments)
+    if begun is not None:
+        function = _begin(function, begun)
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)
+
+
+def _begin(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc:
+    """Return the function whose sums begin with a number of their channel: what TVM makes of it begins with 0."""
+    first = function.params[-2]
+
+    def begin(block: s_tir.SBlock) -> s_tir.SBlock:
+        if str(block.name_hint) != name:
+            return block
+        init = tirx.BufferStore(block.init.buffer, first[block.init.indices[-1]], block.init.indices)
+        # Not among what it reads: a schedule's update, which has no beginning, must be the instruction's to the letter.
+        return s_tir.SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            block.body,
+            init,
+            annotations=block.annotations,
+        )
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (s_tir.SBlock, begin)))
