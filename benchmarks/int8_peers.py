@@ -4,14 +4,17 @@ python benchmarks/int8_peers.py MODEL.onnx|NETWORK … [--cpu znver4] [--threads
 
 Each network is quantised as `quantize:` does it, by NNCF and by ONNX Runtime, on inputs drawn from its ranges: what its
 times are depends on that little, what it answers much. Ours is built of NNCF's file, `quantize:`'s default, without any
-record; a network that comes quantised is taken as it is. Every package's numbers are checked. Wants a machine that does
-nothing else, `tvmbuild[quantize]` and `tvmbuild[openvino]`.
+record; a network that comes quantised is taken as it is. Every package's numbers are checked. "Limit": all operations
+at four times the peak of float32, which AVX512-VNNI and AVX-VNNI have. "Error": how far the quantised network is at
+most from the float one, over the largest output. Wants a machine that does nothing else, `tvmbuild[quantize]` and
+`tvmbuild[openvino]`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -22,6 +25,7 @@ from variants import SAMPLES, check_package, describe, open_settings
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.benchmarking.estimates import geometric_mean
+from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.model_worker import Load
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.onnx_graph import find_precision
@@ -36,27 +40,57 @@ COLUMNS = ("tvmbuild", "ONNX Runtime", "OpenVINO", "tvmbuild float32", "ONNX Run
 """int8, each on the file that suits it best, and floats."""
 
 
+VNNI = 4
+"""Products of bytes in the time of one of float32."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A network's median ms by column, how far quantising moved its outputs, and its operations."""
+
+    times: dict[str, float]
+    error: float | None
+    flops: int
+
+    @property
+    def of_peers(self) -> float:
+        """Return the time over that of the quicker peer."""
+        return self.times["tvmbuild"] / min(self.times["ONNX Runtime"], self.times["OpenVINO"])
+
+    @property
+    def of_floats(self) -> float | None:
+        """Return the time over that of the network in floats; None for one that came quantised."""
+        floats = self.times.get("tvmbuild float32")
+        return None if floats is None else self.times["tvmbuild"] / floats
+
+
 def main() -> int:
     """Run the comparison and print it as a table in Markdown."""
-    print("| model | " + " | ".join(f"{name} ms" for name in COLUMNS) + " | of the better peer | of our float32 |")
-    print("|---" * (len(COLUMNS) + 3) + "|", flush=True)
-    of_peers, of_floats = [], []
+    columns = [*(f"{name} ms" for name in COLUMNS), "of the better peer", "of our float32", "limit ms", "error"]
+    print(f"| model | {' | '.join(columns)} |")
+    print("|---" * (len(columns) + 1) + "|", flush=True)
+    found = []
     for setting in open_settings(__doc__, "znver4"):
-        times = _time_all(setting)
-        of_peers.append(times["tvmbuild"] / min(times["ONNX Runtime"], times["OpenVINO"]))
-        floats = times.get("tvmbuild float32")
-        of_floats += [] if floats is None else [times["tvmbuild"] / floats]
-        shown = [f"{times[name]:.2f}" if name in times else "" for name in COLUMNS]
-        shown += [f"{of_peers[-1]:.2f}", "" if floats is None else f"{of_floats[-1]:.2f}"]
-        print(f"| {setting.model.stem} | {' | '.join(shown)} |", flush=True)
-    means = [f"{geometric_mean(ratios):.2f}" if ratios else "" for ratios in (of_peers, of_floats)]
-    print(f"| geometric mean |{' |' * len(COLUMNS)} {' | '.join(means)} |")
-    print(f"{describe(setting)}, no records", file=sys.stderr)
+        peak = measure_peak(setting.threads)
+        found.append(_measure(setting))
+        print(_make_row(setting.model.stem, found[-1], peak.gflops), flush=True)
+    floats = [each.of_floats for each in found if each.of_floats is not None]
+    means = [
+        f"{geometric_mean(ratios):.2f}" if ratios else "" for ratios in ([each.of_peers for each in found], floats)
+    ]
+    print(f"| geometric mean |{' |' * len(COLUMNS)} {' | '.join(means)} | | |")
+    print(f"{describe(setting)}, no records; peak {peak.gflops:.0f} GFLOP/s of float32", file=sys.stderr)
     return 0
 
 
-def _time_all(setting: Setting) -> dict[str, float]:
-    """Return the median ms of each column that the network has."""
+def _make_row(name: str, found: Measured, peak: float) -> str:
+    cells = [f"{found.times[column]:.2f}" if column in found.times else "" for column in COLUMNS]
+    cells += [f"{found.of_peers:.2f}", "" if found.of_floats is None else f"{found.of_floats:.2f}"]
+    cells += [f"{found.flops / peak / VNNI / 1e6:.2f}", "" if found.error is None else f"{found.error:.1%}"]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _measure(setting: Setting) -> Measured:
     run_in_child(simplify_model, setting)
     files = {"as it comes": setting}
     if find_precision(onnx.load(str(setting.folder / "model.onnx"))) != "int8":
@@ -65,6 +99,7 @@ def _time_all(setting: Setting) -> dict[str, float]:
             each.folder.mkdir()
             run_in_child(_quantise, setting, method, each.folder)
     own, *_ = files
+    run_in_child(_count_flops, files[own])
     loads = {"tvmbuild": _build(files[own])}
     for method, each in files.items():
         for peer in ("onnxruntime", "openvino"):
@@ -74,7 +109,22 @@ def _time_all(setting: Setting) -> dict[str, float]:
     times = time_loads(loads, SAMPLES)
     for name, peer in (("ONNX Runtime", "onnxruntime"), ("OpenVINO", "openvino")):
         times[name] = min(times[f"{peer} {method}"] for method in files)
-    return times
+    noted = [files[own].folder / name for name in ("error.json", "flops.json")]
+    error, flops = (json.loads(path.read_text()) if path.exists() else None for path in noted)
+    return Measured(times, error, flops)
+
+
+def _count_flops(setting: Setting) -> None:
+    """Write how many operations the network's Tasks have."""
+    from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - in a process of its own
+    from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
+    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
+    from tvmbuild.compiler.target import host_target  # noqa: PLC0415
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+
+    tasks = extract_tasks(lower(import_onnx(setting.folder / "model.onnx"), host_target(setting.cpu)))
+    flops = sum((count_flops(task.mod["main"]) or 0) * task.weight for task in tasks)
+    (setting.folder / "flops.json").write_text(json.dumps(flops))
 
 
 def _load(runtime: str, setting: Setting) -> Load:
@@ -100,6 +150,7 @@ def _quantise(setting: Setting, method: str, folder: Path) -> None:
     options = Quantize(Calibration("inputs", ()), "nncf" if method == "nncf" else "onnxruntime")
     made = quantise((setting.folder / "model.onnx").read_bytes(), reference, options, samples, setting.model.name)
     (folder / "model.onnx").write_bytes(made.model)
+    (folder / "error.json").write_text(json.dumps(made.error))
     write_reference(folder / "reference.npz", made.reference)
 
 
