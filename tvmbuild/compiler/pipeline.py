@@ -32,6 +32,7 @@ from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.residuals import join_residuals
 from tvmbuild.compiler.graph.row_groups import group_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
 from tvmbuild.compiler.graph.softmax import find_softmax
@@ -91,7 +92,7 @@ def lower(
         chosen = layout or default_layout(target)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
         mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
-        mod = fuse_attention(find_softmax(mod), _attention_of(target))
+        mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         if not is_gpu(target):
             mod = pad_columns(mod, target)
         notes: tuple[str, ...] = ()
