@@ -26,7 +26,8 @@ from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.devices.local.peak import measure_peak
-from tvmbuild.devices.model_worker import Load
+from tvmbuild.devices.model_worker import Load, start_worker
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.onnx_graph import find_precision
 from tvmbuild.preparing.reference import make_inputs, read_reference, write_reference
@@ -55,7 +56,7 @@ class Measured:
     @property
     def of_peers(self) -> float:
         """Return the time over that of the quicker peer."""
-        return self.times["tvmbuild"] / min(self.times["ONNX Runtime"], self.times["OpenVINO"])
+        return self.times["tvmbuild"] / min(self.times[name] for name in COLUMNS[1:3] if name in self.times)
 
     @property
     def of_floats(self) -> float | None:
@@ -103,12 +104,14 @@ def _measure(setting: Setting) -> Measured:
     loads = {"tvmbuild": _build(files[own])}
     for method, each in files.items():
         for peer in ("onnxruntime", "openvino"):
-            loads[f"{peer} {method}"] = _load(peer, each)
+            load = _load(peer, each)
+            loads |= {f"{peer} {method}": load} if _runs(load, f"{setting.model.stem}, {method}") else {}
     if len(files) > 1:
         loads |= {"tvmbuild float32": _build(setting), "ONNX Runtime float32": _load("onnxruntime", setting)}
     times = time_loads(loads, SAMPLES)
     for name, peer in (("ONNX Runtime", "onnxruntime"), ("OpenVINO", "openvino")):
-        times[name] = min(times[f"{peer} {method}"] for method in files)
+        of_files = [times[f"{peer} {method}"] for method in files if f"{peer} {method}" in times]
+        times |= {name: min(of_files)} if of_files else {}
     noted = [files[own].folder / name for name in ("error.json", "flops.json")]
     error, flops = (json.loads(path.read_text()) if path.exists() else None for path in noted)
     return Measured(times, error, flops)
@@ -129,6 +132,16 @@ def _count_flops(setting: Setting) -> None:
 
 def _load(runtime: str, setting: Setting) -> Load:
     return Load(runtime, setting.folder / "model.onnx", setting.folder / "reference.npz", setting.threads)
+
+
+def _runs(load: Load, name: str) -> bool:
+    """Say whether a peer can run its file; if not, say why on standard error."""
+    try:
+        with start_worker(load):
+            return True
+    except TvmbuildError as error:
+        print(f"{name}: {load.runtime}: {error.message}", file=sys.stderr)
+        return False
 
 
 def _build(setting: Setting) -> Load:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from quantised_graphs import Network
 
 from tvmbuild.base.specs import Tolerance
@@ -82,3 +82,29 @@ def test_a_shaken_model_is_the_same_but_for_a_rounding_error() -> None:
     (scale,) = changed
     assert before[scale] == np.float32(0.1)
     assert after[scale] == pytest.approx(0.1, rel=1e-6)
+
+
+def test_sums_of_integer_operators_are_shaken_too() -> None:
+    """QLinearAdd: what lies half-way between two steps may be either."""
+    steps = {"scale": np.float32(0.1), "zero": np.uint8(128), "half": np.float32(0.2)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["a"]),
+            helper.make_node(
+                "QLinearAdd",
+                ["a", "scale", "zero", "a", "half", "zero", "half", "zero"],
+                ["b"],
+                domain="com.microsoft",
+            ),
+            helper.make_node("DequantizeLinear", ["b", "half", "zero"], ["y"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64])],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in steps.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    feed = {"x": (np.arange(64) / 10 - 3).astype(np.float32)}
+    (reference,) = make_references(model, [feed], "int8", "it")
+    assert reference.spread > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
@@ -10,16 +12,26 @@ _ROUNDING = 2.0**-21
 """What the order of a sum of some hundred float32 products changes of it."""
 
 
+_SCALES: Mapping[str, int] = {
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), 4),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), 1),
+    **dict.fromkeys(("QLinearGlobalAveragePool", "QLinearAveragePool"), 1),
+}
+"""Of operators that compute in integers: which input is the scale of their weights, or of their first operand.
+
+What QLinearAdd makes of a sum that lies half-way between two steps is left open; ONNX Runtime adds up in another order.
+"""
+
+
 def shake(model: bytes) -> bytes:
     """Return the model with the scales of its weights changed by a rounding error, up and down in turn.
 
-    A model whose weights come without DequantizeLinear is returned as it is.
+    So are those of one operand of operators of integers that have no weights. A model that has neither is returned as
+    it is.
     """
     proto = onnx.load_model_from_string(model)
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
-    scales = [
-        node.input[1] for node in proto.graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
-    ]
+    scales = [name for node in proto.graph.node if (name := _find_scale(node, constants))]
     for index, name in enumerate(dict.fromkeys(scales)):
         if name not in constants or constants[name].data_type != TensorProto.FLOAT:
             continue
@@ -27,3 +39,9 @@ def shake(model: bytes) -> bytes:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * factor, name))
     shaken: bytes = proto.SerializeToString(deterministic=True)
     return shaken
+
+
+def _find_scale(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
+    if node.op_type == "DequantizeLinear":
+        return str(node.input[1]) if node.input[0] in constants else ""
+    return str(node.input[_SCALES[node.op_type]]) if node.op_type in _SCALES else ""

@@ -29,7 +29,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=4,
+        version=5,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=8,
+        version=9,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=12,
+        version=13,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),
@@ -67,7 +67,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="validate",
-        version=3,
+        version=4,
         scope="cell",
         inputs=("model", "reference", "schedule"),
         outputs=FrozenMap({"validated": "validated.json"}),

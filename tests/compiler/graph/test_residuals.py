@@ -28,7 +28,7 @@ CARD = tvm_target(
 
 
 def make_model(*, shape: tuple[int, ...] = (1, ROWS, WIDTH), blocks: int = 2, swapped: bool = False) -> onnx.ModelProto:
-    """Return blocks of a norm, a Gemm between reshapes and a residual sum, and a norm, as in simplified transformers."""
+    """Return blocks of a norm, a Gemm between reshapes and a residual sum, and a norm, as simplifying leaves them."""
     nodes, constants, before = [], {}, "x"
     flat = (int(np.prod(shape[:-1])), WIDTH)
     for block in range(blocks):
