@@ -114,7 +114,7 @@ def _measure(setting: Setting) -> Measured:
         times |= {name: min(of_files)} if of_files else {}
     noted = [files[own].folder / name for name in ("error.json", "flops.json")]
     error, flops = (json.loads(path.read_text()) if path.exists() else None for path in noted)
-    return Measured(times, error, flops)
+    return Measured(times, error, flops or 0)
 
 
 def _count_flops(setting: Setting) -> None:

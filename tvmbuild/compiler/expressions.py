@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,12 @@ def float32(value: float) -> tirx.FloatImm:
 def substitute(expr: Any, values: Mapping[Any, Any]) -> Any:
     """Return the expression with values in the place of variables."""
     return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda var: values.get(var, var)))
+
+
+def shift(emit: Callable[[relax.Expr], relax.Expr], value: relax.Expr, by: int, dtype: str) -> relax.Expr:
+    """Return bytes with a number added, as bytes of that type."""
+    more = emit(relax.op.add(emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
+    return emit(relax.op.astype(more, dtype))
 
 
 def static_shape(expr: relax.Expr) -> tuple[int, ...] | None:

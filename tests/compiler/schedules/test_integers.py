@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
+from onnx import TensorProto, helper, numpy_helper
 from quantised_graphs import Network
 from tvm.s_tir import meta_schedule as ms
 
@@ -22,6 +24,7 @@ from tvmbuild.compiler.schedules.cpu.rules import list_schedules, sums_without_t
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.preparing.reference import run_onnx
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.replay.database import database_from_schedule
 from tvmbuild.replay.traces import dump_trace
@@ -85,6 +88,55 @@ def test_products_of_matrices_have_it_too(name: str, cpu: str) -> None:
     named = [str(each[ANNOTATION]).rpartition("_")[0] for each in annotations if ANNOTATION in each]
     assert named == ([] if instruction is None else [instruction.name])
     assert not sums_without_tiles(task.mod["main"], describe_machine(target))
+
+
+def make_dynamic(operator: str, weights: np.ndarray, zero: int) -> bytes:
+    """Return what quantize_dynamic of onnxruntime makes of a product: data that are rounded as they come."""
+    shape = (1, weights.shape[1], 9, 9) if operator == "ConvInteger" else (1, 33, weights.shape[0])
+    pads = {"pads": [1, 0, 1, 2]} if operator == "ConvInteger" else {}
+    constants = {"w": weights, "z": np.array(zero, weights.dtype), "s": np.float32(0.003)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["data", "scale", "zero"]),
+            helper.make_node(operator, ["data", "w", "zero", "z"], ["sums"], **pads),
+            helper.make_node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["scale", "s"], ["both"]),
+            helper.make_node("Mul", ["floats", "both"], ["y"]),
+        ],
+        "dynamic",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+
+
+DYNAMIC: dict[str, tuple[str, tuple[int, ...], str, int]] = {
+    "product": ("MatMulInteger", (64, 40), "int8", 0),
+    "product of uint8": ("MatMulInteger", (50, 40), "uint8", 117),
+    "convolution": ("ConvInteger", (24, 8, 3, 3), "int8", 0),
+    "convolution of uint8": ("ConvInteger", (24, 8, 1, 1), "uint8", 128),
+}
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "x86-64-v3", "cortex-a76"])
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_data_that_are_rounded_as_they_come_are_multiplied_as_bytes(name: str, cpu: str) -> None:
+    """Taken as int32, less their zero points, they took a hundred times as long."""
+    operator, shape, kind, zero = DYNAMIC[name]
+    limits = np.iinfo(kind)
+    weights = np.random.default_rng(0).integers(limits.min, limits.max, shape, kind, endpoint=True)
+    model, target = make_dynamic(operator, weights, zero), describe(cpu)
+    lowered = lower(import_onnx(model), target)
+    tasks, machine = extract_tasks(lowered), describe_machine(target)
+    assert any(ANNOTATION in block.annotations for task in tasks for block in list_blocks(task.mod["main"]))
+    assert [task.name for task in tasks if sums_without_tiles(task.mod["main"], machine)] == []
+    x = np.random.default_rng(1).normal(0, 1, lowered.inputs[0].shape).astype(np.float32)
+    (want,) = run_onnx(model, {"x": x}, "it").values()
+    host = host_target(threads=1)
+    (got,) = build_here(lowered if cpu == "cortex-a76" else lower(import_onnx(model), host), host)({"x": x}).values()
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3", "cortex-a76", "cortex-a72"])

@@ -128,10 +128,11 @@ def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
     """Return the block's nest; None where loops and variables do not correspond or a size is not known."""
     stmt = sch.get(block)
     loops = sch.get_loops(block)
-    if len(loops) != len(stmt.iter_vars):
+    variables = list(stmt.iter_vars) if loops else []  # a tensor of no axes has a variable of one value, and no loop
+    if len(loops) != len(variables) or not (loops or all(_has_one_value(var) for var in stmt.iter_vars)):
         return None
     axes = []
-    for loop, var in zip(loops, stmt.iter_vars, strict=True):
+    for loop, var in zip(loops, variables, strict=True):
         extent = sch.get(loop).extent
         if not isinstance(extent, tirx.IntImm) or var.iter_type not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):
             return None
@@ -146,6 +147,11 @@ def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:
     loads = tuple(load for load in found.loads if not load.buffer.same_as(store.buffer))
     is_copy = isinstance(stmt.body.value, tvm.ir.TensorLoad)
     return Nest(block, tuple(axes), store, loads, found.conditions, found.calls, is_copy)
+
+
+def _has_one_value(var: tirx.IterVar) -> bool:
+    extent = var.dom.extent
+    return isinstance(extent, tirx.IntImm) and int(extent) == 1 and var.iter_type == tirx.IterVar.DataPar
 
 
 def count(axes: Iterable[Axis]) -> int:

@@ -14,7 +14,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.dot_instructions import DotInstruction, find_instruction
-from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.expressions import constant, shift, static_shape
 from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.integers.functions import (
     CONVOLUTION,
@@ -24,9 +24,11 @@ from tvmbuild.compiler.graph.integers.functions import (
     write_depthwise,
     write_product,
 )
+from tvmbuild.compiler.graph.integers.values import UNSIGNED
 from tvmbuild.compiler.graph.rewrite import bound_value, count_uses, rewrite_main
 
 _TO_NHWC = [0, 2, 3, 1]
+_BYTES = frozenset({"uint8", "int8"})
 EXACT = 1 << 24
 """Below it float32 has all integers."""
 
@@ -52,18 +54,21 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         if is_used_once and (taken := self._take_over(call)) is not None:
             return taken
-        if _is_product_of_integers(call) and str(call.args[0].ty.dtype) == self._instruction.tensor:
+        if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
             return self._pack_product(call)
         if not is_constant_convolution(call) or not _is_of_integers(call):
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
         padded = self._find_padding(call)
-        if groups == 1 and str(padded.source.ty.dtype) == self._instruction.tensor:
-            padded = replace(padded, source=self._fill_groups(padded.source))
+        if groups == 1 and str(padded.source.ty.dtype) in _BYTES:
+            source, by = self._take_type(padded.source)
+            padded = replace(padded, source=self._fill_groups(source), value=padded.value + by)
             instruction = self._fit(padded.source)
             packed = constant(_pack(weights, instruction))
-            write: _Write = partial(write_dense, call, padded, packed, instruction)
-            return self._call(_Sums(CONVOLUTION, write, (padded.source, packed), _count_filled(packed)), call.ty)
+            begin = _undo(by, weights, packed)
+            write: _Write = partial(write_dense, call, padded, packed, instruction, *begin)
+            sums = _Sums(CONVOLUTION, write, (padded.source, packed, *begin), _count_filled(packed))
+            return self._call(sums, call.ty)
         if groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3] and _add_up(weights) < EXACT:
             packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
             write = partial(write_depthwise, call, padded, packed)
@@ -107,11 +112,22 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
     def _pack_product(self, call: relax.Call) -> relax.Expr:
-        data = self._fill_groups(call.args[0])
+        weights = call.args[1].value.numpy()
+        data, by = self._take_type(call.args[0])
+        data = self._fill_groups(data)
         instruction = self._fit(data)
-        packed = constant(_pack(call.args[1].value.numpy()[None, None], instruction))
-        write = partial(write_product, call, data, packed, instruction)
-        return self._call(_Sums(PRODUCT, write, (data, packed), _count_filled(packed)), call.ty)
+        packed = constant(_pack(weights[None, None], instruction))
+        begin = _undo(by, weights, packed)
+        write = partial(write_product, call, data, packed, instruction, *begin)
+        return self._call(_Sums(PRODUCT, write, (data, packed, *begin), _count_filled(packed)), call.ty)
+
+    def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
+        """Return the bytes in the instruction's type, and by how much they are more so."""
+        wanted = self._instruction.tensor
+        if str(data.ty.dtype) == wanted:
+            return data, 0
+        by = -UNSIGNED if wanted == "int8" else UNSIGNED
+        return shift(self.builder_.emit, data, by, wanted), by
 
     def _fill_groups(self, data: relax.Expr) -> relax.Expr:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
@@ -174,6 +190,14 @@ def _is_product_of_integers(call: relax.Call) -> bool:
 def _add_up(weights: np.ndarray[Any, Any]) -> int:
     """Return how much an output's products may be in all."""
     return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255
+
+
+def _undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[relax.Expr, ...]:
+    """Return what sums of data begin with that are so much more; nothing where they are not."""
+    if not by:
+        return ()
+    begin = -by * weights.astype(np.int64).sum(axis=tuple(range(weights.ndim - 1)))
+    return (constant(np.pad(begin.astype(np.int32), (0, _count_filled(packed) - begin.size))),)
 
 
 def _count_filled(packed: relax.Expr) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.expressions import constant, shift, static_shape
 from tvmbuild.compiler.graph.integers.elementary import quantise, requantise
 from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
 from tvmbuild.compiler.graph.integers.values import UNSIGNED, ByChannel, Joined, Known, Quantised, Steps, Sum
@@ -29,7 +29,7 @@ def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
         return ledger.restore(by_channel) if _has_steps_of(ledger, call, rounded) else None
     twin = ledger.unsigned.get(origin) if isinstance(origin, relax.Var) else None
     if twin is None and str(call.args[0].ty.dtype) == "int8":
-        twin = _shift(ledger, call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
+        twin = shift(ledger.emit, call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
     if scales.size > 1 or (twin is None and str(call.args[0].ty.dtype) != "uint8"):
         return None
     zero = int(zeros.reshape(())) + (0 if twin is None else UNSIGNED)
@@ -50,7 +50,7 @@ def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     made = ledger.emit(_to_integers(ledger, call.args[0], Steps(scale, zero)))
     if dtype == "uint8":
         return made
-    signed = _shift(ledger, made, -UNSIGNED, "int8")
+    signed = shift(ledger.emit, made, -UNSIGNED, "int8")
     ledger.unsigned[signed] = made
     ledger.signed[made] = signed
     return signed
@@ -100,16 +100,11 @@ def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
     return all(one is not None and two is not None and np.array_equal(one, two) for one, two in pairs)
 
 
-def _shift(ledger: Ledger, value: relax.Expr, by: int, dtype: str) -> relax.Expr:
-    wide = ledger.emit(relax.op.add(ledger.emit(relax.op.astype(value, "int16")), constant(np.int16(by))))
-    return ledger.emit(relax.op.astype(wide, dtype))
-
-
 def sign(ledger: Ledger, data: Quantised) -> Quantised:
     """Return the same numbers by int8, once for each tensor."""
     origin = ledger.find_origin(data.value)
     if origin not in ledger.signed:
-        ledger.signed[origin] = _shift(ledger, data.value, -UNSIGNED, "int8")
+        ledger.signed[origin] = shift(ledger.emit, data.value, -UNSIGNED, "int8")
     return replace(data, value=ledger.signed[origin], zero=data.zero - UNSIGNED)
 
 

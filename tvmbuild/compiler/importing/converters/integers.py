@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from tvmbuild.compiler.expressions import static_shape
+from tvmbuild.compiler.expressions import constant, shift, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.quantization import scalar
+
+_SIGNED, _MOST = 128, 127
+"""What makes a number of int8 one of uint8, and the largest of int8."""
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def convert_conv_integer(call: NodeCall) -> relax.Expr:
     """Convolve numbers less their zero points, which TVM lacks: what is padded is then zero."""
+    of_bytes = _convolve_bytes(call)
+    if of_bytes is not None:
+        return of_bytes
     kernels = [-1] + [1] * (len(call.shape) - 1)
     operands = [_subtract(call, 0, []), _subtract(call, 1, kernels)]
     # Without an automatic kernel's shape, and with its ways of padding, as of the convolution of floats.
@@ -20,7 +31,119 @@ def convert_conv_integer(call: NodeCall) -> relax.Expr:
 
 def convert_matmul_integer(call: NodeCall) -> relax.Expr:
     """Multiply matrices of numbers less their zero points; TVM's makes a matrix of a vector with a zero point."""
+    weights = _read_weights(call, [1, -1])
+    if weights is not None and weights.ndim == 2:
+        return _multiply_bytes(call, weights)
     return relax.op.matmul(_subtract(call, 0, [-1, 1]), _subtract(call, 1, [1, -1]), out_dtype="int32")
+
+
+def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
+    """Multiply the data as they are by weights of int8, and take off what their zero points add to it."""
+    data, zero = _as_unsigned(call, [-1, 1])
+    # Of uint8 with a zero point besides 128 they need not fit: then rows of the data are added up for the rest.
+    rest = 0 if _fits(weights) else int(weights.max()) - _MOST
+    if not _fits(weights - rest):
+        return relax.op.matmul(_subtract(call, 0, [-1, 1]), _subtract(call, 1, [1, -1]), out_dtype="int32")
+    total = call.emit(relax.op.matmul, data, constant((weights - rest).astype(np.int8)), out_dtype="int32")
+    if rest:
+        rows = call.emit(relax.op.sum, call.emit(relax.op.astype, data, "int32"), axis=-1, keepdims=data.ty.ndim > 1)
+        total = call.emit(relax.op.add, total, call.emit(relax.op.multiply, rows, relax.const(rest, "int32")))
+    return _take_off(call, total, zero, weights.sum(axis=0))
+
+
+def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
+    """Convolve the data as they are with weights of int8; None where those do not fit, for 1-D, 3-D and odd padding."""
+    weights = _read_weights(call, [-1, 1, 1, 1])
+    automatic = call.text("auto_pad", "NOTSET")
+    if weights is None or weights.ndim != 4 or not _fits(weights) or automatic not in {"NOTSET", "VALID"}:
+        return None
+    data, zero = _as_unsigned(call, [])
+    pads = list(call.attributes.get("pads", [0] * 4)) if automatic == "NOTSET" else [0] * 4
+    if any(pads):
+        data = _pad(call, data, zero, pads)
+    total = call.emit(
+        relax.op.nn.conv2d,
+        data,
+        constant(weights.astype(np.int8)),
+        strides=list(call.attributes.get("strides", [1, 1])),
+        dilation=list(call.attributes.get("dilations", [1, 1])),
+        groups=int(call.attributes.get("group", 1)),
+        out_dtype="int32",
+    )
+    return _take_off(call, total, zero, weights.sum(axis=(1, 2, 3)).reshape(1, -1, 1, 1))
+
+
+def _pad(call: NodeCall, data: relax.Expr, zero: relax.Expr | None, pads: list[int]) -> relax.Expr:
+    """Pad with the zero point, which is not known before the call: it is added to zeros, where these are."""
+    top, left, bottom, right = pads
+    width = [0, 0, 0, 0, top, bottom, left, right]
+    known = None if zero is None else _read_number(zero)
+    padded = call.emit(relax.op.nn.pad, data, width, pad_value=known or 0)
+    if zero is None or known is not None:
+        return padded
+    rows, columns = call.shape[2:]
+    outside = np.ones((1, 1, rows + top + bottom, columns + left + right), np.uint8)
+    outside[:, :, top : top + rows, left : left + columns] = 0
+    added = call.emit(relax.op.multiply, constant(outside), call.emit(relax.op.astype, zero, "uint8"))
+    return call.emit(relax.op.add, padded, added)
+
+
+def _take_off(call: NodeCall, total: relax.Expr, zero: relax.Expr | None, sums: Integers) -> relax.Expr:
+    """Subtract what the zero point was multiplied by."""
+    if zero is None:
+        return total
+    known = _read_number(zero)
+    if known is not None:
+        return relax.op.add(total, constant((-sums * known).astype(np.int32)))
+    return relax.op.subtract(total, call.emit(relax.op.multiply, constant(sums.astype(np.int32)), zero))
+
+
+def _read_number(expr: relax.Expr) -> int | None:
+    """Return a constant of one number."""
+    is_known = isinstance(expr, tvm.ir.GenericConst) and expr.value.numpy().ndim == 0
+    return int(expr.value.numpy()) if is_known else None
+
+
+def _as_unsigned(call: NodeCall, form: list[int]) -> tuple[relax.Expr, relax.Expr | None]:
+    """Return the data as uint8 and their zero point as int32, None where it is 0; vectors of them take ``form``."""
+    given = call.inputs[2]
+    zero = None if given is None else _widen_zero(call, given, form)
+    if call.dtype == "uint8":
+        return call.data, zero
+    more = relax.const(_SIGNED, "int32")
+    if zero is None:
+        zero = more
+    elif isinstance(zero, tvm.ir.GenericConst):
+        zero = constant(zero.value.numpy() + np.int32(_SIGNED))
+    else:
+        zero = call.emit(relax.op.add, zero, more)
+    return shift(call.builder.emit, call.data, _SIGNED, "uint8"), zero
+
+
+def _widen_zero(call: NodeCall, given: relax.Expr, form: list[int]) -> relax.Expr:
+    zero = scalar(call, given)
+    if isinstance(zero, tvm.ir.GenericConst):
+        values = zero.value.numpy().astype(np.int32)
+        return constant(values.reshape(form) if values.ndim == 1 and form else values)
+    wide = call.emit(relax.op.astype, zero, "int32")
+    return call.emit(relax.op.reshape, wide, form) if len(static_shape(zero) or ()) == 1 and form else wide
+
+
+def _read_weights(call: NodeCall, form: list[int]) -> Integers | None:
+    """Return constant weights less their zero points; None for others."""
+    given = call.inputs[3]
+    weights = call.values(1)
+    zeros = np.int64(0) if given is None else call.values(3)
+    if weights is None or zeros is None or call.dtype not in {"uint8", "int8"} or not weights.size:
+        return None
+    wide = np.asarray(zeros, np.int64)
+    if wide.ndim == 1:
+        wide = wide.reshape(form if wide.size > 1 else ())
+    return np.asarray(weights.astype(np.int64) - wide)
+
+
+def _fits(weights: Integers) -> bool:
+    return bool(weights.min() >= -_SIGNED and weights.max() <= _MOST)
 
 
 def _subtract(call: NodeCall, index: int, form: list[int]) -> relax.Expr:
