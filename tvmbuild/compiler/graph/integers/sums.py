@@ -14,7 +14,7 @@ from tvmbuild.compiler.graph.integers.elementary import sum_up
 from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
 from tvmbuild.compiler.graph.integers.products import convolve, multiply
 from tvmbuild.compiler.graph.integers.rounding import sign
-from tvmbuild.compiler.graph.integers.values import MOST, ByChannel, Known, Quantised, Sum
+from tvmbuild.compiler.graph.integers.values import MOST, MOST_OF_BIAS, ByChannel, Known, Quantised, Sum
 
 
 def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
@@ -64,7 +64,7 @@ def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any
     if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.isfinite(own)):
         return None
     offset = found.offset + steps
-    if not np.all(np.abs(offset) < MOST):
+    if not np.all(np.abs(steps) < MOST_OF_BIAS) or not np.all(np.abs(offset) < MOST):
         before = np.float32(0) if found.bias is None else found.bias
         return ledger.track(call, replace(found, bias=np.asarray(before + own, np.float32)))
     return ledger.track(call, replace(found, offset=offset.astype(np.int64)))

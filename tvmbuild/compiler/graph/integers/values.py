@@ -15,6 +15,8 @@ UNSIGNED = 128
 """What makes a signed number of 8 bits one without sign."""
 MOST = 1 << 30
 """Of a sum's products and of its offset: together they fit in int32."""
+MOST_OF_BIAS = 1 << 23
+"""Steps of a sum: with them, what few products add up to is exact in float32."""
 
 
 @dataclass(frozen=True)
