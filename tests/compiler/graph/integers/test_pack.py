@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 import tvm
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from quantised_graphs import IN_SCALE, OUT_SCALE, Network, compute, run_optimized
 from tvm import tirx
 
@@ -110,3 +111,23 @@ def test_products_begin_with_their_bias(rows: int) -> None:
     assert not has_sum(function)
     x = np.random.RandomState(1).uniform(-3, 3, (rows, 50)).astype(np.float32)
     np.testing.assert_array_equal(compute(model, x, host_target(threads=1)), run_optimized(model, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (10,), (7, 1), (2, 7, 10)])
+def test_whatever_is_added_to_sums_of_integers_is_added_as_onnx_says(shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    constants = {"w": random.integers(-128, 128, (50, 10)).astype(np.int8)}
+    constants["b"] = random.integers(-9999, 9999, shape).astype(np.int32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w"], ["sums"]), helper.make_node("Add", ["sums", "b"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, (7, 50))],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    model = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    ).SerializeToString()
+    x = random.integers(0, 256, (7, 50)).astype(np.uint8)
+    want = x.astype(np.int64) @ constants["w"].astype(np.int64) + constants["b"]
+    np.testing.assert_array_equal(compute(model, x, host_target(threads=1)), want)

@@ -85,10 +85,11 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         """Return the sums that begin with what is added to them, or that stay the floats which they are made."""
         before = bound_value(self, call.args[0])
         sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
-        if sums is None:
+        shape = static_shape(call)
+        if sums is None or not shape or shape != static_shape(call.args[0]):
             return None
         if is_call(call, "relax.add"):
-            taken = sums.begin_with(call.args[1])
+            taken = sums.begin_with(call.args[1], shape[-1])
         else:
             taken = sums.keep_floats() if is_call(call, "relax.astype") and str(call.ty.dtype) == "float32" else None
         return None if taken is None else self._call(taken, call.ty)
@@ -156,13 +157,13 @@ class _Sums:
     in_floats: int | None = None
     """How much its sums may be, where they are floats."""
 
-    def begin_with(self, addend: relax.Expr) -> _Sums | None:
+    def begin_with(self, addend: relax.Expr, outputs: int) -> _Sums | None:
         """Return the function whose sums begin with a number for each output; None for other addends."""
         values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
-        if values is None or values.dtype != np.int32 or values.ndim == 0 or values.size != values.shape[-1]:
+        if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
             return None
         largest = int(np.abs(values.astype(np.int64)).max(initial=0)) + (self.in_floats or 0)
-        if len(self.arguments) > 2 or values.size > self.filled or (self.in_floats is not None and largest >= EXACT):
+        if len(self.arguments) > 2 or (self.in_floats is not None and largest >= EXACT):
             return None
         filled = np.pad(values.reshape(-1), (0, self.filled - values.size))
         begin = constant(filled if self.in_floats is None else filled.astype(np.float32))
