@@ -56,9 +56,10 @@ def _make_table(package: str, profile: Mapping[str, Any]) -> str:
     peak, kinds = profile["peak"], defaultdict[str, list[Mapping[str, Any]]](list)
     for row in profile["operators"]:
         kinds[_find_kind(str(row["name"]))].append(row)
+    machine = f"{profile['threads']} threads, {profile['machine']}"
+    peaks = f"{peak['gflops']:.0f} GFLOP/s, {peak['gb_s']:.0f} GB/s"
     lines = [
-        f"{package}: {profile['latency_ms']['median']:.3g} ms, {profile['threads']} threads, {profile['machine']}, "
-        f"{peak['gflops']:.0f} GFLOP/s, {peak['gb_s']:.0f} GB/s",
+        f"{package}: {profile['latency_ms']['median']:.3g} ms, {machine}, {peaks}",
         "",
         "| kind | calls | ms | GFLOP/s | limit, ms |",
         "|---|---:|---:|---:|---:|",
