@@ -74,7 +74,7 @@ def _make_table(package: str, profile: Mapping[str, Any]) -> str:
 
 def _limit(row: Mapping[str, Any], peak: Mapping[str, Any]) -> float:
     """Return the fewest µs that the operator may take."""
-    return max((row["flops"] or 0) / peak["gflops"], (row["bytes"] or 0) / peak["gb_s"]) / 1e3
+    return float(max((row["flops"] or 0) / peak["gflops"], (row["bytes"] or 0) / peak["gb_s"])) / 1e3
 
 
 def _find_kind(name: str) -> str:
