@@ -8,7 +8,8 @@ A network is a name or the path of an ONNX file.
 Without models: those of benchmarks/networks/models.yaml. Each is simplified and compiled with whatever records cover
 it, nothing is tuned; then package and peers are timed in turns, as the benchmark stage does. A model that cannot be had
 or built is listed with the reason. Wants a machine that does nothing else. Writes vs_peers.json and vs_peers.md to DIR.
-benchmarks/records/CPU.tar.xz has the winners of those models' Tasks. A folder of records will do as well.
+benchmarks/records/CPU.tar.xz has the winners of those models' Tasks, attention-CPU.tar.xz the records of six networks
+with attention. A folder of records will do as well.
 """
 
 from __future__ import annotations

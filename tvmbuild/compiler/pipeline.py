@@ -26,6 +26,7 @@ from tvmbuild.compiler.graph.empty import drop_empty
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
 from tvmbuild.compiler.graph.groups import separate_groups
 from tvmbuild.compiler.graph.integers.fill import fill_channels
+from tvmbuild.compiler.graph.integers.functions import keep_beginnings
 from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.integers.tables import use_tables
@@ -119,7 +120,7 @@ def lower(
                 fused = _fuse(_anonymise(pack_integers(use_tables(mod, target), target)))
         check_runtime_calls(fused)
         if not is_gpu(target):
-            fused = relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused))
+            fused = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused)))
     return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
 
 

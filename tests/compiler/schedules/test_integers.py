@@ -28,6 +28,7 @@ from tvmbuild.preparing.reference import run_onnx
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.replay.database import database_from_schedule
 from tvmbuild.replay.traces import dump_trace
+from tvmbuild.tuning.space import make_space
 
 pytestmark = pytest.mark.compiler
 SHAPES: dict[str, dict[str, Any]] = {
@@ -153,6 +154,28 @@ def test_records_of_schedules_by_rule_are_replayed(cpu: str) -> None:
         assert '"dot_' in trace
         database = database_from_schedule(Schedule(FrozenMap({task.key: trace})), extract_tasks(lowered), target)
         assert apply_records(lowered, target, database).coverage.covered.keys() == {task.key}
+
+
+@pytest.mark.parametrize("name", ["3x3", "pointwise", "depthwise", "product"])
+def test_a_search_lays_out_no_constant_that_sums_begin_with(name: str) -> None:
+    """It looks for each constant among what blocks read, and a search that misses one ends."""
+    target = describe("znver4")
+    if name == "product":
+        net = Network(np.random.RandomState(0))
+        weights, scales = net.weigh((64, 48), axis=1)
+        made = net.add("Gemm", [net.round("x", 0.02, 90), weights, net.offset(48, scales, 0.02)])
+        lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (8, 64))), target)
+    else:
+        lowered, _ = lower_for("znver4", name)
+    prepare_intrinsics(lowered.mod, target)
+    (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name or "matmul" in each.name)
+    context = ms.TuneContext(
+        mod=task.mod, target=target, space_generator=make_space(target), rand_state=1, num_threads=1
+    )
+    spaces = list(context.generate_design_space())
+    assert spaces
+    passed = [all(each.apply(sch) for each in context.space_generator.postprocs) for sch in spaces]
+    assert any(passed)
 
 
 @pytest.mark.parametrize("cpu", ["cortex-a76", "cortex-a72"])

@@ -1,6 +1,7 @@
 """exp, sigmoid, tanh and erf of float32 on CPUs as polynomials, which vectorise; TVM calls the C library each time.
 
-Within a few units in the last place of the C library's. Infinities and NaN come out as they should.
+Within a few units in the last place of the C library's. Infinities and NaN come out as they should. Rounding gives an
+integer as well, where one is wanted.
 """
 
 from __future__ import annotations

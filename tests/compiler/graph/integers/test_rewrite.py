@@ -189,6 +189,18 @@ def test_bounds_of_a_sum_are_bounds_of_its_integers(high: float) -> None:
     assert (error > 0).mean() < 0.01
 
 
+@pytest.mark.parametrize(("kind", "bounds"), [("Min", (-1.0,)), ("Max", (100.0,)), ("Clip", (-3.0, -1.0))])
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+def test_bounds_beyond_what_a_byte_holds(activations: str, kind: str, bounds: tuple[float, ...]) -> None:
+    net = Network(np.random.RandomState(9), activations)
+    weights, scales = net.weigh((16, 8, 1, 1))
+    made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, net.offset(16, scales, IN_SCALE)])
+    bounded = net.add(kind, [made, *(net.keep(np.float32(each)) for each in bounds)])
+    model = net.finish(net.round(bounded, OUT_SCALE, 0), (1, 8, 6, 6))
+    x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
+    np.testing.assert_array_equal(compute(model, x), run_onnx(model, {"x": x}, "the network")["y"])
+
+
 def test_a_bias_of_many_steps_is_added_as_floats() -> None:
     """NNCF's of dead channels, whose weights are nearly 0; the others lose nothing by it."""
     net = Network(np.random.RandomState(9))

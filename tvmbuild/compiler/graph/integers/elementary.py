@@ -36,7 +36,7 @@ def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
 def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:
     """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
-    bounded = replace(steps, low=_unite(np.maximum(steps.low, low)), high=_unite(np.minimum(steps.high, high)))
+    bounded = replace(steps, low=low, high=high)
     return _clip(emit, emit(_scale(emit, data, steps.scale)), bounded)
 
 
@@ -66,10 +66,10 @@ def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
     return relax.op.astype(bounded, steps.dtype)
 
 
-def _round_bound(bound: float, steps: Steps) -> Whole:
-    """Return the integers that stand for the bound; far ones are no bounds."""
+def _round_bound(bound: float, steps: Steps) -> Whole | int:
+    """Return the integers that stand for the bound, or for what is nearest to it of those that there are."""
     rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
-    return np.asarray(np.clip(rounded, np.asarray(steps.low) - 1, np.asarray(steps.high) + 1)).astype(np.int64)
+    return _unite(np.asarray(np.clip(rounded, steps.low, steps.high)).astype(np.int64))
 
 
 def _unite(bounds: Whole) -> Whole | int:

@@ -6,14 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction
 from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, int64, wide
+from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.prim_funcs import list_blocks, list_within
 
 CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
 """Names."""
+_FREE = "layout_free_buffers"
+"""TVM's attribute: which parameters are constants."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,21 @@ def write_depthwise(
     whole = te.compute(call.ty.shape.values, product, name=f"{CONVOLUTION}_depthwise")
     made = whole if wide == result else te.compute(call.ty.shape.values, lambda *at: whole[at].astype(result))
     return _finish([data, weights, *first, made], whole.op.name if first else None)
+
+
+def keep_beginnings(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Take what sums begin with from the constants that a search may lay out otherwise: it is in no block's reads."""
+    return map_prim_funcs(mod, _keep_beginning)
+
+
+def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    free, blocks = (function.attrs or {}).get(_FREE), list_blocks(function)
+    begun = [load.source for each in blocks if each.init for load in list_within(each.init, tvm.ir.TensorLoad)]
+    read = [region.source for each in blocks for region in each.reads]
+    if free is None or not begun:
+        return None
+    kept = [index for index in free if any(each.same_as(function.params[int(index)]) for each in read)]
+    return function.with_attr(_FREE, kept)
 
 
 def _placeholder(expr: relax.Expr) -> te.Tensor:

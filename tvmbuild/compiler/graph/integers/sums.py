@@ -98,9 +98,9 @@ def _minimum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _read_one(ledger: Ledger, expr: relax.Expr) -> float | None:
-    """Return a constant of one number."""
+    """Return a constant of one number; NaN bounds nothing here."""
     value = ledger.read_constant(expr)
-    return None if value is None or value.ndim else float(value)
+    return None if value is None or value.ndim or np.isnan(value) else float(value)
 
 
 def _drop_leading_ones(array: np.ndarray[Any, Any], rank: int) -> np.ndarray[Any, Any]:

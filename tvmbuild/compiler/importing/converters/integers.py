@@ -108,6 +108,8 @@ def _as_unsigned(call: NodeCall, form: list[int]) -> tuple[relax.Expr, relax.Exp
     """Return the data as uint8 and their zero point as int32, None where it is 0; vectors of them take ``form``."""
     given = call.inputs[2]
     zero = None if given is None else _widen_zero(call, given, form)
+    if zero is not None and _read_number(zero) == 0:
+        zero = None
     if call.dtype == "uint8":
         return call.data, zero
     more = relax.const(_SIGNED, "int32")

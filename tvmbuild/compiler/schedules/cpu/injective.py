@@ -35,8 +35,8 @@ def inline_blocks(sch: s_tir.Schedule) -> None:
 
 def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     nest = view_nest(sch, block)
-    if nest is None or nest.store is None or nest.reduced:
-        return False
+    if nest is None or nest.store is None or nest.reduced or (nest.calls and not nest.axes):
+        return False  # a scalar that takes a function, too: once is enough
     consumers = [view_nest(sch, consumer) for consumer in sch.get_consumers(block)]
     if not consumers:
         return False

@@ -18,6 +18,8 @@ from tvmbuild.compiler.prim_funcs import list_nodes
 
 _ROUND = "tirx.nearbyint"
 """It gives a float in TVM; where an int32 is wanted, `fast_math` makes one instruction of it."""
+_EXACT = 1 << 24
+"""Below it float32 has all integers."""
 _BYTES = frozenset({"uint8", "int8"})
 
 
@@ -52,8 +54,9 @@ def _convert(cast: tirx.Cast) -> tirx.Cast:
 
 def _split(operation: Any) -> tuple[int | None, Any]:
     """Return an operation's whole number and what it is applied to; None where the second operand is none."""
-    number = getattr(operation.b, "value", None) if isinstance(operation.b, tirx.FloatImm) else None
-    return (int(number) if number is not None and float(number).is_integer() else None), operation.a
+    number = float(operation.b.value) if isinstance(operation.b, tirx.FloatImm) else None
+    is_whole = number is not None and number.is_integer() and abs(number) < _EXACT
+    return (int(number) if number is not None and is_whole else None), operation.a
 
 
 def _float(number: int) -> tirx.FloatImm:

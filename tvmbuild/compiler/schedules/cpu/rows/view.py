@@ -175,6 +175,8 @@ def _make_pass(sch: s_tir.Schedule, nest: Nest, places: _Places) -> Pass | None:
     own = isinstance(total, tvm.ir.TensorLoad) and total.source.same_as(store.buffer)
     if not own or any(load.buffer.same_as(store.buffer) for load in collect(summand).loads):
         return None
+    if collect(block.init.value).loads:  # it begins with more than nothing, and would once in each lane
+        return None
     return Pass(axes, idle, store, summand, True, kind, block.init.value, nest.bits, nest.calls)
 
 
