@@ -34,16 +34,20 @@ def convert_matmul_integer(call: NodeCall) -> relax.Expr:
     weights = _read_weights(call, [1, -1])
     if weights is not None and weights.ndim == 2:
         return _multiply_bytes(call, weights)
+    return _multiply_wide(call)
+
+
+def _multiply_wide(call: NodeCall) -> relax.Expr:
     return relax.op.matmul(_subtract(call, 0, [-1, 1]), _subtract(call, 1, [1, -1]), out_dtype="int32")
 
 
 def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
     """Multiply the data as they are by weights of int8, and take off what their zero points add to it."""
-    data, zero = _as_unsigned(call, [-1, 1])
     # Of uint8 with a zero point besides 128 they need not fit: then rows of the data are added up for the rest.
     rest = 0 if _fits(weights) else int(weights.max()) - _MOST
     if not _fits(weights - rest):
-        return relax.op.matmul(_subtract(call, 0, [-1, 1]), _subtract(call, 1, [1, -1]), out_dtype="int32")
+        return _multiply_wide(call)
+    data, zero = _as_unsigned(call, [-1, 1])
     total = call.emit(relax.op.matmul, data, constant((weights - rest).astype(np.int8)), out_dtype="int32")
     if rest:
         rows = call.emit(relax.op.sum, call.emit(relax.op.astype, data, "int32"), axis=-1, keepdims=data.ty.ndim > 1)
@@ -154,7 +158,4 @@ def _subtract(call: NodeCall, index: int, form: list[int]) -> relax.Expr:
     given = call.inputs[index + 2]
     if given is None:
         return wide
-    zero = call.emit(relax.op.astype, scalar(call, given), "int32")
-    if len(static_shape(zero) or ()) == 1 and form:
-        zero = call.emit(relax.op.reshape, zero, form)
-    return call.emit(relax.op.subtract, wide, zero)
+    return call.emit(relax.op.subtract, wide, _widen_zero(call, given, form))
