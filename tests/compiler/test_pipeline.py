@@ -9,8 +9,10 @@ import tvm
 from onnx import helper
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.pipeline import _last_line, default_layout, lower
+from tvmbuild.compiler.pipeline import _last_line, lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -26,8 +28,17 @@ def test_the_layout_can_be_chosen_and_chosen_again(save_convnet: SaveModel, cpu:
     assert set(keys).isdisjoint(task.key for task in extract_tasks(nchw))
 
 
-def test_gpus_stay_nchw() -> None:
-    assert default_layout(tvm_target("cuda", FrozenMap({"arch": "sm_90"}), FrozenMap({"mcpu": "x86-64-v3"}))) == "NCHW"
+@pytest.mark.parametrize(
+    ("arch", "precision", "layout"),
+    [("sm_90", "fp32", "NCHW"), ("sm_75", "fp16", "NHWC"), ("sm_61", "fp16", "NCHW")],
+)
+def test_cards_stay_nchw_but_for_tensor_cores(
+    save_convnet: SaveModel, arch: str, precision: Precision, layout: str
+) -> None:
+    target = tvm_target("cuda", FrozenMap({"arch": arch}), FrozenMap({"mcpu": "x86-64-v3"}))
+    imported = import_onnx(save_convnet())
+    narrow = imported if precision == "fp32" else reduce_precision(imported, precision, "cuda")
+    assert lower(narrow, target).layout == layout
 
 
 def test_a_model_without_convolutions_has_no_layout_to_convert(save_model: SaveModel, cpu: tvm.target.Target) -> None:

@@ -44,7 +44,7 @@ from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import replace_main
 from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.target import has_tensor_cores, is_gpu
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
@@ -90,7 +90,7 @@ def lower(
     with target:
         instruction = find_instruction(target)
         signed = instruction is not None and instruction.tensor == "int8"
-        chosen = layout or default_layout(target)
+        chosen = layout or _default_layout(target, imported.mod)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
         mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
@@ -105,7 +105,9 @@ def lower(
             if problem is not None:
                 notes = (f"{SLOW}transposes around its convolutions: {problem}",)
                 converted, problem = _attempt(_convert_each_to_nhwc, mod)
-            if problem is None:
+            if is_gpu(target) and problem is None:
+                fused, problem = _fuse_as_nhwc(converted)
+            elif problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
                 packed = pack_integers(use_tables(fill_channels(rewritten.mod, target), target), target)
                 padded = pad_channels(separate_groups(packed, target), target)
@@ -131,9 +133,15 @@ def _attention_of(target: tvm.target.Target) -> Write:
     return partial(write_attention, machine=describe_machine(target))
 
 
-def default_layout(target: tvm.target.Target) -> Layout:
-    """Return the layout of a cell for which none was chosen: CPU convolutions tune far better in NHWC."""
-    return "NCHW" if is_gpu(target) else "NHWC"
+def _default_layout(target: tvm.target.Target, mod: tvm.ir.IRModule) -> Layout:
+    """Return the layout of a cell for which none was chosen.
+
+    CPU convolutions tune far better in NHWC; tensor cores multiply those of 1 x 1 as one matrix of all pixels there.
+    """
+    if not is_gpu(target):
+        return "NHWC"
+    halves = (str(call.args[0].ty.dtype) == "float16" for call in operator_calls(mod, "relax.nn.conv2d"))
+    return "NHWC" if has_tensor_cores(target) and any(halves) else "NCHW"
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -79,12 +79,11 @@ def test_what_has_no_tensor_cores_or_no_float16_keeps_its_rule() -> None:
     for target in (card("sm_61"), tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
         assert not list_on_tensor_cores(half, target, 1)
     assert not list_on_tensor_cores(write_product(*PRODUCTS["whole tiles"], "nothing")["main"], card("sm_90"), 1)
-    for left, right in (((5, 64), (64, 64)), ((64, 64), (64, 45)), ((64, 45), (45, 64))):
-        assert not list_on_tensor_cores(write_product(left, right, "half")["main"], card("sm_90"), 1)
+    assert not list_on_tensor_cores(write_product((5, 64), (64, 64), "half")["main"], card("sm_90"), 1)
 
 
 def test_large_products_get_large_tiles_and_small_ones_many_blocks() -> None:
-    limits = GpuLimits(1024, 49152, multiprocessors=132)
+    limits = GpuLimits(1024, 100 << 10, multiprocessors=132)
     large, small = (
         list_warp_tiles(product, limits, 1)[0]
         for product in (Matrices(1, 4096, 1024, 1024), Matrices(1, 197, 192, 768))

@@ -16,6 +16,8 @@ from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
 _SIDE = 16
 FILL, MULTIPLY, STORE = "tensor_core_fill", "tensor_core_multiply", "tensor_core_store"
+MULTIPLY_TURNED = "tensor_core_multiply_turned"
+"""The same where the right operand is written first, as convolutions have it."""
 LOAD_LEFT, LOAD_RIGHT = "tensor_core_load_left", "tensor_core_load_right"
 
 
@@ -25,7 +27,9 @@ def register_tensor_cores() -> None:
     TensorIntrin.register(FILL, *_fill(), override=True)
     TensorIntrin.register(LOAD_LEFT, *_load("wmma.matrix_a"), override=True)
     TensorIntrin.register(LOAD_RIGHT, *_load("wmma.matrix_b"), override=True)
-    TensorIntrin.register(MULTIPLY, *_multiply(), override=True)
+    multiply, multiply_turned, implementation = _multiply()
+    TensorIntrin.register(MULTIPLY, multiply, implementation, override=True)
+    TensorIntrin.register(MULTIPLY_TURNED, multiply_turned, implementation, override=True)
     TensorIntrin.register(STORE, *_store(), override=True)
 
 
@@ -98,7 +102,7 @@ def _load(scope: str) -> tuple[Any, Any]:
     return description, implementation
 
 
-def _multiply() -> tuple[Any, Any]:
+def _multiply() -> tuple[Any, Any, Any]:
     @T.prim_func(s_tir=True)
     def description(
         left: T.Buffer((16, 16), "float16", align=64, offset_factor=16, scope="wmma.matrix_a"),
@@ -112,6 +116,20 @@ def _multiply() -> tuple[Any, Any]:
                 with T.sblock("multiply"):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     sums[vi, vj] = sums[vi, vj] + T.cast(left[vi, vk], "float32") * T.cast(right[vk, vj], "float32")
+
+    @T.prim_func(s_tir=True)
+    def turned(
+        left: T.Buffer((16, 16), "float16", align=64, offset_factor=16, scope="wmma.matrix_a"),
+        right: T.Buffer((16, 16), "float16", align=64, offset_factor=16, scope="wmma.matrix_b"),
+        sums: T.Buffer((16, 16), "float32", align=64, offset_factor=16, scope="wmma.accumulator"),
+    ) -> None:
+        with T.sblock("root"):
+            T.reads(sums[0:16, 0:16], right[0:16, 0:16], left[0:16, 0:16])
+            T.writes(sums[0:16, 0:16])
+            for i, j, k in T.grid(16, 16, 16):
+                with T.sblock("multiply"):
+                    vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                    sums[vi, vj] = sums[vi, vj] + T.cast(right[vk, vj], "float32") * T.cast(left[vi, vk], "float32")
 
     @T.prim_func(s_tir=True)
     def implementation(a: T.handle, b: T.handle, c: T.handle) -> None:
@@ -142,7 +160,7 @@ def _multiply() -> tuple[Any, Any]:
                 )
             )
 
-    return description, implementation
+    return description, turned, implementation
 
 
 def _store() -> tuple[Any, Any]:

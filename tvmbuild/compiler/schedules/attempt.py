@@ -14,5 +14,5 @@ def try_rule(make: Callable[[], Made | None]) -> Made | None:
     """Return what it makes; None where a rule meets a form that it did not foresee."""
     try:
         return make()
-    except (*REFUSALS, AssertionError, IndexError):  # DLight's rules assert
+    except (*REFUSALS, AssertionError, AttributeError, IndexError):  # the last three are DLight's
         return None

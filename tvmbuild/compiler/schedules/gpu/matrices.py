@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.schedules.access import Access
+from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
-from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum
+from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum, join_axes, match_axes
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 
@@ -26,27 +25,50 @@ class MatrixProduct:
     sizes: Matrices
     operands: tuple[int, int]
     """Of the sum's reads, the one that moves with the rows and the one that moves with the columns."""
+    turned: bool
+    """Whether the sum's terms are the second operand times the first."""
     contiguous: tuple[bool, bool]
     """Whether the first is so along the depth, the second along the columns."""
-    order: tuple[int, ...]
-    """The sum's axes as (outer …, row, column, depth)."""
+    outer: int
+    """How many axes of the sum go before (row, column, depth)."""
 
 
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
-    """Return the function as a product of matrices; None where it is something else."""
+    """Return the function as a product of matrices; None where it is something else.
+
+    Convolutions of 1 x 1 are such products, whatever their layout: neighbouring axes that one operand alone moves with
+    become one, as the pixels of a picture do.
+    """
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch)
     if blocks is None:
         return None
     block, last = blocks
     nest = view_nest(sch, block)
-    if nest is None or nest.store is None or len(nest.loads) != 2 or len(nest.reduced) != 1:
+    if nest is None or nest.store is None or len(nest.loads) != 2 or not _adds_products(sch.get(block).body):
         return None
-    if not _adds_products(sch.get(block).body):
+    axes = find_axes(nest)
+    if axes is None or (last is not None and not _writes_alike(sch, nest, last)):
         return None
-    if last is not None and not _writes_alike(sch, nest, last):
+    operands = _find_operands(sch.get(block), nest, axes)
+    if operands is None:
         return None
-    return _find_axes(sch, block, last, nest)
+    product = MatrixProduct(
+        sch, block, last, axes.measure(nest), operands, axes.first == 1, axes.contiguous(nest), len(axes.outer)
+    )
+    return _join_axes(product, nest, axes) if any(len(group) > 1 for group in axes.all) else product
+
+
+def copy_operand(sch: s_tir.Schedule, block: Any, operand: int) -> Any:
+    """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
+    buffer = sch.get(block).reads[operand].source
+    makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
+    if not makers:
+        return sch.cache_read(block, operand, "shared")
+    for copy in sch.get_producers(makers[0]):
+        sch.compute_inline(copy)
+    sch.set_scope(makers[0], 0, "shared")
+    return makers[0]
 
 
 def _adds_products(body: Any) -> bool:
@@ -72,55 +94,37 @@ def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
         return False
     reads = [each for each in ending.loads if each.buffer.same_as(nest.store.buffer)]
     loops, spatial = [axis.var for axis in ending.axes], [axis.var for axis in nest.spatial]
-    stored = _order(nest.store, spatial)
+    stored = order_of(nest.store, spatial)
     same = [axis.extent for axis in ending.axes] == [axis.extent for axis in nest.spatial]
-    return bool(reads) and same and stored is not None and all(_order(each, loops) == stored for each in reads)
+    return bool(reads) and same and stored is not None and all(order_of(each, loops) == stored for each in reads)
 
 
-def _order(access: Access, variables: list[Any]) -> list[int] | None:
-    """Return which variable each index is, constants left out; None where one is anything else."""
-    found: list[int] = []
-    for index in access.indices:
-        if isinstance(index, tirx.IntImm):
-            continue
-        at = next((at for at, each in enumerate(variables) if each.same_as(index)), None)
-        if at is None:
+def _find_operands(block: Any, nest: Nest, axes: MatrixAxes) -> tuple[int, int] | None:
+    """Return which of the sum's reads is the first operand and which the second; None for a matrix times itself."""
+    reads = [region.source for region in block.reads]
+    loads = nest.loads[axes.first], nest.loads[1 - axes.first]
+    first, second = (next(at for at, each in enumerate(reads) if each.same_as(load.buffer)) for load in loads)
+    return None if first == second else (first, second)
+
+
+def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes) -> MatrixProduct | None:
+    """Make one axis of each group, and one dimension in copies of the operands."""
+    sch, block = product.sch, product.block
+    last = sch.cache_write(block, 0, "local") if product.last is None else product.last
+    ending, loads = view_nest(sch, last), (nest.loads[axes.first], nest.loads[1 - axes.first])
+    ends = None if ending is None else match_axes(nest, ending, axes.all[:-1])
+    if ends is None or ending is None or nest.store is None:
+        return None
+    stored, ended = ends
+    for operand, load in zip(product.operands, loads, strict=True):
+        dimensions = find_dimensions(load, nest, axes)
+        if dimensions is None:
             return None
-        found.append(at)
-    return found
-
-
-def _find_axes(sch: s_tir.Schedule, block: Any, last: Any, nest: Nest) -> MatrixProduct | None:
-    depth = next(index for index, axis in enumerate(nest.axes) if axis.reduces)
-    spatial = [index for index in range(len(nest.axes)) if index != depth]
-    variables = [axis.var for axis in nest.axes]
-    if len(spatial) < 2 or any(_order(load, variables) is None for load in nest.loads):
-        return None
-    moves = {index: tuple(load.stride(axis.var) != 0 for load in nest.loads) for index, axis in enumerate(nest.axes)}
-    column = spatial[-1]
-    if not all(moves[depth]) or sum(moves[column]) != 1:
-        return None
-    second = moves[column].index(True)
-    rows = [index for index in spatial if moves[index][1 - second] and not moves[index][second]]
-    if not rows:
-        return None
-    row = rows[-1]
-    outer = [index for index in spatial if index not in (row, column)]
-    if [*outer, row, column] != spatial or nest.store is None or _order(nest.store, variables) != spatial:
-        return None
-    first, other = nest.loads[1 - second], nest.loads[second]
-    extents = [axis.extent for axis in nest.axes]
-    sizes = Matrices(
-        math.prod(extents[index] for index in outer),
-        extents[row],
-        extents[column],
-        extents[depth],
-        max(first.bits, other.bits) // 8,
-    )
-    contiguous = (first.stride(variables[depth]) == 1, other.stride(variables[column]) == 1)
-    order = (*outer, row, column, depth)
-    reads = [region.source for region in sch.get(block).reads]
-    operands = tuple(next(at for at, each in enumerate(reads) if each.same_as(load.buffer)) for load in (first, other))
-    if operands[0] == operands[1]:
-        return None  # a matrix times itself
-    return MatrixProduct(sch, block, last, sizes, (operands[0], operands[1]), contiguous, order)
+        join = join_axes(load.shape, dimensions)
+        copy = sch.cache_read(block, operand, "shared")
+        sch.transform_layout(block, ("read", operand), join)
+        sch.transform_block_layout(copy, join)
+    sch.transform_layout(block, ("write", 0), join_axes(nest.store.shape, stored))
+    sch.transform_block_layout(block, join_axes([axis.extent for axis in nest.axes], axes.all))
+    sch.transform_block_layout(last, join_axes([axis.extent for axis in ending.axes], ended))
+    return replace(product, last=last)

@@ -53,8 +53,9 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
     staged = [*list_on_tensor_cores(function, target, limit), *list_staged(function, target, limit)]
-    ours = list_products(function, target, max(1, limit - 1)) or ([] if staged else list_short_sums(function, limit))
-    fitting = [schedule for schedule in _alternate(staged, ours) if fits(schedule.mod, target)]
+    products = list_products(function, target, max(1, limit - 1))
+    first = staged or list_short_sums(function, limit, only_in_vectors=bool(products))
+    fitting = [schedule for schedule in _alternate(first, products) if fits(schedule.mod, target)]
     if len(fitting) >= limit:
         return fitting[:limit]
     return [*fitting, *_schedule_by_dlight(function, target)]

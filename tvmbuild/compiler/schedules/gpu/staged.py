@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, view_matrices
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     ALIGNED,
     FEWEST_ROWS,
@@ -84,8 +84,7 @@ class _Staging:
         wanted = (tile.height, tile.width, tile.step)
         given = (sizes.rows, sizes.columns, sizes.depth)
         if any(extent % size for extent, size in zip(given, wanted, strict=True)):
-            ones = len(self.product.order) - len(wanted)
-            sch.pad_einsum(block, [*(1 for _ in range(ones)), *wanted])
+            sch.pad_einsum(block, [*(1 for _ in range(self.product.outer)), *wanted])
             (crop,) = sch.get_consumers(block) if given[:2] != self.fill(given)[:2] else (None,)
             if crop is not None and last is not None:
                 sch.compute_inline(crop)
@@ -122,11 +121,7 @@ class _Staging:
         """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
         sch, tile = self.sch, self.tile
         operand = self.product.operands[which]
-        buffer = sch.get(block).reads[operand].source
-        makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
-        copy = makers[0] if makers else sch.cache_read(block, operand, "shared")
-        if makers:
-            sch.set_scope(copy, 0, "shared")
+        copy = copy_operand(sch, block, operand)
         if which == 0 and self.product.contiguous[0]:
             sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, tile.step, ALIGNED)
         return copy
@@ -135,7 +130,9 @@ class _Staging:
         """Give each thread its elements, kept in registers until its part is added up; return its steps' loop."""
         sch, tile = self.sch, self.tile
         store = sch.cache_write(block, 0, "local")
-        part, row, row_thread, column, step, inner = sch.get_loops(block)[-6:]
+        row, row_thread, column, step, inner = sch.get_loops(block)[-5:]
+        part, *ones = sch.get_loops(block)[3 if self.product.outer else 2 : -5]
+        sch.reorder(*ones, part)
         column_thread, column = sch.split(column, [tile.column_threads, VECTOR])
         inner, few = sch.split(inner, [None, VECTOR])
         sch.reorder(part, row_thread, column_thread, step, inner, row, few, column)

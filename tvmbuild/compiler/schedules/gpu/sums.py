@@ -18,6 +18,10 @@ SHORT = 64
 """Elements that one thread adds up. DLight would give each output a block of threads, whatever the sum's length."""
 THREADS = (128, 256, 64)
 """Of a block, the likeliest first."""
+TOGETHER = 4
+"""Neighbouring outputs of a thread at most: 8 bytes of each operand of float16, 16 of float32."""
+ENOUGH = 1 << 16
+"""Threads that keep a card busy: a thread has several outputs only where there are more."""
 Group = tuple[int, ...]
 """Axes that become one."""
 Grouping = Callable[[Nest], tuple[Group, ...] | None]
@@ -33,24 +37,42 @@ class Isolated:
     extents: tuple[int, ...]
     """Of each group and of the depth."""
     sum_bytes: int
+    beside: int = 1
+    """So many neighbouring outputs, from a multiple of it on, are of operands that are neighbours or the same."""
 
 
-def list_short_sums(function: tirx.PrimFunc, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules with a thread for each output; none where its sum is long, or not one."""
+def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
+    """Return at most ``limit`` schedules with threads of their own outputs; none where a sum is long, or not one."""
     sums = isolate_sum(function, take_outputs)
     if sums is None or sums.extents[1] > SHORT:
         return []
-    schedules = (try_rule(partial(add_up_alone, sums, threads)) for threads in THREADS[:limit])
+    together = count_together(sums)
+    if only_in_vectors and together == 1:
+        return []
+    shares = list(dict.fromkeys((threads, each) for each in (together, 1) for threads in THREADS))
+    schedules = (try_rule(partial(add_up_alone, sums, *share)) for share in shares[:limit])
     return [schedule for schedule in schedules if schedule is not None]
 
 
-def add_up_alone(sums: Isolated, threads: int, bind: bool = True) -> s_tir.Schedule:
-    """Give each output a thread; without ``bind`` these are loops, which a CPU can run."""
+def count_together(sums: Isolated) -> int:
+    """Return how many outputs a thread should have: as many as are read in vectors, where threads are left enough."""
+    together = sums.beside
+    while together > 1 and sums.extents[0] // together < ENOUGH:
+        together //= 2
+    return together
+
+
+def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = True) -> s_tir.Schedule:
+    """Give each thread ``together`` outputs; without ``bind`` threads are loops, which a CPU can run."""
     sch = sums.sch.copy()
-    outer, thread = sch.split(sch.get_loops(sums.last)[0], [None, threads])
+    outer, thread, few = sch.split(sch.get_loops(sums.last)[0], [None, threads, together])
     sch.compute_at(sums.block, thread, preserve_unit_loops=True)
     sch.set_scope(sums.block, 0, "local")
-    depth = sch.get_loops(sums.block)[-1]
+    one, depth = sch.get_loops(sums.block)[-2:]
+    if together > 1:
+        sch.reorder(depth, one)
+        sch.vectorize(one)
+        sch.vectorize(few)
     sch.unroll(depth)
     if bind:
         sch.bind(outer, "blockIdx.x")
@@ -94,17 +116,27 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     if nest is None or ending is None:
         return None
     groups = group(nest)
-    axes = None if groups is None else _match(nest, ending, groups)
+    axes = None if groups is None else match_axes(nest, ending, groups)
     if groups is None or axes is None or nest.store is None:
         return None
     stored, ended = axes
     depth = tuple(index for index, axis in enumerate(nest.axes) if axis.reduces)
     sizes = [axis.extent for axis in nest.axes]
-    sch.transform_layout(block, ("write", 0), _fuse(nest.store.shape, stored))
-    sch.transform_block_layout(block, _fuse(sizes, (*groups, depth)))
-    sch.transform_block_layout(last, _fuse([axis.extent for axis in ending.axes], ended))
+    sch.transform_layout(block, ("write", 0), join_axes(nest.store.shape, stored))
+    sch.transform_block_layout(block, join_axes(sizes, (*groups, depth)))
+    sch.transform_block_layout(last, join_axes([axis.extent for axis in ending.axes], ended))
     extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
-    return Isolated(sch, block, last, extents, nest.store.bits // 8)
+    beside = min(_count_beside(nest), _count_beside(ending))
+    return Isolated(sch, block, last, extents, nest.store.bits // 8, beside)
+
+
+def _count_beside(nest: Nest) -> int:
+    """Return how many steps along the last axis of the outputs go to the next element of each operand, or to none."""
+    wide = [axis for axis in nest.spatial if axis.extent > 1]
+    if not wide or nest.is_conditional_on(wide[-1]) or any(load.is_bool for load in nest.loads):
+        return 1
+    strides = {load.stride(wide[-1].var) for load in nest.loads}
+    return math.gcd(wide[-1].extent, TOGETHER) if strides <= {0, 1} else 1
 
 
 def take_outputs(nest: Nest) -> tuple[Group, ...]:
@@ -112,7 +144,7 @@ def take_outputs(nest: Nest) -> tuple[Group, ...]:
     return (tuple(index for index, axis in enumerate(nest.axes) if not axis.reduces),)
 
 
-def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
+def match_axes(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
     """Return the groups as dimensions of what the sum stores, and as axes of the last block; None where that differs.
 
     Dimensions of one element belong to the last group.
@@ -145,7 +177,9 @@ def _positions(indices: Sequence[Any], nest: Nest) -> list[int | None]:
     return [next((at for at, axis in enumerate(nest.axes) if axis.var.same_as(index)), None) for index in indices]
 
 
-def _fuse(extents: Sequence[int], groups: Sequence[Group]) -> tirx.IndexMap:
+def join_axes(extents: Sequence[int], groups: Sequence[Group]) -> tirx.IndexMap:
+    """Return the map that makes one axis of each group."""
+
     def fuse(*indices: Any) -> list[Any]:
         return [_mix(indices, extents, group) for group in groups]
 

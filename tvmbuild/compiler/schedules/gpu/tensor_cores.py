@@ -6,6 +6,7 @@ through shared memory to what follows, which any thread computes of any element.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -17,20 +18,19 @@ from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
     LOAD_LEFT,
     LOAD_RIGHT,
     MULTIPLY,
+    MULTIPLY_TURNED,
     STORE,
     register_tensor_cores,
 )
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, view_matrices
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
-from tvmbuild.compiler.schedules.gpu.warp_tiles import SIDE, WarpTile, list_warp_tiles
+from tvmbuild.compiler.schedules.gpu.warp_tiles import ALIGNED, SIDE, WarpTile, list_warp_tiles
 from tvmbuild.compiler.target import has_tensor_cores
 
 VECTOR, WRITTEN = 8, 4
-"""Numbers that a thread copies, and computes of what follows, together."""
-ALIGNED = 8
-"""Numbers after each row of an operand in shared memory, so that rows do not share their banks."""
+"""Numbers that a thread copies, and computes of what follows, together: at most, what divides their rows."""
 
 
 def list_on_tensor_cores(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
@@ -64,7 +64,6 @@ def _suits(product: MatrixProduct) -> bool:
         and str(block.writes[0].source.dtype) == "float32"
         and all(product.contiguous)
         and min(sizes.rows, sizes.columns, sizes.depth) >= SIDE
-        and sizes.columns % VECTOR == sizes.depth % VECTOR == 0
     )
 
 
@@ -90,20 +89,21 @@ class _Multiplying:
             self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
         self.bind(block_row, "blockIdx.y")
         self.bind(block_column, "blockIdx.x")
-        self.share_out(sch.fuse(row, column), WRITTEN)
+        self.share_out(sch.fuse(row, column), math.gcd(self.product.sizes.columns, WRITTEN))
         sch.compute_at(store, block_column, preserve_unit_loops=True)
         warp = self.place_store(store)
         sch.compute_at(block, warp, preserve_unit_loops=True)
         steps, inner = self.place_sum(block)
         for which, intrinsic, scope in ((0, LOAD_LEFT, "wmma.matrix_a"), (1, LOAD_RIGHT, "wmma.matrix_b")):
             operand = self.product.operands[which]
-            shared = self.copy_operand(block, operand)
+            shared = copy_operand(sch, block, operand)
             fragment = sch.cache_read(block, operand, scope)
             sch.compute_at(fragment, inner, preserve_unit_loops=True)
             self.make_tiles(fragment, intrinsic)
             sch.compute_at(shared, steps, preserve_unit_loops=True)
             sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
-            self.share_out(sch.fuse(*sch.get_loops(shared)[-self.own_loops(shared) :]), VECTOR)
+            along = (self.product.sizes.depth, self.product.sizes.columns)[which]
+            self.share_out(sch.fuse(*sch.get_loops(shared)[-self.own_loops(shared) :]), math.gcd(along, VECTOR))
         start = sch.decompose_reduction(block, steps)
         self.tiles.append((sch.get_loops(start)[-2], FILL))
         for loop, intrinsic in self.tiles if self.binds else ():
@@ -121,8 +121,7 @@ class _Multiplying:
         wanted = (tile.height, tile.width, tile.step)
         given = (sizes.rows, sizes.columns, sizes.depth)
         if any(extent % size for extent, size in zip(given, wanted, strict=True)):
-            ones = len(self.product.order) - len(wanted)
-            sch.pad_einsum(block, [*(1 for _ in range(ones)), *wanted])
+            sch.pad_einsum(block, [*(1 for _ in range(self.product.outer)), *wanted])
             crops = sch.get_consumers(block)
             crop = crops[0] if any(e % s for e, s in zip(given[:2], wanted[:2], strict=True)) else None
             if crop is not None and last is not None:
@@ -131,16 +130,6 @@ class _Multiplying:
         if last is None:
             last = sch.cache_write(block, 0, "shared")
         return block, last
-
-    def copy_operand(self, block: Any, operand: int) -> Any:
-        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
-        sch = self.sch
-        buffer = sch.get(block).reads[operand].source
-        makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
-        if not makers:
-            return sch.cache_read(block, operand, "shared")
-        sch.set_scope(makers[0], 0, "shared")
-        return makers[0]
 
     def share_out(self, loop: Any, few: int) -> None:
         """Have all the block's threads go through a loop, so many steps at a time."""
@@ -174,7 +163,7 @@ class _Multiplying:
         sch.unroll(inner)
         sch.unroll(row)
         sch.unroll(column)
-        self.tiles.append((inner_row, MULTIPLY))
+        self.tiles.append((inner_row, MULTIPLY_TURNED if self.product.turned else MULTIPLY))
         return steps, inner
 
     def make_tiles(self, block: Any, intrinsic: str) -> None:

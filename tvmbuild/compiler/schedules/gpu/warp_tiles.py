@@ -9,6 +9,8 @@ from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 
 SIDE = 16
 """Rows, columns and depth of what a warp multiplies at once."""
+ALIGNED = 8
+"""Numbers after each row of an operand in shared memory, so that rows do not share their banks."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class WarpTile:
         return self.chunk * SIDE
 
     @property
+    def shared_bytes(self) -> int:
+        """Return what a block keeps in shared memory: a step of both operands, and its part of the output."""
+        operands = self.height * (self.step + ALIGNED) + self.step * (self.width + ALIGNED)
+        return 2 * operands + 4 * self.height * self.width
+
+    @property
     def warps(self) -> int:
         """Return the block's."""
         return self.down * self.across
@@ -70,5 +78,6 @@ _MOST_OUTER = 65535
 
 def list_warp_tiles(product: Matrices, limits: GpuLimits, limit: int) -> list[WarpTile]:
     """Return at most ``limit`` tiles that a card takes, those that should take least time first."""
-    fitting = [tile for tile in TILES if max(product.outer, -(-product.rows // tile.height)) <= _MOST_OUTER]
+    held = [tile for tile in TILES if tile.shared_bytes <= limits.shared_bytes]
+    fitting = [tile for tile in held if max(product.outer, -(-product.rows // tile.height)) <= _MOST_OUTER]
     return sorted(fitting, key=lambda tile: tile.estimate(product, limits.multiprocessors))[:limit]

@@ -1,0 +1,157 @@
+"""Convolutions as products of matrices, short sums in vectors: right in both layouts, threads as loops on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from matrix_products import run
+from onnx import helper
+from tvm.s_tir import meta_schedule as ms
+
+from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
+from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
+from tvmbuild.compiler.schedules.gpu.staged import list_staged, stage
+from tvmbuild.compiler.schedules.gpu.staged_tiles import StagedTile, list_staged_tiles
+from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, count_together, isolate_sum, take_outputs
+from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores, multiply
+from tvmbuild.compiler.schedules.gpu.warp_tiles import TILES, list_warp_tiles
+from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.replay.traces import dump_trace, load_record
+
+pytestmark = pytest.mark.compiler
+Layout = Literal["NCHW", "NHWC"]
+Sizes = tuple[int, int, int, int]
+"""Pictures, channels in and out, rows and columns."""
+SaveModel = Callable[..., Path]
+Convolve = Callable[..., tvm.IRModule]
+LAYOUTS: tuple[Layout, ...] = ("NCHW", "NHWC")
+SIZES: dict[str, Sizes] = {
+    "whole vectors": (1, 32, 48, 8),
+    "a batch": (3, 24, 40, 6),
+    "seven by seven": (2, 40, 24, 7),
+    "odd channels": (2, 29, 58, 5),
+}
+
+
+@pytest.fixture
+def convolve(save_model: SaveModel, gpu: tvm.target.Target) -> Convolve:
+    """Return a maker of the function that a convolution with a bias and a bound becomes."""
+
+    def make(layout: Layout, precision: Precision, sizes: Sizes, **attributes: Any) -> tvm.IRModule:
+        batch, channels, out, size = sizes
+        taken, side = channels // attributes.get("group", 1), attributes.get("kernel_shape", [1])[0]
+        weights = np.random.RandomState(0).uniform(-1, 1, (out, taken, side, side)).astype(np.float32)
+        bias = np.linspace(-1, 1, out, dtype=np.float32)
+        nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
+        model = import_onnx(save_model(nodes, {"w": weights, "b": bias}, (batch, channels, size, size)))
+        narrow = model if precision == "fp32" else reduce_precision(model, precision, "cuda")
+        tasks = extract_tasks(lower(narrow, gpu, layout))
+        return next(task.mod for task in tasks if "conv2d" in task.name)
+
+    return make
+
+
+def count_threads(mod: tvm.IRModule) -> dict[str, set[int]]:
+    """Return by axis the extents that loops over it have: a kernel has one of each."""
+    found: dict[str, set[int]] = {}
+
+    def on_loop(loop: Any) -> None:
+        if loop.thread_binding is not None:
+            found.setdefault(str(loop.thread_binding.thread_tag), set()).add(int(loop.extent))
+
+    tvm_ffi.structural_walk(mod["main"].body, (tvm.tirx.For, on_loop), order="post")
+    return found
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_staged_ones_are_right(convolve: Convolve, layout: Layout, sizes: Sizes, gpu: tvm.target.Target) -> None:
+    mod = convolve(layout, "fp32", sizes)
+    product = view_matrices(mod["main"])
+    assert product is not None
+    assert product.sizes.outer * product.sizes.rows * product.sizes.columns == sizes[0] * sizes[2] * sizes[3] ** 2
+    want = run(mod)
+    for tile in [*list_staged_tiles(product.sizes, staging_limits(gpu.attrs), 2), StagedTile(4, 4, 4, 4, 4)]:
+        np.testing.assert_allclose(run(stage(product, tile, bind=False).mod), want, rtol=1e-5, atol=2e-5)
+        bound = stage(product, tile).mod
+        assert fits(bound, gpu)
+        assert count_threads(bound)["threadIdx.x"] == {tile.threads}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_those_on_tensor_cores_are_right(
+    convolve: Convolve, layout: Layout, sizes: Sizes, gpu: tvm.target.Target
+) -> None:
+    mod = convolve(layout, "fp16", sizes)
+    product = view_matrices(mod["main"])
+    assert product is not None
+    want = run(mod)
+    for tile in TILES[:3]:
+        got = run(multiply(product, tile, bind=False).mod)
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=4e-3)
+        bound = multiply(product, tile).mod
+        assert fits(bound, gpu)
+        assert count_threads(bound)["threadIdx.y"] == {tile.warps}
+
+
+@pytest.mark.parametrize(("precision", "make"), [("fp32", list_staged), ("fp16", list_on_tensor_cores)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_their_schedules_are_made_again_of_their_records(
+    convolve: Convolve, layout: Layout, precision: Precision, make: Callable[..., Any], gpu: tvm.target.Target
+) -> None:
+    mod = convolve(layout, precision, SIZES["a batch"])
+    (schedule,) = make(mod["main"], gpu, 1)
+    workload = ms.database.Workload(mod)
+    record = ms.database.TuningRecord(schedule.trace, workload, [1.0], gpu, None)
+    replayed = tvm.s_tir.Schedule(mod)
+    load_record(dump_trace(record), workload, gpu).trace.apply_to_schedule(replayed, remove_postproc=False)
+    assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
+
+
+@pytest.mark.parametrize("attributes", [{"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, {"strides": [2, 2]}])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_windows_and_strides_are_no_matrices(
+    convolve: Convolve, layout: Layout, attributes: dict[str, Any], gpu: tvm.target.Target
+) -> None:
+    mod = convolve(layout, "fp32", SIZES["whole vectors"], **attributes)
+    assert view_matrices(mod["main"]) is None
+    assert list_schedules(mod["main"], gpu, 1)
+
+
+def test_a_tile_that_a_block_cannot_hold_is_none(convolve: Convolve, gpu: tvm.target.Target) -> None:
+    """The first is taken without a look at the others: what does not fit would fall back to a slower rule."""
+    product = view_matrices(convolve("NHWC", "fp16", (8, 64, 384, 28))["main"])
+    assert product is not None
+    for tile in list_warp_tiles(product.sizes, staging_limits(gpu.attrs), len(TILES)):
+        assert fits(multiply(product, tile).mod, gpu)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_short_sums_in_vectors_are_right(convolve: Convolve, precision: Precision, gpu: tvm.target.Target) -> None:
+    mod = convolve("NHWC", precision, (1, 64, 64, 66), group=64, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    sums = isolate_sum(mod["main"], take_outputs)
+    assert sums is not None
+    assert count_together(sums) == 4
+    got = run(add_up_alone(sums, 128, 4, bind=False).mod)
+    np.testing.assert_allclose(got, run(mod), rtol=2e-3 if precision == "fp16" else 1e-5, atol=1e-5)
+    (schedule,) = list_schedules(mod["main"], gpu, 1)
+    assert "T.vectorized(T.int64(4))" in schedule.mod.script()
+
+
+def test_what_lies_apart_is_summed_one_by_one(convolve: Convolve) -> None:
+    mod = convolve("NCHW", "fp32", (1, 64, 64, 66), group=64, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    sums = isolate_sum(mod["main"], take_outputs)
+    assert sums is not None
+    assert count_together(sums) == 1

@@ -1,0 +1,122 @@
+"""Which axes of a sum are the rows, the columns and the depth of a product of matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tvm import tirx
+
+from tvmbuild.compiler.schedules.access import Access, uses
+from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
+from tvmbuild.compiler.schedules.gpu.sums import Group
+from tvmbuild.compiler.schedules.nest import Nest
+
+
+@dataclass(frozen=True)
+class MatrixAxes:
+    """Axes of a sum, by index: those of ``rows``, of ``columns`` and of ``depth`` become one each."""
+
+    outer: Group
+    rows: Group
+    columns: Group
+    depth: Group
+    first: int
+    """Of the loads, the one that moves with the rows; the other moves with the columns."""
+
+    @property
+    def all(self) -> tuple[Group, ...]:
+        """Return the groups of the outputs, and the depth; outer axes stay what they are."""
+        return (*((axis,) for axis in self.outer), self.rows, self.columns, self.depth)
+
+    def measure(self, nest: Nest) -> Matrices:
+        """Return the product's sizes."""
+        outer, rows, columns, depth = (
+            math.prod(nest.axes[at].extent for at in group) for group in (self.outer, *self.all[-3:])
+        )
+        return Matrices(outer, rows, columns, depth, max(load.bits for load in nest.loads) // 8)
+
+    def contiguous(self, nest: Nest) -> tuple[bool, bool]:
+        """Say whether the first operand is so along the depth, the second along the columns."""
+        first, second = nest.loads[self.first], nest.loads[1 - self.first]
+        return _stride(first, nest, self.depth) == 1, _stride(second, nest, self.columns) == 1
+
+
+def find_axes(nest: Nest) -> MatrixAxes | None:
+    """Return which axes are rows, columns and depth; None where the outputs do not lie so."""
+    if nest.store is None:
+        return None
+    moves = [tuple(load.stride(axis.var) != 0 for load in nest.loads) for axis in nest.axes]
+    depth = tuple(at for at, axis in enumerate(nest.axes) if axis.reduces)
+    spatial = [at for at, axis in enumerate(nest.axes) if not axis.reduces]
+    variables = [axis.var for axis in nest.axes]
+    if len(spatial) < 2 or order_of(nest.store, variables) != spatial or not depth:
+        return None
+    if not all(all(moves[at]) for at in depth) or sum(moves[spatial[-1]]) != 1:
+        return None
+    second = moves[spatial[-1]].index(True)
+    columns = _run(nest, spatial, moves, second)
+    rows = _run(nest, spatial[: -len(columns)], moves, 1 - second) if columns else ()
+    if not rows or not _joins(nest, depth):
+        return None
+    return MatrixAxes(tuple(spatial[: -len(columns) - len(rows)]), rows, columns, depth, 1 - second)
+
+
+def _run(nest: Nest, axes: list[int], moves: list[tuple[bool, ...]], which: int) -> Group:
+    """Return the last axes that this operand alone moves with; none where they do not lie in memory as one would."""
+    taken: Group = ()
+    for at in reversed(axes):
+        if sum(moves[at]) != 1 or not moves[at][which]:
+            break
+        taken = (at, *taken)
+    return taken if _joins(nest, taken) else ()
+
+
+def _joins(nest: Nest, group: Group) -> bool:
+    """Say whether each operand goes on in steps of one size from each of these axes to the next."""
+    wide = [nest.axes[at] for at in group if nest.axes[at].extent > 1]
+    for load in nest.loads:
+        for axis, following in pairwise(wide):
+            step = load.stride(following.var)
+            if step is None or load.stride(axis.var) != step * following.extent:
+                return False
+    return True
+
+
+def _stride(load: Access, nest: Nest, group: Group) -> int | None:
+    """Return how far the next element along the group is."""
+    wide = [at for at in group if nest.axes[at].extent > 1] or [group[-1]]
+    return load.stride(nest.axes[wide[-1]].var)
+
+
+def order_of(access: Access, variables: list[Any]) -> list[int] | None:
+    """Return which variable each index is, constants left out; None where one is anything else."""
+    found: list[int] = []
+    for index in access.indices:
+        if isinstance(index, tirx.IntImm):
+            continue
+        at = next((at for at, each in enumerate(variables) if each.same_as(index)), None)
+        if at is None:
+            return None
+        found.append(at)
+    return found
+
+
+def find_dimensions(load: Access, nest: Nest, groups: MatrixAxes) -> tuple[Group, ...] | None:
+    """Return an operand's dimensions by the group that moves each; None where it is not read whole, and in order."""
+    found: list[tuple[Group, list[int]]] = []
+    for at, (index, extent) in enumerate(zip(load.indices, load.shape, strict=True)):
+        movers = [
+            axis for axis in range(len(nest.axes)) if nest.axes[axis].extent > 1 and uses(index, nest.axes[axis].var)
+        ]
+        if len(movers) > 1 or (movers and nest.axes[movers[0]].extent != extent) or (not movers and extent > 1):
+            return None
+        group = next((each for each in groups.all if movers and movers[0] in each), None)
+        if found and (group is None or found[-1][0] == group or not found[-1][0]):
+            found[-1] = (found[-1][0] or group or (), [*found[-1][1], at])
+        else:
+            found.append((group or (), [at]))
+    whole = [group for group, _ in found]
+    return tuple(tuple(dimensions) for _, dimensions in found) if len(set(whole)) == len(whole) else None
