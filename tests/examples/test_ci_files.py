@@ -31,7 +31,7 @@ def test_the_file_is_valid_for_its_platform(file: str, schema: str) -> None:
 
 
 def test_the_page_and_the_readme_name_both_files(project_root: Path) -> None:
-    for page in ("docs/ci.md", "examples/README.md"):
+    for page in ("docs/how-to/ci.md", "examples/README.md"):
         text = (project_root / page).read_text()
         for file in ("github-actions.yml", "gitlab-ci.yml"):
             assert file in text, (page, file)
