@@ -78,14 +78,23 @@ def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None
         script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(text, "python"))
     readme = (project_root / "README.md").read_text(encoding="utf-8")
     five_minutes = readme[readme.index("## Five minutes") : readme.index("## Use a package")]
+    script += ["cp ../examples/classify/chelsea.png ."]
     script += (block for _, block in list_blocks(five_minutes, "sh") if "init" not in block)
     script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(readme, "python"))
     text = "\n".join(line for line in "\n".join(script).splitlines() if not NOT_HERE.search(line))
-    done = _run_shell(text.replace("=chelsea.png", "=../examples/classify/chelsea.png"), tmp_path, project_root)
+    done = _run_shell(text, tmp_path, project_root)
     assert done.returncode == 0, done.stdout[-4000:]
     for wanted in ("1 cell: 1 ok", "0 done, 4 up to date", "speech: ", "Egyptian cat", "refused, as it should be"):
         assert wanted in done.stdout, done.stdout
     assert "285 Egyptian cat" in done.stdout  # README's Python
+
+
+@pytest.mark.nightly
+def test_readmes_cpp_is_cpp(project_root: Path, tmp_path: Path) -> None:
+    ((_, code),) = list_blocks((project_root / "README.md").read_text(encoding="utf-8"), "cpp")
+    (tmp_path / "main.cpp").write_text(code)
+    done = _run_shell("python -m ziglang c++ -c $(tvmbuild config --cflags) main.cpp -o main.o", tmp_path, project_root)
+    assert done.returncode == 0, done.stdout
 
 
 def _run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
