@@ -22,7 +22,12 @@ BUILT = ["simplify:silero_vad", f"tune:{CELL}", f"compile:{CELL}"]
 
 
 @pytest.mark.parametrize(
-    ("file", "schema"), [("github-actions.yml", "vendor.github-workflows"), ("gitlab-ci.yml", "vendor.gitlab-ci")]
+    ("file", "schema"),
+    [
+        ("github-actions.yml", "vendor.github-workflows"),
+        ("gitlab-ci.yml", "vendor.gitlab-ci"),
+        ("../../.ci/release.yml", "vendor.github-workflows"),
+    ],
 )
 def test_the_file_is_valid_for_its_platform(file: str, schema: str) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(CI / file)]
