@@ -63,6 +63,39 @@ def _refuse(words: list[str]) -> str | None:
     return None
 
 
+def test_every_benchmark_is_there_and_takes_its_options(project_root: Path) -> None:
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in (project_root / "benchmarks").glob("*.py")}
+    known = set(re.findall(r"--[a-z][a-z-]+", "".join(scripts.values())))
+    named = [
+        (page.relative_to(project_root), name, options)
+        for page in list_pages(project_root)
+        for name, options in re.findall(r"python benchmarks/(\S+\.py)([^`\n]*)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 25
+    assert [each for each in named if each[1] not in scripts or set(re.findall(r"--[a-z-]+", each[2])) - known] == []
+
+
+def test_every_block_says_who_runs_it_or_why_nobody_does(project_root: Path) -> None:
+    untold = []
+    for page in [*(project_root / "docs").rglob("*.md"), project_root / "CONTRIBUTING.md"]:
+        if page.parent.name == "tutorial":
+            continue  # run, below
+        found = re.findall(r"^(.*)\n```sh\n(.*)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for before, first in found:
+            told = re.fullmatch(r"<!-- (?:not run: .+|run by (\S+)) -->", before)
+            if not (first.startswith("python benchmarks/") or (told and (project_root / (told[1] or "")).exists())):
+                untold.append(f"{page.relative_to(project_root)}: {first}")
+    assert untold == []
+
+
+def test_readmes_two_commands_are_those_of_the_bare_machine(project_root: Path) -> None:
+    readme = (project_root / "README.md").read_text(encoding="utf-8")
+    commands = [block.strip() for _, block in list_blocks(readme, "sh") if "python3 -m venv" in block]
+    assert len(commands) == 2
+    bare = (project_root / "tests/fresh_machine.sh").read_text(encoding="utf-8").replace("install -q", "install")
+    assert all(f'time run "{command}"' in bare for command in commands)
+
+
 @pytest.mark.nightly
 @pytest.mark.compiler
 @pytest.mark.timeout(900)
@@ -89,11 +122,15 @@ def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.nightly
-def test_readmes_cpp_is_cpp(project_root: Path, tmp_path: Path) -> None:
+def test_cpp_without_a_system_compiler(project_root: Path, tmp_path: Path) -> None:
     ((_, code),) = list_blocks((project_root / "README.md").read_text(encoding="utf-8"), "cpp")
     (tmp_path / "main.cpp").write_text(code)
-    done = _run_shell("python -m ziglang c++ -c $(tvmbuild config --cflags) main.cpp -o main.o", tmp_path, project_root)
+    page = (project_root / "docs/how-to/cpp.md").read_text(encoding="utf-8")
+    (programs,) = (block for _, block in list_blocks(page, "sh") if block.startswith("cd "))
+    compile_readmes = "python -m ziglang c++ -c $(tvmbuild config --cflags) main.cpp -o main.o"
+    done = _run_shell(f"set -e\n{compile_readmes}\n{programs}\n~/bench_model --help", tmp_path, project_root)
     assert done.returncode == 0, done.stdout
+    assert "usage: bench_model" in done.stdout
 
 
 def _run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
