@@ -1,6 +1,6 @@
 """Take each model through simplify and compile for one CPU target without records, run it, and compare its numbers.
 
-python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3] [--table docs/models.md]
+python benchmarks/check_models.py [MODEL.onnx|NETWORK …] [--target x86-64-v3] [--table docs/reference/models.md]
 
 Untuned code is right and slow: this checks that a model compiles and computes what ONNX Runtime does, not its speed.
 Without names: every network of benchmarks/networks/models.yaml, the quantised one too.

@@ -1,6 +1,6 @@
 """Tell of every operator of ONNX whether it is right or refused, and why.
 
-python benchmarks/onnx_conformance.py [--target vulkan] [--only REGEX] [--jobs 2] [--table docs/operators.md]
+python benchmarks/onnx_conformance.py [--target vulkan] [--only REGEX] [--jobs 2] [--table docs/reference/operators.md]
 
 Takes the node cases of onnx's own test suite through import, lowering, schedules by rule and code for x86-64-v3 or for
 lavapipe, each

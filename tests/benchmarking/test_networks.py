@@ -27,7 +27,7 @@ def test_there_are_twelve_and_each_has_a_source_that_cannot_change_unseen() -> N
 
 
 def test_the_page_of_what_compiles_has_them_all(project_root: Path) -> None:
-    page = (project_root / "docs" / "models.md").read_text()
+    page = (project_root / "docs/reference/models.md").read_text()
     assert [name for name in list_networks() if f"| {name} |" not in page] == []
 
 

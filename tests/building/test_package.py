@@ -60,7 +60,7 @@ def test_validated_numbers(digits: Path) -> None:
 def test_the_example_of_the_documentation_runs(
     digits: Path, project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (project_root / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (project_root / "docs/how-to/python.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^## Building$.*?^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
     shutil.copy(digits, tmp_path / "net.onnx")
     monkeypatch.chdir(tmp_path)

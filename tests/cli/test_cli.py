@@ -12,7 +12,7 @@ import pytest
 from doit_project import TARGETS, DoitProject, make_project, write_project
 
 from tvmbuild import __version__
-from tvmbuild.cli import COMMANDS, main
+from tvmbuild.cli import COMMANDS, GROUPS, main
 from tvmbuild.errors import TvmbuildError
 
 
@@ -34,6 +34,10 @@ def test_help_names_every_command(option: str, capsys: pytest.CaptureFixture[str
     assert main([option]) == 0
     words = capsys.readouterr().out.split()
     assert {*COMMANDS, "run", "list", "info", "clean", "forget", "ignore"} <= set(words)
+
+
+def test_every_command_is_in_one_group() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -168,7 +172,7 @@ def test_help_of_our_commands_and_of_doits(capsys: pytest.CaptureFixture[str]) -
     assert ended.value.code == 0
     assert "usage: tvmbuild doctor" in capsys.readouterr().out
     assert main(["help"]) == 0
-    assert "usage: tvmbuild [COMMAND" in capsys.readouterr().out
+    assert "usage: tvmbuild [STEP" in capsys.readouterr().out
     assert main(["help", "forget"]) == 0
     assert "clear successful run status" in capsys.readouterr().out
 

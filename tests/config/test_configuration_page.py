@@ -20,7 +20,7 @@ def _keys(schema: Any) -> set[str]:
 
 @pytest.mark.parametrize("name", ["models", "targets"])
 def test_the_page_names_every_key(name: str, project_root: Path) -> None:
-    page = (project_root / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (project_root / "docs/reference/configuration.md").read_text(encoding="utf-8")
     page = re.sub(r"```.*?```", "", page, flags=re.DOTALL)
     part = page.partition("## targets.yaml")[0 if name == "models" else 2]
     named = {word for code in re.findall(r"`([^`]+)`", part) for word in re.findall(r"[\w-]+", code)}
@@ -28,7 +28,7 @@ def test_the_page_names_every_key(name: str, project_root: Path) -> None:
 
 
 def test_the_page_states_the_schema_defaults(project_root: Path) -> None:
-    page = (project_root / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = (project_root / "docs/reference/configuration.md").read_text(encoding="utf-8")
     for name, part in (("models", "simplify"), ("models", "tolerance"), ("targets", "tune"), ("targets", "benchmark")):
         section = page.partition(f"### `{part}`")[2].partition("\n#")[0]
         for key, option in load_schema(name)["$defs"][part]["properties"].items():

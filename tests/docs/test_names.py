@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-PAGES = ("architecture", "contributing", "cuda", "performance", "plan", "tvm-notes")
+PAGES = (
+    "contributing",
+    "explanation/architecture",
+    "explanation/performance",
+    "explanation/tvm-notes",
+    "how-to/cuda",
+    "how-to/plan",
+)
 EXAMPLES = {"devices/shelf/__init__.py", "devices/shelf/kind.py", "devices/shelf/device.py", "targets/metal.py"}
 """What a reader is to add."""
 

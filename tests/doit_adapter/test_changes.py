@@ -1,4 +1,4 @@
-"""docs/architecture.md's table "change -> what runs", each row with real doit; with real stages once a day."""
+"""The table "change -> what runs" of docs/explanation/architecture.md, each row with doit; daily with real stages."""
 
 from __future__ import annotations
 

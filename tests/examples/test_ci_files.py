@@ -22,7 +22,12 @@ BUILT = ["simplify:silero_vad", f"tune:{CELL}", f"compile:{CELL}"]
 
 
 @pytest.mark.parametrize(
-    ("file", "schema"), [("github-actions.yml", "vendor.github-workflows"), ("gitlab-ci.yml", "vendor.gitlab-ci")]
+    ("file", "schema"),
+    [
+        ("github-actions.yml", "vendor.github-workflows"),
+        ("gitlab-ci.yml", "vendor.gitlab-ci"),
+        ("../../.ci/release.yml", "vendor.github-workflows"),
+    ],
 )
 def test_the_file_is_valid_for_its_platform(file: str, schema: str) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(CI / file)]
@@ -31,7 +36,7 @@ def test_the_file_is_valid_for_its_platform(file: str, schema: str) -> None:
 
 
 def test_the_page_and_the_readme_name_both_files(project_root: Path) -> None:
-    for page in ("docs/ci.md", "examples/README.md"):
+    for page in ("docs/how-to/ci.md", "examples/README.md"):
         text = (project_root / page).read_text()
         for file in ("github-actions.yml", "gitlab-ci.yml"):
             assert file in text, (page, file)

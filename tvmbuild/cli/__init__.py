@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -29,12 +30,23 @@ COMMANDS: dict[str, str] = {
 }
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "start a project": ("init", "doctor", "schema"),
+    "see what a build would do": ("check", "plan", "explain"),
+    "build on many machines": ("build", "worker"),
+    "use a package": ("run", "bench", "config", "bundle"),
+    "know the hardware, and what was measured on it": ("target", "device", "records"),
+}
+"""How help lists the commands."""
+
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code; an error that the user can act on is a message, no traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks what may follow
+        importlib.import_module("tvmbuild.cli.completion").answer(COMMANDS)
     try:
         return _dispatch(arguments)
     except TvmbuildError as error:
@@ -70,23 +82,32 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    own = "\n".join(f"  {name:<{width}}  {importlib.import_module(COMMANDS[name]).HELP}" for name in COMMANDS)
-    return f"""usage: tvmbuild [COMMAND | STEP | STAGE | PATTERN …] [tune=missing|never|full] [strict=0|1]
+    groups = (
+        "\n".join([title, *(f"  {name:<{width}}  {importlib.import_module(COMMANDS[name]).HELP}" for name in names)])
+        for title, names in GROUPS.items()
+    )
+    own = "\n\n".join(groups)
+    return f"""usage: tvmbuild [STEP | STAGE | PATTERN …] [-n STEPS] [tune=missing|never|full] [strict=0|1]
+       tvmbuild COMMAND …
+       tvmbuild --version
 
 Build every model of models.yaml for every target of targets.yaml; redo only what changed.
 
-commands of tvmbuild (`tvmbuild COMMAND --help`):
+  tvmbuild                        everything
+  tvmbuild -n 2                   two steps at a time
+  tvmbuild 'compile:*@pi4'        the packages for one target
+  tvmbuild benchmark tune=never   one stage and what it needs, with the records as they are
+  tvmbuild strict=1               what cannot run here, or has no record, is an error
+
 {own}
 
-commands of doit (`tvmbuild help COMMAND`):
-  (none)   run the named steps, or all (-n 2: two at once)
-  list     --all -s: every step and whether it is up to date
-  info     why a step would run
-  clean    remove outputs; records stay
-  forget   run steps again next time
-  ignore   leave steps out until they are forgotten
+doit's own
+  list        every step (--all) and whether it is up to date (-s)
+  info        why a step would run
+  clean       remove outputs; records stay
+  forget      run steps again next time
+  ignore      leave steps out until they are forgotten
 
-examples:
-  tvmbuild                       everything
-  tvmbuild 'compile:*@pi4'       the packages for one target
-  tvmbuild benchmark tune=never  one stage and what it needs, with the records as they are"""
+`tvmbuild COMMAND --help` says more of ours, `tvmbuild help COMMAND` of doit's.
+Environment: TVMBUILD_CACHE=DIR restores what another clone has built; TVMBUILD_TUNE, TVMBUILD_STRICT: tune=, strict=.
+Exit code: 0, all is well; 130, Ctrl-C; any other, something failed, and a message says what."""

@@ -30,19 +30,25 @@ def address(text: str) -> str:
 address.__name__ = "HOST:PORT"
 
 
-class _ActionParser(argparse.ArgumentParser):
+class ActionParser(argparse.ArgumentParser):
     """A parser that imports its action's ``module`` when it is used: git starts the merge driver once a file."""
 
     module = ""
 
+    def fill(self) -> None:
+        """Add the action's arguments, once."""
+        module, self.module = self.module, ""
+        if module:
+            importlib.import_module(module).add_arguments(self)
+
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Add the action's arguments, then parse."""
-        importlib.import_module(self.module).add_arguments(self)
+        self.fill()
         return super().parse_known_args(args, namespace)
 
 
 def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, tuple[str, str]]) -> None:
     """Add a command's actions: name → (module with ``add_arguments`` and ``run``, help)."""
-    added = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
+    added = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=ActionParser)
     for name, (module, text) in actions.items():
         added.add_parser(name, help=text, description=text).module = module

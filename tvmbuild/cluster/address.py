@@ -22,7 +22,7 @@ def check_scheduler(address: str, role: Literal["client", "worker"]) -> str:
     if protocol == "tls" and Security().get_connection_args(role).get("ssl_context") is None:
         raise TvmbuildError(
             f"{address} wants TLS, and Dask's settings name no certificate for a {role}",
-            "docs/distributed.md of the repository shows them.",
+            "docs/how-to/distributed.md of the repository shows them.",
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S).close()

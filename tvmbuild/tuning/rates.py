@@ -32,8 +32,9 @@ USUAL = {
     "min": 0.3,
     "winograd": 0.2,
 }
-"""Core seconds that a wanted trial of a CPU's Task takes, by the word of its name that takes most; `docs/plan.md` says
-where from. A Task that runs out of candidates early takes less for each."""
+"""Core seconds that a wanted trial of a CPU's Task takes, by the word of its name that takes most.
+
+`docs/how-to/plan.md` says where from. A Task that runs out of candidates early takes less for each."""
 OTHERS = 0.08
 """Of Tasks that only move or change single elements: they have few candidates."""
 TIMING = 0.03

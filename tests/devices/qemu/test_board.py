@@ -116,7 +116,7 @@ def test_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(["device", "emulator", "make", "aarch64"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: the emulated board is made of Debian's packages, and there is no apt-get here\n")
-    assert "docs/devices.md" in said
+    assert "docs/how-to/devices.md" in said
 
 
 def _fake_system(folder: Path, apt: str) -> str:

@@ -13,7 +13,7 @@ from tvmbuild.base.masking import mask_credentials
 from tvmbuild.errors import TvmbuildError
 
 TIMEOUT_S = 900.0
-_HINT = "run it on Debian or in a container of it, or set `device: none` (the repository's docs/devices.md)"
+_HINT = "run it on Debian or in a container of it, or set `device: none` (the repository's docs/how-to/devices.md)"
 
 
 class AptError(TvmbuildError):

@@ -1,4 +1,4 @@
-/* Packages of tvmbuild in C++17: read one, check it, run it. docs/cpp.md is the manual.
+/* Packages of tvmbuild in C++17: read one, check it, run it. docs/how-to/cpp.md is the manual.
  *
  * Needs libtvm_runtime and libtvm_ffi, by TVM's C interface alone: whatever compiles C++17 will do. What goes wrong is
  * a tvmbuild::Error with a message for users. One Session serves one thread at a time; sessions are independent.

@@ -1,0 +1,66 @@
+"""What mkdocs does to a page: commands' help from their parsers, and names for files that are not on the site."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.cli import COMMANDS, GROUPS
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "<!-- commands -->"
+LOG = logging.getLogger("mkdocs.plugins.tvmbuild")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the page with what only the site has."""
+    if MARK in markdown:
+        markdown = markdown.replace(MARK, describe_commands())
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+[^)\s]+)\)", lambda found: _name(found, page), markdown)
+
+
+def _name(link: re.Match[str], page: Any) -> str:
+    """Name a file of the repository that is no page, where a link would lead nowhere; --strict fails if it is gone."""
+    text, target = link.groups()
+    path = Path(os.path.normpath(ROOT / "docs" / Path(page.file.src_uri).parent / target.partition("#")[0]))
+    if path.is_relative_to(ROOT / "docs"):
+        return link[0]
+    if not path.exists():
+        LOG.warning("%s links to %s, which is not there", page.file.src_uri, target)
+    name = path.relative_to(ROOT).as_posix()
+    return f"`{name}`" if text in {name, path.name} else f"{text} (`{name}`)"
+
+
+def describe_commands() -> str:
+    """Return each command's help, in the groups of `tvmbuild --help`."""
+    os.environ["COLUMNS"] = "100"
+    parts = []
+    for title, names in GROUPS.items():
+        parts.append(f"## To {title}")
+        for name in names:
+            parser = argparse.ArgumentParser(prog=f"tvmbuild {name}")
+            importlib.import_module(COMMANDS[name]).add_arguments(parser)
+            parts += [f"### `tvmbuild {name}`", _sentence(importlib.import_module(COMMANDS[name]).HELP)]
+            parts += [f"```text\n{each.format_help().rstrip()}\n```" for each in _list_parsers(parser)]
+    return "\n\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def _list_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return the parser and those of its actions."""
+    found = [parser]
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for each in action.choices.values():
+                if fill := getattr(each, "fill", None):
+                    fill()
+                found += _list_parsers(each)
+    return found

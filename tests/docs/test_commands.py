@@ -1,0 +1,149 @@
+"""The commands that pages show: each is one that tvmbuild takes, and the tutorial's and README's are run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import list_pages
+
+from tvmbuild.cli import COMMANDS
+
+TUTORIAL = ("first-package", "own-model", "own-board", "ci-keeps-it")
+NOT_HERE = re.compile(r"^pip install ")
+"""tests/cli/test_wheel.py installs, and tests/fresh_machine.sh does all of README's two commands."""
+
+
+def list_blocks(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Yield the blocks of a language, each with the reason that the comment before it gives for not running it."""
+    pattern = rf"^(?:<!-- not run: ([^\n]*) -->\n)?^ *```{language}\n(.*?)^ *```$"
+    yield from re.findall(pattern, text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _list_calls(text: str) -> Iterator[list[str]]:
+    """Yield the words after `tvmbuild` of each whole call of one of our commands, in blocks and in sentences."""
+    calls = re.findall(r"(?:^|`|[;&|(] ?|do )(?:[A-Z_]+=\S+ )*tvmbuild ([^`;&|)>#\n]*)", text, flags=re.MULTILINE)
+    for call in calls:
+        words = shlex.split(re.split(r"\s{3,}", call)[0])
+        if len(words) > 1 and words[0] in COMMANDS and not re.search(r"…|\[", call):
+            yield words
+
+
+def test_every_command_is_one_that_tvmbuild_takes(project_root: Path) -> None:
+    calls = [
+        (page.relative_to(project_root), words)
+        for page in list_pages(project_root)
+        for words in _list_calls(page.read_text(encoding="utf-8"))
+    ]
+    assert len(calls) > 100
+    refused = [f"{page}: tvmbuild {shlex.join(words)}: {why}" for page, words in calls if (why := _refuse(words))]
+    assert not refused, "\n".join(refused)
+
+
+def _refuse(words: list[str]) -> str | None:
+    """Say what is wrong with a call; a sentence may leave out arguments."""
+    parser = ArgumentParser(prog=f"tvmbuild {words[0]}")
+    importlib.import_module(COMMANDS[words[0]]).add_arguments(parser)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            parser.parse_args(words[1:])
+    except SystemExit as ended:
+        message = said.getvalue().splitlines()[-1]
+        return None if ended.code == 0 or re.search(r"required|expected one argument", message) else message
+    return None
+
+
+def test_every_benchmark_is_there_and_takes_its_options(project_root: Path) -> None:
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in (project_root / "benchmarks").glob("*.py")}
+    known = set(re.findall(r"--[a-z][a-z-]+", "".join(scripts.values())))
+    named = [
+        (page.relative_to(project_root), name, options)
+        for page in list_pages(project_root)
+        for name, options in re.findall(r"python benchmarks/(\S+\.py)([^`\n]*)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 25
+    assert [each for each in named if each[1] not in scripts or set(re.findall(r"--[a-z-]+", each[2])) - known] == []
+
+
+def test_every_block_says_who_runs_it_or_why_nobody_does(project_root: Path) -> None:
+    untold = []
+    for page in [*(project_root / "docs").rglob("*.md"), project_root / "CONTRIBUTING.md"]:
+        if page.parent.name == "tutorial":
+            continue  # run, below
+        found = re.findall(r"^(.*)\n```sh\n(.*)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for before, first in found:
+            told = re.fullmatch(r"<!-- (?:not run: .+|run by (\S+)) -->", before)
+            if not (first.startswith("python benchmarks/") or (told and (project_root / (told[1] or "")).exists())):
+                untold.append(f"{page.relative_to(project_root)}: {first}")
+    assert untold == []
+
+
+def test_readmes_two_commands_are_those_of_the_bare_machine(project_root: Path) -> None:
+    readme = (project_root / "README.md").read_text(encoding="utf-8")
+    commands = [block.strip() for _, block in list_blocks(readme, "sh") if "python3 -m venv" in block]
+    assert len(commands) == 2
+    bare = (project_root / "tests/fresh_machine.sh").read_text(encoding="utf-8").replace("install -q", "install")
+    assert all(f'time run "{command}"' in bare for command in commands)
+
+
+@pytest.mark.nightly
+@pytest.mark.compiler
+@pytest.mark.timeout(900)
+def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None:
+    """Every block of theirs in one shell, beside what a clone of the repository has."""
+    for name in ("examples", "models", "records"):
+        (tmp_path / name).symlink_to(project_root / name)
+    script = ["set -euo pipefail"]
+    for name in TUTORIAL:
+        text = (project_root / "docs/tutorial" / f"{name}.md").read_text(encoding="utf-8")
+        script += (block for reason, block in list_blocks(text, "sh") if not reason)
+        script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(text, "python"))
+    readme = (project_root / "README.md").read_text(encoding="utf-8")
+    five_minutes = readme[readme.index("## Five minutes") : readme.index("## Use a package")]
+    script += ["cp ../examples/classify/chelsea.png ."]
+    script += (block for _, block in list_blocks(five_minutes, "sh") if "init" not in block)
+    script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(readme, "python"))
+    text = "\n".join(line for line in "\n".join(script).splitlines() if not NOT_HERE.search(line))
+    done = _run_shell(text, tmp_path, project_root)
+    assert done.returncode == 0, done.stdout[-4000:]
+    for wanted in ("1 cell: 1 ok", "0 done, 4 up to date", "speech: ", "Egyptian cat", "refused, as it should be"):
+        assert wanted in done.stdout, done.stdout
+    assert "285 Egyptian cat" in done.stdout  # README's Python
+
+
+@pytest.mark.nightly
+def test_cpp_without_a_system_compiler(project_root: Path, tmp_path: Path) -> None:
+    ((_, code),) = list_blocks((project_root / "README.md").read_text(encoding="utf-8"), "cpp")
+    (tmp_path / "main.cpp").write_text(code)
+    page = (project_root / "docs/how-to/cpp.md").read_text(encoding="utf-8")
+    (programs,) = (block for _, block in list_blocks(page, "sh") if block.startswith("cd "))
+    compile_readmes = "python -m ziglang c++ -c $(tvmbuild config --cflags) main.cpp -o main.o"
+    done = _run_shell(f"set -e\n{compile_readmes}\n{programs}\n~/bench_model --help", tmp_path, project_root)
+    assert done.returncode == 0, done.stdout
+    assert "usage: bench_model" in done.stdout
+
+
+def _run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    who = {f"GIT_{part}_{what}": "someone" for part in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {"PATH": path, "PYTHONPATH": str(project_root), "HOME": str(folder), "COLUMNS": "200", **who}
+    (folder / "locks").mkdir(mode=0o700)
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment | {"XDG_RUNTIME_DIR": str(folder / "locks")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
