@@ -18,6 +18,7 @@ from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_em
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
+from tvmbuild.package.profile import Peak
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
@@ -62,6 +63,8 @@ class CellReport:
     built_for: PackageTarget | None = None
     """What the package says of its target."""
     notes: tuple[str, ...] = ()
+    peak: Peak | None = None
+    """What the machine that timed it can do at the most, where that was measured."""
     quarantined: tuple[str, ...] = ()
     """Why records of its Tasks are not used, when it was last tuned."""
 
