@@ -11,7 +11,11 @@ from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.results import EmulatedResult, Result
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.profile import OperatorRow, Peak
+from tvmbuild.records.course import Course
+from tvmbuild.records.selection import TaskId
 from tvmbuild.report.cells import CellReport, Failure
+from tvmbuild.report.limits import choose_limits
+from tvmbuild.report.tuning import TunedTask, Tuning
 
 DAY_S = 86_400
 FIRST_RUN = 1_780_000_000
@@ -24,14 +28,16 @@ def make_matrix(models: int, targets: int, history: int = 12) -> list[CellReport
     """Return cells of every state: mostly timed, and whole columns of boards that are not here."""
     rows = [f"{NETWORKS[i % len(NETWORKS)]}{'' if i < len(NETWORKS) else f'_{i}'}" for i in range(models)]
     columns = [f"{HARDWARE[i % len(HARDWARE)]}{'' if i < len(HARDWARE) else f'-{i}'}" for i in range(targets)]
-    return [
-        _make_cell(model, target, i, j, history) for i, model in enumerate(rows) for j, target in enumerate(columns)
-    ]
+    tasks = choose_limits(models * targets).tasks
+    places = [(i, j) for i in range(models) for j in range(targets)]
+    return [_make_cell((rows[i], columns[j]), i, j, history, tasks) for i, j in places]
 
 
-def make_timed(model: str, target: str, ms: float = 2.0, baseline_ms: float = 3.0, history: int = 12) -> CellReport:
-    """Return a cell of which everything is known."""
-    result = _make_result(f"{model}@{target}", ms, baseline_ms)
+def make_timed(
+    model: str, target: str, times_ms: tuple[float, float] = (2.0, 3.0), history: int = 12, tasks: int = 8
+) -> CellReport:
+    """Return a cell of which everything is known; its latency and its first baseline's in ms."""
+    result = _make_result(f"{model}@{target}", *times_ms)
     return CellReport(
         model=model,
         target=target,
@@ -45,7 +51,21 @@ def make_timed(model: str, target: str, ms: float = 2.0, baseline_ms: float = 3.
         built_for=PackageTarget(target, "llvm"),
         notes=("layout NCHW: ConvertLayout failed",),
         peak=PEAK,
+        tuning=_make_tuning(target, tasks),
     )
+
+
+def _make_tuning(target: str, tasks: int) -> Tuning:
+    """Return Tasks whose courses are known but for the last one's."""
+    found = []
+    for index in range(tasks):
+        key = f"{index:016x}"
+        points = tuple((1 + 7 * step, 1e-4 * (1 + index) * 0.8**step) for step in range(max(3, 9 - index)))
+        course = Course("zen4", "t", points, 64) if index < tasks - 1 else None
+        task = TaskId(key, f"conv2d_add_clip_{index}", 1 + index % 3)
+        record = f"records/{target}/{key}.json"
+        found.append(TunedTask(task, record, "zen4", 64, points[-1][1], course, is_searched=index == 2))
+    return Tuning(tuple(found), 34)
 
 
 def _make_result(cell: str, ms: float, baseline_ms: float) -> Result:
@@ -82,32 +102,34 @@ def _make_history(result: Result, runs: int) -> tuple[Entry, ...]:
         median = result.latency.median
         slowed = replace(median, value=median.value * factor, low=median.low * factor, high=median.high * factor)
         earlier = replace(result, latency=replace(result.latency, median=slowed), rivals=())
-        key = f"{index // 3:016x}"
-        entries.append(
-            make_entry(FIRST_RUN + index * DAY_S, earlier if index < runs - 1 else result, **{key: "0" * 12})
-        )
+        schedules = {f"{index // 3:016x}": "0" * 12}
+        entries.append(make_entry(FIRST_RUN + index * DAY_S, earlier if index < runs - 1 else result, **schedules))
     return tuple(entries)
 
 
-def _make_cell(model: str, target: str, i: int, j: int, history: int) -> CellReport:
-    if target.startswith("nuc"):
-        reason = "no Vulkan device answers: apt install mesa-vulkan-drivers"
-        return CellReport(model, target, "unavailable", reason)
+def _make_cell(name: tuple[str, str], i: int, j: int, history: int, tasks: int) -> CellReport:
+    model, target = name
     kind = (3 * i + 5 * j) % 11
-    timed = make_timed(model, target, 0.2 * 1.7 ** (i % 9) * (1 + j % 3), 0.3 * 1.7 ** (i % 9), history)
-    if kind == 3:
-        failure = Failure(
-            f"tune:{timed.name}", "none of the candidates ran", "make room in TMPDIR", "build/logs/t", False
-        )
-        return CellReport(model, target, "failed", f"{failure.step}: {failure.message}", failure, 34, 20)
-    if kind == 5:
-        return replace(timed, status="built", reason=f"{target} has `device: none`", result=None, history=())
+    timed = make_timed(model, target, (0.2 * 1.7 ** (i % 9) * (1 + j % 3), 0.3 * 1.7 ** (i % 9)), history, tasks)
+    if target.startswith("nuc"):
+        return CellReport(model, target, "unavailable", "no Vulkan device answers: apt install mesa-vulkan-drivers")
     if kind == 7:
         return CellReport(model, target, "not built")
-    if target.startswith("pi4") and timed.result:
-        r = timed.result
-        emulated = EmulatedResult(r.cell, r.product, 2, r.machine, 1e-6, 1e-6)
+    if kind == 3:
+        failure = Failure(f"tune:{timed.name}", "none of the candidates ran", "make room", "build/t.log", kept=False)
+        return CellReport(model, target, "failed", f"{failure.step}: {failure.message}", failure, 34, 20)
+    return _vary(timed, kind)
+
+
+def _vary(timed: CellReport, kind: int) -> CellReport:
+    """Return the cell as one that was not timed, that an emulated board ran, or whose latency is doubtful."""
+    result = timed.result
+    if result is None or kind == 5:
+        reason = f"{timed.target} has `device: none`"
+        return replace(timed, status="built", reason=reason, result=None, history=())
+    if timed.target.startswith("pi4"):
+        emulated = EmulatedResult(result.cell, result.product, 2, result.machine, 1e-6, 1e-6)
         return replace(timed, result=None, history=(), emulated=emulated)
-    if kind == 9 and timed.result:
-        return replace(timed, result=replace(timed.result, warnings=("the machine was busy: other programs took 9 %",)))
+    if kind == 9:
+        return replace(timed, result=replace(result, warnings=("the machine was busy: other programs took 9 %",)))
     return timed

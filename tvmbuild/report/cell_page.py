@@ -12,34 +12,28 @@ from tvmbuild.report.charts import describe_regression, draw_history, draw_laten
 from tvmbuild.report.facts import RUN_COLUMNS, Fact, list_facts, list_run, name_ratio
 from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, tag
 from tvmbuild.report.latency import describe_history
+from tvmbuild.report.limits import Limits
 from tvmbuild.report.operators import draw_operators
 from tvmbuild.report.tuning_page import draw_tuning
 
-RUNS = 12
-"""Runs of the history that the page lists; it draws more."""
 
-
-def draw_cell(cell: CellReport) -> Html:
+def draw_cell(cell: CellReport, limits: Limits) -> Html:
     """Return the section."""
     head = tag("h2", cell.name, tabindex="-1")
-    charts = tag("div", _draw_latency(cell), _draw_history(cell), class_="charts")
     return tag(
         "section",
         head,
         _draw_failure(cell),
-        _draw_facts(list_facts(cell)),
-        charts,
-        draw_operators(cell),
-        draw_tuning(cell),
-        _draw_runs(cell),
+        tag("div", _draw_facts(list_facts(cell)), _draw_latency(cell), class_="charts"),
+        draw_operators(cell, limits.operators),
+        tag("div", draw_tuning(cell), _draw_history(cell, limits), class_="charts"),
+        _draw_runs(cell, limits.runs),
         _draw_remarks("Doubtful", cell.result.warnings if cell.result else ()),
         _draw_remarks("Not measured", (f"{a.name}: {a.reason}" for a in (cell.result.absent if cell.result else ()))),
         _draw_remarks("Records in quarantine", cell.quarantined),
         _draw_remarks("Notes", cell.notes),
         class_="page cell",
         id=cell_id(cell.name),
-        data_name=cell.name,
-        aria_label=cell.name,
     )
 
 
@@ -60,10 +54,11 @@ def _draw_facts(facts: Iterable[Fact]) -> Html:
 
 
 def _list_ends(fact: Fact) -> dict[str, str]:
-    """Return value, low and high as attributes: what a comparison's ratio is computed of."""
+    """Return value, low and high as an attribute: what a comparison's ratio is computed of."""
     if fact.estimate is None:
         return {}
-    return {f"data_{name}": f"{getattr(fact.estimate, name):.6g}" for name in ("value", "low", "high")}
+    ends = (fact.estimate.value, fact.estimate.low, fact.estimate.high)
+    return {"data_ends": " ".join(f"{end:.5g}" for end in ends)}
 
 
 def _draw_latency(cell: CellReport) -> Html:
@@ -72,24 +67,25 @@ def _draw_latency(cell: CellReport) -> Html:
     return tag("div", tag("h3", "Latency"), draw_latencies(cell.result))
 
 
-def _draw_history(cell: CellReport) -> Html:
+def _draw_history(cell: CellReport, limits: Limits) -> Html:
     if len(cell.history) < 2:
         if cell.result is None:
             return NOTHING
         told = "No earlier run on this machine, with as many threads and this target: nothing to compare with yet."
         return tag("div", tag("h3", "History"), tag("p", told, class_="dim"))
-    changes = list_regressions(cell.history)
+    drawn = cell.history[-limits.drawn_runs :]
+    changes = list_regressions(drawn)
     told = tag("p", f"{describe_history(cell.history)}.", class_="dim")
     slower = [tag("li", tag("span", "▲ slower ", class_="bad"), describe_regression(each)) for each in changes]
     listed = tag("ul", *slower[-5:]) if slower else tag("p", "No regression among them.", class_="dim")
-    return tag("div", tag("h3", "History"), draw_history(cell.history), told, listed)
+    return tag("div", tag("h3", "History"), draw_history(drawn), told, listed)
 
 
-def _draw_runs(cell: CellReport) -> Html:
+def _draw_runs(cell: CellReport, limit: int) -> Html:
     if len(cell.history) < 2:
         return NOTHING
-    baselines = tuple(dict.fromkeys(rival.name for entry in cell.history[-RUNS:] for rival in entry.result.rivals))
-    rows = [list_run(entry, baselines) for entry in reversed(cell.history[-RUNS:])]
+    baselines = tuple(dict.fromkeys(rival.name for entry in cell.history[-limit:] for rival in entry.result.rivals))
+    rows = [list_run(entry, baselines) for entry in reversed(cell.history[-limit:])]
     heads = (*RUN_COLUMNS, *(name_ratio(name) for name in baselines))
     title = f"The latest {len(rows)} of {len(cell.history)} runs"
     return tag("details", tag("summary", title), make_table(title, heads, rows, "runs"))

@@ -11,7 +11,7 @@ from tvmbuild.benchmarking.history import Entry
 from tvmbuild.benchmarking.regressions import Change, compare_entries
 from tvmbuild.benchmarking.results import Result
 from tvmbuild.report.facts import format_time
-from tvmbuild.report.html_parts import Html, tag
+from tvmbuild.report.html_parts import NOTHING, Html, tag
 from tvmbuild.report.latency import NAMES, format_ms, format_ratio, format_spread
 from tvmbuild.report.plot import WIDTH, Axis, Frame, fit_linear
 
@@ -50,13 +50,11 @@ def _draw_bar(name: str, median: Estimate, said: str, y: int, longest: float) ->
     width, low, high = (WIDTH * value / longest for value in (median.value, median.low, median.high))
     cut = high > WIDTH
     value = f"{format_ms(median.value)} ms{' (bar cut)' if cut else ''}"
-    said = f" {said}" if said else ""
     parts = [
         tag("text", tag("tspan", _shorten(name), class_="strong"), f" {value}", x=0, y=y + 15),
-        tag("text", said, class_="dim end", x=WIDTH, y=y + 15),
+        tag("text", said, class_="dim end", x=WIDTH, y=y + 15) if said else NOTHING,
         tag(
             "rect",
-            tag("title", f"{name}: {format_spread(median)} ms"),
             class_="tvm" if name == "TVM" else "other",
             x=0,
             y=y + 20,

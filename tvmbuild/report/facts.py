@@ -11,7 +11,6 @@ from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import NAMES, describe_machine, format_bytes, format_ratio, format_spread
-from tvmbuild.report.text import MEMORY
 
 LATENCY = "median latency, ms"
 COVERED = "Tasks with a record"
@@ -61,7 +60,7 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
     yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known")
     yield Fact("package size", "none built" if cell.package_bytes is None else format_bytes(cell.package_bytes))
     if result and result.peak_memory_mb is not None:
-        yield Fact("memory", f"{result.peak_memory_mb:.0f} MiB. {MEMORY}")
+        yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")
     if cell.built_for:
         yield Fact("precision", cell.built_for.precision)
     if checked:

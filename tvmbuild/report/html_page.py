@@ -15,6 +15,7 @@ from tvmbuild.report.cells import CellReport
 from tvmbuild.report.grid import draw_grid, draw_legend
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_list, make_table, tag
 from tvmbuild.report.latency import INTERVALS, list_absent, list_doubts, list_machines, name_baseline
+from tvmbuild.report.limits import choose_limits
 from tvmbuild.report.matrix import SIGNS, Matrix, arrange, describe_face
 from tvmbuild.report.precisions import COLUMNS as PRECISION_COLUMNS
 from tvmbuild.report.precisions import MEANING, list_precisions
@@ -67,7 +68,9 @@ def _list_body(cells: Sequence[CellReport]) -> Iterator[Html]:
         make_list("Baselines not measured", list_absent(cells)),
         tag("p", INTERVALS, class_="dim-small") if any(cell.rival for cell in cells) else NOTHING,
     ]
-    pages = [tag("div", join(overview, "\n"), id="overview"), _draw_comparison(), *map(draw_cell, cells)]
+    limits = choose_limits(len(cells))
+    sections = [draw_cell(cell, limits) for cell in cells]
+    pages = [tag("div", join(overview, "\n"), id="overview"), _draw_comparison(), *sections]
     yield tag("main", join(pages, "\n"))
 
 
@@ -96,9 +99,8 @@ def _draw_controls(matrix: Matrix) -> Html:
 
 def _draw_comparison() -> Html:
     """Return the page that the script fills."""
-    sides = [
-        tag("label", f"{name}", tag("select", id=f"side{index}")) for index, name in enumerate(("First", "Second"))
-    ]
+    names = enumerate(("First", "Second"))
+    sides = [tag("label", name, tag("select", id=f"side{index}")) for index, name in names]
     return tag(
         "section",
         tag("h2", "Compare two cells or two runs", tabindex="-1"),

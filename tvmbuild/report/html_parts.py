@@ -23,7 +23,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
     """Return the element with its children and attributes, all escaped but what is `Html`.
 
     Attributes: a trailing ``_`` is dropped and another one is a hyphen (``class_``, ``aria_label``); None and False are
-    left out, True has no value, numbers are written shortly.
+    left out, True has no value, numbers are written shortly, as SVG's lengths are good enough.
     """
     parts = [name]
     for key, value in attributes.items():
@@ -37,28 +37,26 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 
 def join(parts: Iterable[str], between: str = "") -> Html:
     """Return the parts one after the other, escaped but what is `Html`."""
-    return Html(between.join(part if isinstance(part, Html) else escape(part) for part in parts))
+    return Html(between.join(part if isinstance(part, Html) else escape(part, quote=False) for part in parts))
 
 
 def _shorten(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.1f}".rstrip("0").rstrip(".")
+    return (
+        value if isinstance(value, str) else f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removesuffix(".0")
+    )
 
 
 def make_table(
     caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], class_: str = "", words: int = 1
 ) -> Html:
-    """Return a table that scrolls by itself where it is too wide; its first ``words`` columns are no numbers.
+    """Return a table that scrolls by itself where it is too wide; its first ``words`` columns are no numbers (1 to 3).
 
     The first text of each row is the row's head. ``caption`` is for screen readers: a heading above says it to others.
     """
-    kinds = ["words" if index < words else None for index in range(len(heads))]
-    head = tag("tr", *(tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, kinds, strict=True)))
-    body = []
-    for first, *rest in rows:
-        cells = (tag("td", value, class_=kind) for value, kind in zip(rest, kinds[1:], strict=True))
-        body.append(tag("tr", tag("th", first, scope="row", class_="words"), *cells))
-    table = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", join(body, "\n")))
-    return tag("div", table, class_=f"wide {class_}".rstrip(), tabindex="0", role="region", aria_label=caption)
+    head = tag("tr", *(tag("th", name, scope="col") for name in heads))
+    body = [tag("tr", tag("th", first, scope="row"), *(tag("td", value) for value in rest)) for first, *rest in rows]
+    parts = (tag("caption", caption), tag("thead", head), tag("tbody", join(body, "\n")))
+    return tag("div", tag("table", *parts, class_=f"w{words}"), class_=f"wide {class_}".rstrip())
 
 
 def make_list(title: str, entries: Iterable[str]) -> Html:

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag
-from tvmbuild.report.roofline import SHOWN, describe_roof, draw_roofline, list_points
+from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 
 TITLE = "Operators"
 COLUMNS = ("#", "operator", "calls", "us", "share", "GFLOP/s", "GB/s", "FLOP/B", "record")
 UNKNOWN = "-"
 
 
-def draw_operators(cell: CellReport) -> Html:
-    """Return the roofline with its table, or what there is to say where the operators were not timed."""
+def draw_operators(cell: CellReport, limit: int) -> Html:
+    """Return the roofline of the ``limit`` longest with their table, or in words that they were not timed."""
     if cell.result is None:
         return NOTHING
     rows = cell.result.operators
     if not rows:
         told = "Not timed: the device does not profile, or the benchmark is of an older tvmbuild."
         return join([tag("h3", TITLE), tag("p", told, class_="dim")])
-    points = list_points(rows)
+    points = list_points(rows[:limit])
     parts = [draw_roofline(points, cell.peak)] if points else []
     on_cpu = cell.built_for is not None and not cell.built_for.on_gpu
     says = describe_roof(cell.peak, on_cpu=on_cpu) if points else "No operator has known operations and bytes to plot."
     left = tag("div", tag("h3", TITLE), *parts, tag("p", says, class_="dim-small"))
-    return tag("div", left, tag("div", _draw_table(cell)), class_="charts")
+    return tag("div", left, tag("div", _draw_table(cell, limit)), class_="charts")
 
 
-def _draw_table(cell: CellReport) -> Html:
+def _draw_table(cell: CellReport, limit: int) -> Html:
     operators = cell.result.operators if cell.result else ()
     rows = []
-    for number, row in enumerate(operators[:SHOWN], 1):
+    for number, row in enumerate(operators[:limit], 1):
         rows.append(
             (
                 str(number),
@@ -44,7 +44,7 @@ def _draw_table(cell: CellReport) -> Html:
                 UNKNOWN if row.covered is None else "yes" if row.covered else "no",
             )
         )
-    rest = operators[SHOWN:]
+    rest = operators[limit:]
     said = f"{len(rest)} more take {sum(row.share for row in rest):.0%} of the time." if rest else ""
     lacking = sum(row.share for row in operators if row.covered is False)
     said += f" Operators without a record take {lacking:.0%} of the time." if lacking > 0 else ""

@@ -77,8 +77,14 @@ class Frame:
 
     def draw_path(self, points: Sequence[tuple[float, float]], class_: str, *, closed: bool = False) -> Html:
         """Return a line through the points."""
-        steps = "L".join(f"{self.left(x):.1f} {self.top(y):.1f}" for x, y in points)
+        steps = "L".join(f"{self.left(x):.0f} {self.top(y):.0f}" for x, y in points)
         return tag("path", class_=class_, d=f"M{steps}{'Z' if closed else ''}")
+
+    def draw_steps(self, points: Sequence[tuple[float, float]], class_: str) -> Html:
+        """Return a line that keeps to each point's y until the next point's x."""
+        (x, y), *rest = points
+        steps = "".join(f"H{self.left(x):.0f}V{self.top(y):.0f}" for x, y in rest)
+        return tag("path", class_=class_, d=f"M{self.left(x):.0f} {self.top(y):.0f}{steps}")
 
     def draw(self, label: str, *parts: str, ticks: Sequence[tuple[float, str]] | None = None) -> Html:
         """Return the chart of the parts; ``label`` says in words what it shows.
@@ -86,18 +92,27 @@ class Frame:
         ``ticks``, value and text, stand below the x axis in place of round values.
         """
         below = [(value, format_tick(value)) for value in self.x.list_ticks()] if ticks is None else ticks
-        axes = [tag("path", class_="axis", d=f"M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}")]
+        numbers, heights, lines = [], [], [f"M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"]
         for value, text in below:
-            x = self.left(value)
-            place = "end" if x > WIDTH - 40 and ticks else "middle"
-            axes.append(tag("text", text, class_=f"dim {place}", x=x, y=HEIGHT - BOTTOM + 15))
+            x = min(self.left(value), WIDTH - 34.0) if ticks else self.left(value)
+            numbers.append(tag("text", text, x=x, y=HEIGHT - BOTTOM + 15))
         for value in self.y.list_ticks():
             y = self.top(value)
-            axes.append(tag("path", class_="axis", d=f"M{LEFT} {y:.1f}H{WIDTH - RIGHT}"))
-            axes.append(tag("text", format_tick(value), class_="dim end", x=LEFT - 5, y=y + 4))
-        axes.append(tag("text", self.x.title, class_="dim end", x=WIDTH - RIGHT, y=HEIGHT - 4))
-        axes.append(tag("text", self.y.title, class_="dim", x=LEFT + 5, y=TOP + 9))
-        return tag("svg", *axes, *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label)
+            lines.append(f"M{LEFT} {y:.0f}H{WIDTH - RIGHT}")
+            heights.append(tag("text", format_tick(value), x=LEFT - 5, y=y + 4))
+        if self.x.title:
+            heights.append(tag("text", self.x.title, x=WIDTH - RIGHT, y=HEIGHT - 4))
+        return tag(
+            "svg",
+            tag("path", class_="axis", d="".join(lines)),
+            tag("g", *numbers, class_="dim middle"),
+            tag("g", *heights, class_="dim end"),
+            tag("text", self.y.title, class_="dim", x=LEFT + 5, y=TOP + 9),
+            *parts,
+            viewBox=f"0 0 {WIDTH} {HEIGHT}",
+            role="img",
+            aria_label=label,
+        )
 
 
 def format_tick(value: float) -> str:

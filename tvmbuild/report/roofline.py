@@ -11,15 +11,12 @@ from tvmbuild.report.plot import Frame, fit_log
 
 INTENSITY = "FLOP per byte moved at the least"
 SPEED = "GFLOP/s"
-SHOWN = 12
-"""Operators that are drawn and listed, those that take most of the time."""
 LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
 
 
 def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
-    """Return the operators that can be drawn, with their numbers in the list of the SHOWN longest."""
-    numbered = list(enumerate(rows[:SHOWN], 1))
-    return [(number, row) for number, row in numbered if row.flops and row.bytes and row.us > 0]
+    """Return those of the operators that can be drawn, with their numbers, from 1."""
+    return [(number, row) for number, row in enumerate(rows, 1) if row.flops and row.bytes and row.us > 0]
 
 
 def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) -> Html:
@@ -37,7 +34,7 @@ def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) 
         for part in _draw_dot(frame, number, row, intensity, speed)
     ]
     label = f"Roofline of {len(points)} operators; the table below has their numbers"
-    return frame.draw(label, *roof, *dots)
+    return frame.draw(label, *roof, tag("g", *dots, class_="middle"))
 
 
 def _draw_roof(frame: Frame, peak: Peak) -> Html:
@@ -51,9 +48,8 @@ def _draw_roof(frame: Frame, peak: Peak) -> Html:
 def _draw_dot(frame: Frame, number: int, row: OperatorRow, intensity: float, speed: float) -> list[Html]:
     radius = max(LEAST_RADIUS, GREATEST_RADIUS * math.sqrt(row.share))
     x, y = frame.left(intensity), frame.top(speed)
-    title = f"{number}: {row.name}, {intensity:.3g} FLOP/B, {speed:.3g} GFLOP/s, {row.share:.0%} of the time"
-    dot = tag("circle", tag("title", title), class_="dot", cx=x, cy=y, r=radius)
-    return [dot, tag("text", str(number), class_="middle", x=x, y=y + 4)]
+    dot = tag("circle", tag("title", row.name), class_="dot", cx=x, cy=y, r=radius)
+    return [dot, tag("text", str(number), x=x, y=y + 4)]
 
 
 def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:

@@ -9,6 +9,7 @@
   };
   const overview = $("overview"), compare = $("compare"), matrix = $("matrix"), nav = $("nav");
   const sections = [...document.querySelectorAll("section.cell")];
+  const titleOf = (section) => section.querySelector("h2").textContent;
   const keep = (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* not allowed: not kept */ } };
   const kept = (name) => { try { return sessionStorage.getItem(name); } catch { return null; } };
 
@@ -22,7 +23,7 @@
     compare.hidden = page !== compare;
     for (const each of sections) each.hidden = each !== page;
     document.documentElement.classList.toggle("paged", page !== undefined);
-    document.title = page ? `${page.dataset.name || "Compare"} – tvmbuild report` : "tvmbuild report";
+    document.title = page ? `${titleOf(page)} – tvmbuild report` : "tvmbuild report";
     fillNav(page);
     if (page === compare) showSides();
     if (page) {
@@ -43,7 +44,7 @@
     if (at >= 0 && at + 1 < sections.length) add("Next", `#${sections[at + 1].id}`);
     if (page !== compare && sections.length) {
       add("Compare", "#compare");
-      if (at >= 0) nav.lastElementChild.addEventListener("click", () => { $("side0").value = page.dataset.name; });
+      if (at >= 0) nav.lastElementChild.addEventListener("click", () => { $("side0").value = titleOf(page); });
     }
   };
 
@@ -85,7 +86,7 @@
     else return;
     event.preventDefault();
   };
-  const nameOf = (link) => sections.find((each) => `#${each.id}` === link.hash).dataset.name;
+  const nameOf = (link) => titleOf(sections.find((each) => `#${each.id}` === link.hash));
   const choose = (link) => {
     const first = matrix.querySelector("td.chosen a");
     if (first === link) { link.parentElement.classList.remove("chosen"); return say(""); }
@@ -203,8 +204,7 @@
   const read = (section) => {
     const facts = new Map();
     for (const row of section.querySelectorAll(".facts tr")) {
-      const {value, low, high} = row.cells[1].dataset;
-      const ends = value === undefined ? null : [value, low, high].map(Number);
+      const written = row.cells[1].dataset.ends, ends = written ? written.split(" ").map(Number) : null;
       facts.set(row.cells[0].textContent, {text: row.cells[1].textContent, ends});
     }
     return facts;
@@ -215,12 +215,12 @@
   };
   const prepareSides = () => {
     for (const section of sections) {
-      list.set(section.dataset.name, () => read(section));
+      list.set(titleOf(section), () => read(section));
       const runs = section.querySelector(".runs table");
       if (!runs) continue;
       const heads = [...runs.tHead.rows[0].cells].map((cell) => cell.textContent);
       for (const row of [...runs.tBodies[0].rows].slice(1)) {
-        list.set(`${section.dataset.name}, run of ${row.cells[0].textContent}`, () => {
+        list.set(`${titleOf(section)}, run of ${row.cells[0].textContent}`, () => {
           const whole = read(section), facts = new Map();
           for (const name of ["machine", "threads"]) if (whole.has(name)) facts.set(name, whole.get(name));
           heads.forEach((name, index) => {
