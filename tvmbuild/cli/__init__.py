@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "target": "tvmbuild.cli.target",
     "records": "tvmbuild.cli.records.command",
     "bench": "tvmbuild.cli.bench.command",
+    "report": "tvmbuild.cli.report.command",
     "bundle": "tvmbuild.cli.bundle.command",
     "config": "tvmbuild.cli.config",
     "device": "tvmbuild.cli.device.command",

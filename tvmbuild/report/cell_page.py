@@ -19,14 +19,14 @@ from tvmbuild.report.tuning_page import draw_tuning
 
 def draw_cell(cell: CellReport, limits: Limits) -> Html:
     """Return the section."""
-    head = tag("h2", cell.name, tabindex="-1")
+    head, history = tag("h2", cell.name, tabindex="-1"), _draw_history(cell, limits)
     return tag(
         "section",
         head,
         _draw_failure(cell),
-        tag("div", _draw_facts(list_facts(cell)), _draw_latency(cell), class_="charts"),
+        tag("div", _draw_facts(list_facts(cell)), tag("div", _draw_latency(cell), history), class_="charts"),
         draw_operators(cell, limits.operators),
-        tag("div", draw_tuning(cell), _draw_history(cell, limits), class_="charts"),
+        draw_tuning(cell),
         _draw_runs(cell, limits.runs),
         _draw_remarks("Doubtful", cell.result.warnings if cell.result else ()),
         _draw_remarks("Not measured", (f"{a.name}: {a.reason}" for a in (cell.result.absent if cell.result else ()))),
@@ -64,7 +64,7 @@ def _list_ends(fact: Fact) -> dict[str, str]:
 def _draw_latency(cell: CellReport) -> Html:
     if cell.result is None:
         return NOTHING
-    return tag("div", tag("h3", "Latency"), draw_latencies(cell.result))
+    return join([tag("h3", "Latency"), draw_latencies(cell.result)])
 
 
 def _draw_history(cell: CellReport, limits: Limits) -> Html:
@@ -72,13 +72,13 @@ def _draw_history(cell: CellReport, limits: Limits) -> Html:
         if cell.result is None:
             return NOTHING
         told = "No earlier run on this machine, with as many threads and this target: nothing to compare with yet."
-        return tag("div", tag("h3", "History"), tag("p", told, class_="dim"))
+        return join([tag("h3", "History"), tag("p", told, class_="dim")])
     drawn = cell.history[-limits.drawn_runs :]
     changes = list_regressions(drawn)
     told = tag("p", f"{describe_history(cell.history)}.", class_="dim")
     slower = [tag("li", tag("span", "▲ slower ", class_="bad"), describe_regression(each)) for each in changes]
     listed = tag("ul", *slower[-5:]) if slower else tag("p", "No regression among them.", class_="dim")
-    return tag("div", tag("h3", "History"), draw_history(drawn), told, listed)
+    return join([tag("h3", "History"), draw_history(drawn), told, listed])
 
 
 def _draw_runs(cell: CellReport, limit: int) -> Html:

@@ -91,7 +91,7 @@ def _draw_controls(matrix: Matrix) -> Html:
         tag("label", "State", tag("select", *states, id="state")),
         tag("label", "Order of models", tag("select", *sorts, id="order")),
         tag("span", id="shown", role="status", class_="dim"),
-        tag("span", *keys, class_="dim-small"),
+        tag("span", *keys, class_="keys dim-small"),
         id="controls",
         hidden=True,
     )

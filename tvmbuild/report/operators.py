@@ -7,7 +7,7 @@ from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag
 from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 
 TITLE = "Operators"
-COLUMNS = ("#", "operator", "calls", "us", "share", "GFLOP/s", "GB/s", "FLOP/B", "record")
+COLUMNS = ("#", "operator", "calls", "us", "share", "GFLOP/s", "FLOP/B", "record")
 UNKNOWN = "-"
 
 
@@ -39,7 +39,6 @@ def _draw_table(cell: CellReport, limit: int) -> Html:
                 f"{row.us:.0f}",
                 f"{row.share:.0%}",
                 UNKNOWN if row.gflops is None else f"{row.gflops:.3g}",
-                UNKNOWN if row.gb_s is None else f"{row.gb_s:.3g}",
                 f"{row.flops / row.bytes:.3g}" if row.flops and row.bytes else UNKNOWN,
                 UNKNOWN if row.covered is None else "yes" if row.covered else "no",
             )

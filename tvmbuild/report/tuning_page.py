@@ -8,13 +8,13 @@ from urllib.parse import quote
 from tvmbuild.base.wording import count
 from tvmbuild.records.course import Course
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, make_table, tag
+from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag
 from tvmbuild.report.plot import Axis, Frame, fit_linear
 from tvmbuild.report.text import list_uncovered
 from tvmbuild.report.tuning import TunedTask
 
 TITLE = "Tuning"
-COLUMNS = ("#", "Task", "calls", "candidates", "best us", "searched on")
+COLUMNS = ("#", "Task", "calls", "best us", "candidates")
 DRAWN = 5
 """Tasks that are drawn: more lines cannot be told apart."""
 NO_COURSE = (
@@ -31,7 +31,7 @@ def draw_tuning(cell: CellReport) -> Html:
     lacking = tag("p", list_uncovered(cell), " without a record", class_="dim-small") if cell.uncovered else NOTHING
     if not tuning.tasks:
         told = "Not tuned yet: its Tasks are not known." if cell.tasks is None else "Its tasks.json is not here."
-        return tag("div", tag("h3", TITLE), tag("p", told, class_="dim"), lacking)
+        return join([tag("h3", TITLE), tag("p", told, class_="dim"), lacking])
     courses = [(number, each.course) for number, each in enumerate(tuning.tasks, 1) if each.course][:DRAWN]
     drawn = [(number, course) for number, course in courses if course.points]
     chart = draw_courses(drawn) if drawn else tag("p", NO_COURSE, class_="dim-small")
@@ -39,7 +39,8 @@ def draw_tuning(cell: CellReport) -> Html:
     table = make_table(f"Tasks of {cell.name}", COLUMNS, rows, words=2)
     rest = tuning.of - len(tuning.tasks)
     more = tag("p", f"{count(rest, 'more Task')}.", class_="dim-small") if rest else NOTHING
-    return tag("div", tag("h3", TITLE), chart, table, more, lacking)
+    left, right = tag("div", tag("h3", TITLE), chart), tag("div", table, more, lacking)
+    return tag("div", left, right, class_="charts")
 
 
 def draw_courses(courses: Sequence[tuple[int, Course]]) -> Html:
@@ -66,12 +67,13 @@ def _list_values(number: int, tuned: TunedTask) -> tuple[str, ...]:
     name: str = tuned.task.name
     if tuned.record is not None:
         name = tag("a", name, href=TO_THE_ROOT + quote(tuned.record))
-    measured = str(tuned.candidates) if tuned.device_class else "none" if tuned.record is None else "?"
+    measured = "no record" if tuned.record is None else "its record file is damaged"
+    if tuned.device_class:
+        measured = f"{tuned.candidates} on {tuned.device_class}"
     return (
         str(number),
         name,
         str(tuned.task.weight),
-        f"{measured}, not over" if tuned.is_searched else measured,
         "-" if tuned.seconds is None else f"{tuned.seconds * 1e6:.3g}",
-        tuned.device_class or "-",
+        f"{measured}, search not over" if tuned.is_searched else measured,
     )

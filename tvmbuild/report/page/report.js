@@ -235,7 +235,9 @@
       $(id).append(...[...list.keys()].map((name) => make("option", name, {value: name})));
       $(id).addEventListener("change", showSides);
     }
+    const before = JSON.parse(kept("sides") || "[]");
     $("side1").selectedIndex = Math.min(1, list.size - 1);
+    before.forEach((name, index) => { if (list.has(name)) $(`side${index}`).value = name; });
     $("swap").addEventListener("click", () => {
       [$("side0").value, $("side1").value] = [$("side1").value, $("side0").value];
       showSides();
@@ -249,7 +251,7 @@
     return [middle, low, high].map(Math.exp);
   };
   const describe = (one, two, comparable) => {
-    if (!one || !two) return "only one has it";
+    if (!one || !two || one.text === "-" || two.text === "-") return "only one has it";
     if (one.ends && two.ends) {
       if (!comparable) return "not comparable: another machine or other threads";
       const ratio = divide(one.ends, two.ends), digits = ratio.map((each) => each.toFixed(3));
@@ -261,8 +263,9 @@
   const showSides = () => {
     const names = [$("side0").value, $("side1").value];
     if (!names.every((name) => list.has(name))) return;
+    keep("sides", JSON.stringify(names));
     const [one, two] = names.map((name) => list.get(name)());
-    const text = (side, name) => (side.has(name) ? side.get(name).text : "–");
+    const text = (side, name) => (side.has(name) ? side.get(name).text : "-");
     // The machine's load and temperature follow its name: they are the moment's, and no other machine.
     const machine = (side) => text(side, "machine").split(", ").slice(0, 2).join() + text(side, "threads");
     const comparable = machine(one) === machine(two);
@@ -285,7 +288,9 @@
     setInterval(async () => {
       try {
         const answer = await fetch("/stamp", {cache: "no-store"});
-        if ((await answer.text()) !== stamp) location.reload();
+        // Whoever writes into a field goes on writing: the next time will do.
+        const writes = document.activeElement.tagName === "INPUT";
+        if (answer.ok && (await answer.text()) !== stamp && !writes) location.reload();
         $("live").textContent = "live";
       } catch {
         $("live").textContent = "the server has ended: the page is as it was then";
