@@ -75,9 +75,14 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
-    def forbid_scripts(self) -> None:
-        """Let no page run scripts from now on; `evaluate` still does."""
-        self._call("Emulation.setScriptExecutionDisabled", value=True)
+    def forbid_scripts(self, *, forbidden: bool) -> None:
+        """Let no page run its scripts from now on, or let them; `evaluate` always does."""
+        self._call("Emulation.setScriptExecutionDisabled", value=forbidden)
+
+    def list_accessible(self) -> list[dict[str, Any]]:
+        """Return the nodes that screen readers are told of."""
+        nodes: list[dict[str, Any]] = self._call("Accessibility.getFullAXTree")["nodes"]
+        return [node for node in nodes if not node["ignored"]]
 
     def shoot(self, path: Path, *, whole: bool = False) -> None:
         """Write a screenshot, of the whole page or of what the window shows."""
