@@ -34,13 +34,13 @@ def _no_complaints(browser: Browser) -> Iterator[None]:
     browser.resize(1280, 900)
     browser.complaints.clear()
     yield
+    browser.evaluate("sessionStorage.clear()")  # what the page keeps for when it is loaded again
     assert browser.complaints == []
 
 
 def open_page(browser: Browser, path: Path, models: int, targets: int, fragment: str = "") -> None:
     path.write_text(write_html(make_matrix(models, targets)), encoding="utf-8")
     browser.open(f"{path.as_uri()}{fragment}")
-    browser.evaluate("sessionStorage.clear()")
 
 
 def list_models(browser: Browser) -> list[str]:
