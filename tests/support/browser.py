@@ -124,7 +124,7 @@ def started_browser() -> Iterator[Browser]:
     """Yield a browser with an empty page and an empty profile; it ends with the block."""
     program = find_browser()
     assert program is not None
-    with TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as stack:
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         arguments += ["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"]
         command = [program, *arguments, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", "about:blank"]

@@ -80,7 +80,7 @@ commands of tvmbuild (`tvmbuild COMMAND --help`):
 {own}
 
 commands of doit (`tvmbuild help COMMAND`):
-  (none)   run the named steps, or all (-n 2: two at once)
+  (none)   run the named steps, or all (-n 2: two at once; -v: at the end a row a cell)
   list     --all -s: every step and whether it is up to date
   info     why a step would run
   clean    remove outputs; records stay

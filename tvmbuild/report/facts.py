@@ -57,7 +57,7 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
     else:
         yield Fact("largest error", "not known: no device ran the package")
     agreement = cell.accuracy
-    yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known")
+    yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known: none were compared")
     yield Fact("package size", "none built" if cell.package_bytes is None else format_bytes(cell.package_bytes))
     if result and result.peak_memory_mb is not None:
         yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")

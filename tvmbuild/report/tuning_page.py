@@ -39,6 +39,8 @@ def draw_tuning(cell: CellReport) -> Html:
     table = make_table(f"Tasks of {cell.name}", COLUMNS, rows, words=2)
     rest = tuning.of - len(tuning.tasks)
     more = tag("p", f"{count(rest, 'more Task')}.", class_="dim-small") if rest else NOTHING
+    if not drawn:
+        return join([tag("h3", TITLE), chart, table, more, lacking])
     left, right = tag("div", tag("h3", TITLE), chart), tag("div", table, more, lacking)
     return tag("div", left, right, class_="charts")
 

@@ -14,7 +14,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root, load_plan
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.peaks import add_peak
-from tvmbuild.report.write import render_table, write_report
+from tvmbuild.report.terminal import print_matrix
+from tvmbuild.report.write import write_report
 
 HELP = "write build/report.html and report.md from the files on disk; --open shows it, --serve while doit runs"
 
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--open", action="store_true", help="open it in this machine's browser")
     parser.add_argument("--serve", action="store_true", help="serve it on this machine alone, always up to date")
+    parser.add_argument("-v", dest="long", action="store_true", help="print a row a cell, with all columns")
     parser.add_argument("--port", type=int, default=0, help="of --serve (default: any that is free)")
     parser.add_argument(
         "--peaks", action="store_true", help="first measure what this machine can do at the most: rooflines' roof"
@@ -39,12 +41,12 @@ def run(args: argparse.Namespace) -> int:
         from tvmbuild.cli.report.serve import serve  # noqa: PLC0415 - only --serve pays for it
 
         return serve(plan, args.port, _open if args.open else None)
-    write_report(root, plan.steps)
+    cells = write_report(root, plan.steps)
     path = Layout(root).report_html
     if args.open:
         _open(path.as_uri())
     else:
-        make_console().print(render_table(root, plan.steps))
+        print_matrix(make_console(), cells, long=args.long)
     print(f"wrote {path.relative_to(root)} and {Layout(root).report_markdown.relative_to(root)}")
     return 0
 
