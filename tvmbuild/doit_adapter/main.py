@@ -52,7 +52,7 @@ def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
 
     With a number behind it, it is doit's own, how much of the steps' output is shown.
     """
-    following = [*arguments[1:], ""]
+    following = [*arguments, ""][1:]
     alone = [name == "-v" and after not in {"0", "1", "2"} for name, after in zip(arguments, following, strict=True)]
     kept = [name for name, is_ours in zip(arguments, alone, strict=True) if not is_ours]
     return kept, any(alone)
