@@ -159,3 +159,9 @@ def test_axes_have_round_ticks() -> None:
     assert fit_log([0.5, 300.0], "").list_ticks() == [1.0, 10.0, 100.0]
     assert fit_log([3.0, 3.0], "").list_ticks() == [2.0]
     assert Axis(1, 100, logarithmic=True, title="").share(10) == pytest.approx(0.5)
+
+
+def test_a_cell_was_measured_when_its_result_was() -> None:
+    cell = make_timed("net", "cpu", history=3)
+    later = make_entry(cell.history[-1].time + 86_400, make_result("net@cpu", 2.5))
+    assert "<td>2026-05-30 20:26</td>" in write_html([replace(cell, history=(*cell.history, later))])

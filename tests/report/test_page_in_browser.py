@@ -109,7 +109,7 @@ def test_two_cells_and_two_runs_side_by_side(browser: Browser, tmp_path: Path) -
     browser.press("c", "ArrowDown", "ArrowDown", "c")
     browser.wait("location.hash === '#compare'")
     assert read_row(browser, "median latency, ms")[2].startswith("0.346 [0.336, 0.356]: the first is less")
-    run = "[...document.getElementById('side1').options].find((each) => each.value.includes('run of'))"
+    run = "[...document.getElementById('side1').options].find((each) => each.value.includes('run of 2026-06-07'))"
     browser.evaluate(f"{run}.selected = true; document.getElementById('side1').dispatchEvent(new Event('change'))")
     assert read_row(browser, "median latency, ms")[2].startswith("0.926 [")
     assert read_row(browser, "peak memory")[2] == "only one has it"

@@ -67,8 +67,10 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
         yield Fact("machine", describe_machine(checked.machine))
         yield Fact("threads", count(checked.threads, "thread"))
         yield Fact("package", checked.product.sha256[:12])
-    if result and cell.history and cell.history[-1].result.product.sha256 == result.product.sha256:
-        yield Fact(MEASURED, format_time(cell.history[-1].time))
+    # `tvmbuild bench` adds runs to the history that are not the cell's result.
+    own = [entry.time for entry in cell.history if result and entry.result.latency == result.latency]
+    if own:
+        yield Fact(MEASURED, format_time(own[-1]))
 
 
 def format_time(seconds: int) -> str:

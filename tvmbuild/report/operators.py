@@ -36,7 +36,7 @@ def _draw_table(cell: CellReport, limit: int) -> Html:
                 str(number),
                 row.name,
                 str(row.calls),
-                f"{row.us:.0f}",
+                f"{row.us:.3g}" if row.us < 100 else f"{row.us:.0f}",
                 f"{row.share:.0%}",
                 UNKNOWN if row.gflops is None else f"{row.gflops:.3g}",
                 f"{row.flops / row.bytes:.3g}" if row.flops and row.bytes else UNKNOWN,

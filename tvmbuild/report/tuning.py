@@ -21,7 +21,7 @@ class TunedTask:
     record: str | None
     """Its record file, below the project's folder; None: there is none."""
     device_class: str | None = None
-    """The one that measured most candidates; None: nothing was measured, or the file is damaged."""
+    """That of the course, else the one that measured most; None: nothing was measured, or the file is damaged."""
     candidates: int = 0
     """Measured on that device class."""
     seconds: float | None = None
@@ -67,15 +67,18 @@ def _look_up(layout: Layout, target: str, task: TaskId) -> TunedTask:
     if file is None:
         shown = str(path.relative_to(layout.root)) if path.exists() else None
         return TunedTask(task, shown, is_searched=journal.exists())
-    device_class = max(file.classes, key=file.searched_on, default=None)
-    best = file.best_on(device_class) if device_class else ()
     course = read_course(layout.course(target, task.key))
+    if journal.exists():
+        course = follow(read_entries(journal), course)
+    most = max(file.classes, key=file.searched_on, default=None)
+    device_class = course.device_class if course else most
+    best = file.best_on(device_class) if device_class else ()
     return TunedTask(
         task=task,
         record=str(path.relative_to(layout.root)),
         device_class=device_class,
         candidates=file.searched_on(device_class) if device_class else 0,
         seconds=best[0].seconds if best else None,
-        course=follow(read_entries(journal), course) if journal.exists() else course,
+        course=course,
         is_searched=journal.exists(),
     )

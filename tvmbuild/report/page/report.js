@@ -219,7 +219,7 @@
       const runs = section.querySelector(".runs table");
       if (!runs) continue;
       const heads = [...runs.tHead.rows[0].cells].map((cell) => cell.textContent);
-      for (const row of [...runs.tBodies[0].rows].slice(1)) {
+      for (const row of runs.tBodies[0].rows) {
         list.set(`${titleOf(section)}, run of ${row.cells[0].textContent}`, () => {
           const whole = read(section), facts = new Map();
           for (const name of ["machine", "threads"]) if (whole.has(name)) facts.set(name, whole.get(name));
