@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -128,6 +129,21 @@ def test_records_are_served_and_other_hosts_are_refused(server: Server) -> None:
     assert get(server, f"/records/v3/{'0' * 16}.json")[0] == 404
     assert get(server, "/stamp", f"localhost:{server.server_port}")[0] == 200
     assert get(server, "/stamp", f"tvmbuild.example:{server.server_port}")[0] == 403
+
+
+def test_a_search_changes_the_page_now_and_then(plan: Plan) -> None:
+    report, journal = LiveReport(plan), Layout(plan.root).journal("v3", CONV)
+    before = report.stamp()
+    journal.parent.mkdir(parents=True)
+    journal.write_text("\n")
+    os.utime(journal, (3000, 3000))
+    began = report.stamp()
+    os.utime(journal, (3029, 3029))
+    assert before != began == report.stamp()
+    os.utime(journal, (3031, 3031))
+    assert report.stamp() != began
+    journal.unlink()
+    assert report.stamp() == before
 
 
 def test_changed_yaml_files_change_the_page(tmp_path: Path) -> None:

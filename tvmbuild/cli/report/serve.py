@@ -22,6 +22,7 @@ from tvmbuild.report.html_page import write_html
 LOOPBACK = "127.0.0.1"
 PAGE, STAMP = "/build/report.html", "/stamp"
 """The page has the address that it has as a file, so that its links to record files are the same."""
+JOURNALS_S = 30
 RECORD = re.compile(r"/records/[a-z0-9][a-z0-9_.-]*/[0-9a-f]{16}\.json")
 
 
@@ -48,7 +49,8 @@ class LiveReport:
                     self._plan = load_plan(self.root, Settings())
                 except TvmbuildError as error:  # the page shows the project as it was; doit says the same
                     print(f"error: {error}")
-            return hashlib.sha256(f"{self._configured} {_stamp(self._list_shown())}".encode()).hexdigest()[:16]
+            shown = f"{self._configured} {_stamp(self._list_shown())} {_stamp_journals(self.root)}"
+            return hashlib.sha256(shown.encode()).hexdigest()[:16]
 
     def page(self) -> bytes:
         """Return the page."""
@@ -68,7 +70,6 @@ class LiveReport:
         for step in self._plan.steps:
             yield layout.failure(step.id)
             yield from step.outputs.values()
-        yield from sorted((layout.build / "journal").glob("*/*.jsonl"))
 
 
 def _stamp(paths: Iterable[Path]) -> str:
@@ -77,6 +78,16 @@ def _stamp(paths: Iterable[Path]) -> str:
     for path in paths:
         digest.update(f"{path} {_identify(path)}\n".encode())
     return digest.hexdigest()
+
+
+def _stamp_journals(root: Path) -> str:
+    """Return what changes with the searches that are not over, every JOURNALS_S at the most.
+
+    They grow with each measurement, and a page that is made again takes time of the cores that are measured on.
+    """
+    journals = sorted((Layout(root).build / "journal").glob("*/*.jsonl"))
+    found = ((path.name, _identify(path)) for path in journals)
+    return str([(name, identity[2] // (JOURNALS_S * 10**9)) for name, identity in found if identity])
 
 
 def _identify(path: Path) -> tuple[int, ...] | None:
