@@ -41,6 +41,12 @@ def test_a_reason_is_a_line_with_its_remedy() -> None:
     assert f"gpu (a, b): no card: {'w' * 200}; nvidia-smi says why" in lines
 
 
+def test_of_many_names_some_are_told() -> None:
+    cells = [CellReport(f"m{index}", "gpu", "unavailable", "no card") for index in range(9)]
+    assert "gpu (m0, m1, m2, m3, m4 and 4 more): no card" in show(cells)
+    assert "gpu (m0, m1, m2, m3, m4, m5): no card" in show(cells[:6])
+
+
 def test_colours_mean_one_thing_each_and_can_be_had_without(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = make_matrix(3, 5)
 

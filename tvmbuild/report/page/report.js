@@ -236,7 +236,7 @@
       $(id).addEventListener("change", showSides);
     }
     const before = JSON.parse(kept("sides") || "[]");
-    $("side1").selectedIndex = Math.min(1, list.size - 1);
+    $("side1").value = titleOf(sections[Math.min(1, sections.length - 1)]);
     before.forEach((name, index) => { if (list.has(name)) $(`side${index}`).value = name; });
     $("swap").addEventListener("click", () => {
       [$("side0").value, $("side1").value] = [$("side1").value, $("side0").value];
