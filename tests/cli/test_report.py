@@ -36,10 +36,10 @@ def plan(project: DoitProject) -> Plan:
     return load_plan(project.root, Settings())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(plan: Plan) -> Iterator[Server]:
     with Server(LiveReport(plan), 0) as started:
-        threading.Thread(target=started.serve_forever, daemon=True).start()
+        threading.Thread(target=started.serve_forever, args=(0.02,), daemon=True).start()
         yield started
         started.shutdown()
 
