@@ -23,6 +23,8 @@ from tvmbuild.report.precisions import TITLE as PRECISIONS
 from tvmbuild.report.text import failures, summarize_cells, unavailable
 
 _PAGE = Path(__file__).parent / "page"
+_SCRIPTS = ("pages.js", "keys.js", "order.js", "compare.js", "start.js")
+"""Parts of one function, in their order."""
 TITLE = "tvmbuild report"
 
 
@@ -31,14 +33,15 @@ def write_html(cells: Sequence[CellReport], stamp: str | None = None) -> str:
 
     ``stamp``: the page is served, and asks its server now and then whether the report is another one than this.
     """
-    style, script = (Html((_PAGE / name).read_text(encoding="utf-8")) for name in ("report.css", "report.js"))
+    style, *scripts = ((_PAGE / name).read_text(encoding="utf-8") for name in ("report.css", *_SCRIPTS))
+    script = Html(f'"use strict";\n(() => {{\n{"".join(scripts)}}})();\n')
     head = [
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=_list_allowed(script, served=stamp is not None)),
         *([tag("meta", name="tvmbuild-stamp", content=stamp)] if stamp is not None else []),
         tag("title", TITLE),
-        tag("style", style),
+        tag("style", Html(style)),
     ]
     body = tag("body", *_list_body(cells), tag("script", script))
     return f'<!doctype html>\n<html lang="en">\n{tag("head", join(head, chr(10)))}\n{body}\n</html>\n'
