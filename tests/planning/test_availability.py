@@ -53,7 +53,12 @@ SSH = SshDevice("pi@pi")
         ("compile", GPU, replace(HERE, nvcc=None), "neither nvcc nor NVRTC is here"),
         ("tune", GPU, replace(HERE, nvcc=None), None),
         ("benchmark", MANY, HERE, None),
-        ("benchmark", MANY, replace(HERE, cores=4), "the target asks for 8 threads and this process may use 4 cores"),
+        (
+            "benchmark",
+            MANY,
+            replace(HERE, cores=4),
+            "the target asks for 8 threads and this process may use 4 cores; say",
+        ),
         ("compile", MANY, replace(HERE, cores=4), None),
         ("benchmark", GPU, HERE, "no cuda device answers on this machine"),
         ("benchmark", GPU, replace(HERE, runtimes=("llvm",)), "the installed TVM has no cuda runtime"),

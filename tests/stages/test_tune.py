@@ -19,6 +19,7 @@ from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
 from tvmbuild.engine.outdated_schedule import Outdated, find_outdated
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.records.course import read_course
 from tvmbuild.records.journal import Entry, read_entries
 from tvmbuild.records.store import read_task_file, write_task_file
 
@@ -253,6 +254,10 @@ def test_an_interrupted_search_goes_on_and_times_its_best_again(
     assert read(step, "info")["measured_now"] == 0
     assert set(json.loads(path.read_text())["searched"].values()) == {4}
     assert not journal.exists()
+    course = read_course(Layout(step.root).course("pc", key))
+    assert course is not None
+    assert course.measured == 4
+    assert course.points
     assert find_outdated(step) is None
 
 

@@ -114,4 +114,5 @@ def _write_outputs(step: AnyStep, tasks: Mapping[str, Sequence[TaskId]]) -> None
         schedule = elect_all(files, step.options.measured_on)
         write_tasks(step.output("tasks"), known)
         write_json(step.output("schedule"), schedule.to_json())
-        write_json(step.output("info"), {"uncovered": [task.key for task in known if task.key not in schedule.traces]})
+        lacking = [task for task in known if task.key not in schedule.traces]
+        write_json(step.output("info"), {"uncovered": [{"key": task.key, "name": task.name} for task in lacking]})

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from browser import find_browser
 from nights import OTHER_NIGHT
 
 from tvmbuild.planning.detection import detect_capabilities
@@ -77,6 +78,10 @@ def _explain_torch() -> str | None:
     return f"no {' and no '.join(missing)}" if missing else None
 
 
+def _explain_browser() -> str | None:
+    return None if find_browser() else "no chromium"
+
+
 def _explain_shared() -> str | None:
     files = ("images/dog.jpg", "models/yolov3_tiny_decoded.onnx")
     return None if all((SHARED / name).is_file() for name in files) else "not beside the project"
@@ -91,6 +96,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "root": ("root's rights", _explain_root),
     "mount": ("the right to mount", _explain_mount),
     "torch": ("PyTorch, the extra torch", _explain_torch),
+    "browser": ("Debian's chromium", _explain_browser),
     "shared": ("networks and pictures that may not be copied", _explain_shared),
 }
 """Marker → what it stands for, and a function that says why it is not here."""

@@ -16,7 +16,7 @@ from tvmbuild.base.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo
 from tvmbuild.report.cells import CellReport, collect_cells
-from tvmbuild.report.write import render_table
+from tvmbuild.report.terminal import print_matrix
 
 MODEL_OPTIONS = SimplifyStep("net", Source("path", "net.onnx"), (), SimplifyOptions())
 CELL_OPTIONS = BenchmarkStep("cpu", "llvm", LocalDevice(), 2, Tolerance(), BenchmarkOptions())
@@ -65,8 +65,8 @@ def only(root: Path, steps: list[AnyStep]) -> CellReport:
     return cell
 
 
-def shown(root: Path, steps: list[AnyStep], width: int = 120) -> str:
+def shown(root: Path, steps: list[AnyStep], width: int = 120, *, long: bool = True) -> str:
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    console.print(render_table(root, steps))
+    print_matrix(console, collect_cells(root, steps), long=long)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

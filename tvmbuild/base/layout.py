@@ -85,6 +85,15 @@ class Layout:
         """Return the file with the measurements of a search of that Task that is not over; else it is absent."""
         return self.build / "journal" / target / f"{key}.jsonl"
 
+    def course(self, target: str, key: str) -> Path:
+        """Return the file that says how the best time of that Task came down in the searches of this clone."""
+        return self.build / "courses" / target / f"{key}.json"
+
+    @property
+    def peaks(self) -> Path:
+        """Return the file with what machines can do at the most, where that was measured."""
+        return self.build / "peaks.json"
+
     @property
     def tuning_rates(self) -> Path:
         """Return the file that says how long searches took on this machine."""

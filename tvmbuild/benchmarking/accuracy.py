@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tvmbuild.base.progress import report_progress
+from tvmbuild.base.pace import Pace
 from tvmbuild.base.specs import Accuracy
 from tvmbuild.benchmarking.agreement import Agreement
 from tvmbuild.errors import TvmbuildError
@@ -32,23 +32,26 @@ def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Se
     """
 
     def judge(ours: Run) -> Agreement:
-        report_progress("comparing with the original model on real inputs")
         theirs = open_onnx(original.read_bytes(), "the original model")
         samples = list_samples(accuracy, paths, takes)
         if accuracy.kind == "images":
-            return compare_samples(zip(accuracy.paths, samples, strict=True), ours, theirs)
+            named = zip(accuracy.paths, samples, strict=True)
+            return compare_samples(named, ours, theirs, len(accuracy.paths))
         return compare_samples(((f"{accuracy.paths[0]}[{i}]", each) for i, each in enumerate(samples)), ours, theirs)
 
     return judge
 
 
-def compare_samples(samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run) -> Agreement:
-    """Run both on each sample, which come with their names.
+def compare_samples(
+    samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run, total: int | None = None
+) -> Agreement:
+    """Run both on each sample, which come with their names; ``total`` of them, where that is known.
 
     TvmbuildError where their outputs have other names or shapes, or there is no sample.
     """
-    tally = _Tally()
-    for name, inputs in samples:
+    tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
+    for index, (name, inputs) in enumerate(samples):
+        pace.report(index)
         want = theirs(inputs)
         tally.add(name, ours(inputs), want, _count_batch(inputs, want))
     if not tally.count:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tvmbuild.base.pace import Pace
 from tvmbuild.base.progress import report_progress
 from tvmbuild.benchmarking.statistics import Samples
 from tvmbuild.devices.device import Watching
@@ -72,8 +73,9 @@ def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, wa
         worker.pause()
     turns = {name: plan_turns(count_samples(warm[name].call_ms, number, repeat)) for name in workers}
     taken: dict[str, dict[int, tuple[float, ...]]] = {name: {} for name in workers}
+    pace = Pace("timing", ROUNDS, "rounds")
     for index in range(ROUNDS):
-        report_progress(f"timing, round {index + 1} of {ROUNDS}")
+        pace.report(index)
         for name in list_turns(turns, index):
             quick = warm[name].call_ms < SLOW_MS
             taken[name][index] = _time_round(workers[name], number, turns[name].samples, rewarm=quick)

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "target": "tvmbuild.cli.target",
     "records": "tvmbuild.cli.records.command",
     "bench": "tvmbuild.cli.bench.command",
+    "report": "tvmbuild.cli.report.command",
     "bundle": "tvmbuild.cli.bundle.command",
     "config": "tvmbuild.cli.config",
     "device": "tvmbuild.cli.device.command",
@@ -32,7 +33,7 @@ COMMANDS: dict[str, str] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "start a project": ("init", "doctor", "schema"),
-    "see what a build would do": ("check", "plan", "explain"),
+    "see what a build would do, and what came of it": ("check", "plan", "explain", "report"),
     "build on many machines": ("build", "worker"),
     "use a package": ("run", "bench", "config", "bundle"),
     "know the hardware, and what was measured on it": ("target", "device", "records"),
@@ -95,6 +96,7 @@ Build every model of models.yaml for every target of targets.yaml; redo only wha
 
   tvmbuild                        everything
   tvmbuild -n 2                   two steps at a time
+  tvmbuild -v                     ends with a row a cell in place of the grid
   tvmbuild 'compile:*@pi4'        the packages for one target
   tvmbuild benchmark tune=never   one stage and what it needs, with the records as they are
   tvmbuild strict=1               what cannot run here, or has no record, is an error

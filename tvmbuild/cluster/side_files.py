@@ -24,8 +24,9 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
         model, target = step.subject.split("@", 1)
         return (layout.cell_file(model, target, "schedule.json"), layout.history)
     name = step.options.target
-    # A journal is a file a Task: its folder is named by that of any.
-    local = (layout.quarantine(name), layout.verified(name), layout.journal(name, "").parent)
+    # A journal, or a course, is a file a Task: its folder is named by that of any.
+    of_tasks = (layout.journal(name, "").parent, layout.course(name, "").parent)
+    local = (layout.quarantine(name), layout.verified(name), *of_tasks)
     return (layout.records("" if step.settings.tune != "never" else name), *local)
 
 

@@ -51,15 +51,16 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     return DoitFile(config, create_tasks)
 
 
-def hand_in(executor: Executor, namespace: Mapping[str, object]) -> None:
+def hand_in(executor: Executor, namespace: Mapping[str, object], *, long: bool = False) -> None:
     """Let the executor run the tasks of the project whose settings a loaded dodo.py has in its ``namespace``.
 
+    ``long``: the matrix at the end has a row a cell.
     TvmbuildError where there are none and the steps were to run elsewhere.
     """
     config = namespace.get("DOIT_CONFIG")
     reporter = config.get("reporter") if isinstance(config, dict) else None
     if isinstance(reporter, MatrixReporter):
-        reporter.executor = executor
+        reporter.executor, reporter.long = executor, long
     elif not executor.is_here:
         raise TvmbuildError(
             "dodo.py has no DOIT_CONFIG of tvmbuild's, so that its steps would all run here",

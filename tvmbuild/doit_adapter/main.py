@@ -29,6 +29,7 @@ LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Executor = HERE) -> int:
     """Run doit in the project around the current folder, its steps by the executor; return doit's exit code."""
+    arguments, long = take_long(arguments)
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if equals and not name.startswith("-"):
@@ -40,10 +41,21 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Ex
             raise TvmbuildError(f"no dodo.py in {root}", "`tvmbuild init` in an empty folder writes one to copy.")
         os.chdir(root)
     doit = DoitMain()
-    loader = _CheckedLoader([*own_commands, *doit.get_cmds()], executor)
+    loader = _CheckedLoader([*own_commands, *doit.get_cmds()], executor, long=long)
     doit.task_loader = loader
     with _end_with_reader() if arguments and arguments[0] in SHOWING else contextlib.nullcontext():
         return int(doit.run(list(arguments)) or 0)
+
+
+def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments without a `-v` that stands alone, and whether there was one.
+
+    With a number behind it, it is doit's own, how much of the steps' output is shown.
+    """
+    following = [*arguments, ""][1:]
+    alone = [name == "-v" and after not in {"0", "1", "2"} for name, after in zip(arguments, following, strict=True)]
+    kept = [name for name, is_ours in zip(arguments, alone, strict=True) if not is_ours]
+    return kept, any(alone)
 
 
 @contextlib.contextmanager
@@ -60,8 +72,9 @@ def _end_with_reader() -> Iterator[None]:
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """Loads dodo.py; refuses names and patterns that match nothing, and expands patterns for every command."""
 
-    def __init__(self, commands: Sequence[str], executor: Executor) -> None:
+    def __init__(self, commands: Sequence[str], executor: Executor, *, long: bool) -> None:
         super().__init__()
+        self._long = long
         self._commands = commands
         self._executor = executor
 
@@ -71,7 +84,7 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
         super().setup(opt_values)
         try:
-            hand_in(self._executor, self.namespace)
+            hand_in(self._executor, self.namespace, long=self._long)
         except TvmbuildError as error:
             raise end_run(error) from error
 

@@ -41,7 +41,8 @@ class _Counts:
 class MatrixReporter:
     """A reporter of doit's for one project.
 
-    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run.
+    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run, and ``long``,
+    whether the matrix at the end has a row a cell.
     """
 
     desc = "steps as they start and end, then the matrix"
@@ -50,6 +51,7 @@ class MatrixReporter:
         self.layout = layout
         self.plan: Plan | None = None
         self.executor: Executor = HERE
+        self.long = False
         self._started: dict[str, float] = {}
         self._counts = _Counts()
         self._warned: set[str] = set()
@@ -140,14 +142,15 @@ class MatrixReporter:
 
     def _report(self, plan: Plan) -> None:
         from tvmbuild.base.console import make_console  # noqa: PLC0415 - only a run pays for it
-        from tvmbuild.report.write import render_table  # noqa: PLC0415 - as above
+        from tvmbuild.report.cells import collect_cells  # noqa: PLC0415 - as above
+        from tvmbuild.report.terminal import print_matrix  # noqa: PLC0415 - as above
 
         try:
             write_reports(plan.root, plan.steps)
         except OSError as error:
             place = f": {error.filename}" if error.filename else ""
             self._print(f"error: the report could not be written: {error.strerror or error}{place}")
-        make_console(self._out).print(render_table(plan.root, plan.steps))
+        print_matrix(make_console(self._out), collect_cells(plan.root, plan.steps), long=self.long)
 
     def _report_cache(self, task: Task) -> CacheUse:
         """Print what the cache could not do, each thing once a run."""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PLAIN_INTERVAL_S = 5.0
+FIRST_S, LONGEST_S = 5.0, 60.0
+"""Elsewhere than on a terminal: seconds to the first line, and between two at the most; each wait is twice the last."""
 
 
 @contextmanager
 def show_progress(step_id: str) -> Iterator[Callable[[str], None]]:
-    """Yield what shows a step's latest progress. Steps that run side by side, and files, get plain lines, rarely."""
+    """Yield what shows a step's latest progress. Steps that run side by side, and files, get plain lines, few."""
     alone = multiprocessing.parent_process() is None and threading.current_thread() is threading.main_thread()
     if not (alone and sys.stdout.isatty()):
         yield _plain(step_id)
@@ -27,12 +28,12 @@ def show_progress(step_id: str) -> Iterator[Callable[[str], None]]:
 
 
 def _plain(step_id: str) -> Callable[[str], None]:
-    shown = float("-inf")
+    shown, wait = time.monotonic(), FIRST_S
 
     def show(text: str) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= PLAIN_INTERVAL_S:
-            shown = time.monotonic()
+        nonlocal shown, wait
+        if time.monotonic() - shown >= wait:
+            shown, wait = time.monotonic(), min(LONGEST_S, 2 * wait)
             print(f"   {step_id}  {text}", flush=True)
 
     return show

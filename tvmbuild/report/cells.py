@@ -18,6 +18,10 @@ from tvmbuild.benchmarking.results import EmulatedResult, Result, Rival, read_em
 from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
+from tvmbuild.package.profile import Peak
+from tvmbuild.report.limits import choose_limits
+from tvmbuild.report.peaks import Peaks, read_peaks
+from tvmbuild.report.tuning import UNTUNED, Tuning, collect_tuning
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
@@ -62,6 +66,10 @@ class CellReport:
     built_for: PackageTarget | None = None
     """What the package says of its target."""
     notes: tuple[str, ...] = ()
+    peak: Peak | None = None
+    """What the machine that timed it can do at the most, where that was measured."""
+    tuning: Tuning = UNTUNED
+    """Its Tasks, their records and how their best times came down."""
     quarantined: tuple[str, ...] = ()
     """Why records of its Tasks are not used, when it was last tuned."""
 
@@ -94,7 +102,28 @@ def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
     names = dict.fromkeys(step.subject for step in steps if "@" in step.subject)
     entries = _read_entries(layout)
     cells = [_collect_cell(layout, by_id, *name.split("@", 1)) for name in names]
-    return [replace(cell, history=_list_comparable(entries.get(cell.name, ()))) for cell in cells]
+    peaks, limit = read_peaks(layout.peaks), choose_limits(len(names)).tasks
+    return [
+        replace(
+            cell,
+            history=_list_comparable(entries.get(cell.name, ())),
+            peak=_find_peak(cell, peaks),
+            tuning=collect_tuning(layout, cell.model, cell.target, _list_longest(cell), limit),
+        )
+        for cell in cells
+    ]
+
+
+def _find_peak(cell: CellReport, peaks: Peaks) -> Peak | None:
+    """Return the peak of the CPU that timed the cell."""
+    if cell.result is None or cell.built_for is None or cell.built_for.on_gpu:
+        return None
+    return peaks.get((cell.result.machine.name, cell.result.threads))
+
+
+def _list_longest(cell: CellReport) -> list[str]:
+    """Return the keys of the cell's Tasks, those that take most of its time first; empty where that is not known."""
+    return [row.key for row in (cell.result.operators if cell.result else ()) if row.key]
 
 
 def _read_entries(layout: Layout) -> dict[str, list[Entry]]:

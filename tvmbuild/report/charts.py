@@ -1,116 +1,118 @@
-"""The report's pictures, as SVG inside the page: latency bars with their intervals, and how latency changed."""
+"""The charts of latency: a cell beside its baselines, and how its latency changed from run to run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from itertools import pairwise
 
+from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
+from tvmbuild.benchmarking.regressions import Change, compare_entries
 from tvmbuild.benchmarking.results import Result
-from tvmbuild.report.cells import CellReport
-from tvmbuild.report.latency import NAMES, format_ms, format_spread
+from tvmbuild.report.facts import format_time
+from tvmbuild.report.html_parts import NOTHING, Html, tag
+from tvmbuild.report.latency import NAMES, format_ms, format_ratio, format_spread
+from tvmbuild.report.plot import WIDTH, Axis, Frame, fit_linear
 
-STYLE = """
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
-svg text { fill: currentColor; } svg .dim { fill: var(--dim); }
-.tvm { fill: var(--tvm); } .other { fill: var(--other); }
-.whisker { stroke: currentColor; stroke-width: 1.5; fill: none; }
-.cut { stroke: Canvas; stroke-width: 2.5; fill: none; }
-.trend { width: 180px; height: 30px; vertical-align: middle; margin-right: .6rem; }
-.trend path { stroke: var(--tvm); stroke-width: 1.5; fill: none; }
-.trend .band { fill: var(--tvm); stroke: none; opacity: .2; }
-"""
 UNTUNED = "tvm-untuned"
-LABEL, BAR, VALUE = 190, 420, 290
-ROW, GAP, HEAD = 18, 10, 26
-TREND_WIDTH, TREND_HEIGHT, TREND_EDGE = 180, 30, 3
+ROW, BAR = 36, 12
+"""Heights of a bar with its text, and of the bar."""
+ROOM = 0.94
+"""Share of the width that the longest bar's interval may take."""
 
 
-def draw_latencies(cells: Sequence[CellReport]) -> str:
-    """Return the bar chart: each package and its baselines, every model on its own scale; empty without results."""
-    groups: dict[str, list[CellReport]] = {}
-    for cell in cells:
-        if cell.result is not None:
-            groups.setdefault(cell.model, []).append(cell)
-    parts: list[str] = []
-    y = 0
-    for model, members in groups.items():
-        parts.append(f'<text x="0" y="{y + 17}" font-weight="600">{escape(model)}</text>')
-        y += HEAD
-        results = [cell.result for cell in members if cell.result]
-        longest = max(bar.high for result in results for bar in _list_scaled(result))
-        for cell, result in zip(members, results, strict=True):
-            parts.append(_draw_cell(cell, result, y, longest))
-            y += ROW * (1 + len(result.rivals)) + GAP
-    if not parts:
-        return ""
-    width = LABEL + BAR + VALUE
-    return (
-        "<h2>Latency, ms (shorter is faster; each model has its own scale, bars beyond it are cut)</h2>\n"
-        f'<svg viewBox="0 0 {width} {y}" role="img" aria-label="Latency of each cell beside its baselines">\n'
-        + "\n".join(parts)
-        + "\n</svg>"
-    )
+def draw_latencies(result: Result) -> Html:
+    """Return bars of the package's latency and its baselines', with whiskers for the intervals.
 
-
-def _list_medians(result: Result) -> list[Estimate]:
-    return [result.latency.median, *(rival.latency.median for rival in result.rivals)]
-
-
-def _list_scaled(result: Result) -> list[Estimate]:
-    """Return the medians that the scale must hold: untuned code can be so slow that nothing else would be seen."""
-    return [result.latency.median, *(rival.latency.median for rival in result.rivals if rival.name != UNTUNED)]
-
-
-def _draw_cell(cell: CellReport, result: Result, y: int, longest: float) -> str:
+    Code without records can be so slow that nothing else would be seen: its bar is cut, and says so.
+    """
     names = ["TVM", *(NAMES.get(rival.name, rival.name) for rival in result.rivals)]
-    says = ["", *(f"TVM is {describe_ratio(rival.ratio)}" for rival in result.rivals)]
-    says = [text.replace("TVM is no difference", "no difference") for text in says]
-    parts = [f'<text x="0" y="{y + 12}" font-weight="600" class="dim">{escape(cell.target)}</text>']
-    for index, (name, median, said) in enumerate(zip(names, _list_medians(result), says, strict=True)):
-        parts.append(_draw_bar(name, median, said, y + index * ROW, longest))
-    return "\n".join(parts)
+    medians = [result.latency.median, *(rival.latency.median for rival in result.rivals)]
+    scaled = [result.latency.median, *(rival.latency.median for rival in result.rivals if rival.name != UNTUNED)]
+    longest = max(median.high for median in scaled) / ROOM
+    says = ["", *(_say(rival.ratio) for rival in result.rivals)]
+    bars = [
+        part
+        for index, (name, median, said) in enumerate(zip(names, medians, says, strict=True))
+        for part in _draw_bar(name, median, said, index * ROW, longest)
+    ]
+    told = "; ".join(f"{name} {format_spread(median)} ms" for name, median in zip(names, medians, strict=True))
+    return tag("svg", *bars, viewBox=f"0 0 {WIDTH} {ROW * len(names)}", role="img", aria_label=f"Latency: {told}")
 
 
-def _draw_bar(name: str, median: Estimate, said: str, y: int, longest: float) -> str:
-    width, low, high = (max(1.0, BAR * value / longest) for value in (median.value, median.low, median.high))
-    kind = "tvm" if name == "TVM" else "other"
-    if high > BAR * 1.001:
-        width = high = BAR
-        mark = f'<path class="cut" d="M{LABEL + BAR - 16} {y + 16}l6 -18m4 0l-6 18"/>'
-    else:
-        ends = f"M{LABEL + low:.1f} {y + 3}v8M{LABEL + high:.1f} {y + 3}v8"
-        mark = f'<path class="whisker" d="M{LABEL + low:.1f} {y + 7}H{LABEL + high:.1f}{ends}"/>'
-    return (
-        f'<text x="{LABEL - 8}" y="{y + 12}" text-anchor="end">{escape(_shorten(name))}</text>'
-        f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{width:.1f}" height="14" rx="2">'
-        f"<title>{escape(f'{name}: {format_spread(median)} ms')}</title></rect>"
-        f"{mark}"
-        f'<text x="{LABEL + high + 8:.1f}" y="{y + 12}">{format_ms(median.value)}'
-        f'<tspan class="dim" dx="8">{escape(said)}</tspan></text>'
-    )
+def _say(ratio: Estimate) -> str:
+    said = describe_ratio(ratio)
+    return said if said == "no difference" else f"TVM is {said}"
 
 
-def _shorten(name: str, length: int = 18) -> str:
+def _draw_bar(name: str, median: Estimate, said: str, y: int, longest: float) -> list[Html]:
+    width, low, high = (WIDTH * value / longest for value in (median.value, median.low, median.high))
+    cut = high > WIDTH
+    value = f"{format_ms(median.value)} ms{' (bar cut)' if cut else ''}"
+    parts = [
+        tag("text", tag("tspan", _shorten(name), class_="strong"), f" {value}", x=0, y=y + 15),
+        tag("text", said, class_="dim end", x=WIDTH, y=y + 15) if said else NOTHING,
+        tag(
+            "rect",
+            class_="tvm" if name == "TVM" else "other",
+            x=0,
+            y=y + 20,
+            width=min(float(WIDTH), max(1.0, width)),
+            height=BAR,
+            rx=2,
+        ),
+    ]
+    if not cut:
+        ends = f"M{low:.1f} {y + 22}v8M{high:.1f} {y + 22}v8"
+        parts.append(tag("path", class_="whisker", d=f"M{low:.1f} {y + 26}H{high:.1f}{ends}"))
+    return parts
+
+
+def _shorten(name: str, length: int = 22) -> str:
     return name if len(name) <= length else f"…{name[1 - length :]}"
 
 
-def draw_trend(entries: Sequence[Entry]) -> str:
-    """Return a small line of the medians, the oldest on the left, with the band of their intervals."""
+def list_regressions(entries: Sequence[Entry]) -> list[Change]:
+    """Return the runs that were slower than the run before, beyond what the intervals and two processes explain."""
+    changes = (compare_entries(before, after) for before, after in pairwise(entries))
+    return [change for change in changes if change.is_regression]
+
+
+def describe_regression(change: Change) -> str:
+    """Return when it was, how much slower, and how many schedules had changed."""
+    against = f", as shares of {NAMES.get(change.against, change.against)}'s time" if change.against else ""
+    if change.blamed is None:
+        blamed = "whether schedules changed is not known"
+    elif change.blamed:
+        blamed = f"the schedules of {count(len(change.blamed), 'Task')} changed"
+    else:
+        blamed = "no schedule changed"
+    return f"{format_time(change.after.time)}: {format_ratio(change.ratio)} of the run before{against}; {blamed}"
+
+
+def draw_history(entries: Sequence[Entry]) -> Html:
+    """Return a line of the medians with the band of their intervals, one step a run, regressions marked."""
     medians = [entry.result.latency.median for entry in entries]
-    low, high = min(each.low for each in medians), max(each.high for each in medians)
-    step = (TREND_WIDTH - 2 * TREND_EDGE) / max(1, len(medians) - 1)
-
-    def point(index: int, value: float) -> str:
-        share = (value - low) / (high - low) if high > low else 0.5
-        y = TREND_HEIGHT - TREND_EDGE - share * (TREND_HEIGHT - 2 * TREND_EDGE)
-        return f"{TREND_EDGE + index * step:.1f} {y:.1f}"
-
-    line = "L".join(point(index, each.value) for index, each in enumerate(medians))
-    upper = [point(index, each.high) for index, each in enumerate(medians)]
-    lower = [point(index, each.low) for index, each in enumerate(medians)]
-    return (
-        f'<svg class="trend" viewBox="0 0 {TREND_WIDTH} {TREND_HEIGHT}" aria-hidden="true">'
-        f'<path class="band" d="M{"L".join([*upper, *lower[::-1]])}Z"/><path d="M{line}"/></svg>'
+    x = Axis(-0.5, len(entries) - 0.5, logarithmic=False, title="")
+    frame = Frame(x, fit_linear((end for each in medians for end in (each.low, each.high)), "ms"))
+    upper = [(float(index), each.high) for index, each in enumerate(medians)]
+    lower = [(float(index), each.low) for index, each in enumerate(medians)]
+    line = [(float(index), each.value) for index, each in enumerate(medians)]
+    slower = {id(change.after) for change in list_regressions(entries)}
+    marks = [_draw_mark(frame, index, each) for index, each in enumerate(entries) if id(each) in slower]
+    ends = [(0.0, format_time(entries[0].time)[:10]), (len(entries) - 1.0, format_time(entries[-1].time)[:10])]
+    label = f"Latency of {count(len(entries), 'run')}, the oldest on the left; {count(len(marks), 'regression')}"
+    return frame.draw(
+        label,
+        frame.draw_path([*upper, *lower[::-1]], "band", closed=True),
+        frame.draw_path(line, "line"),
+        *marks,
+        ticks=ends,
     )
+
+
+def _draw_mark(frame: Frame, index: int, entry: Entry) -> Html:
+    x, y = frame.left(index), frame.top(entry.result.latency.median.value)
+    title = tag("title", f"{format_time(entry.time)}: slower than the run before")
+    return tag("path", title, class_="mark", d=f"M{x:.1f} {y - 5:.1f}l5 9h-10z")

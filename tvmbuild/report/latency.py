@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from tvmbuild.base.wording import count
+from tvmbuild.base.wording import count, name_some
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio, judge
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.devices.machine_state import MachineState
@@ -87,7 +87,7 @@ def list_absent(cells: Sequence[CellReport]) -> list[str]:
     for cell in cells:
         for each in cell.result.absent if cell.result else ():
             groups.setdefault((each.name, each.reason), []).append(cell.name)
-    return [f"{NAMES.get(name, name)} ({', '.join(of)}): {reason}" for (name, reason), of in groups.items()]
+    return [f"{NAMES.get(name, name)} ({name_some(of)}): {reason}" for (name, reason), of in groups.items()]
 
 
 def list_machines(cells: Sequence[CellReport]) -> list[str]:

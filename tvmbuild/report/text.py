@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tvmbuild.base.wording import name_some
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import COLUMNS as LATENCY_COLUMNS
 from tvmbuild.report.latency import (
@@ -71,7 +72,7 @@ def unavailable(cells: Sequence[CellReport]) -> list[tuple[str, str]]:
     for cell in cells:
         if cell.status in ("unavailable", "built") and cell.reason:
             groups.setdefault((cell.target, cell.reason), []).append(cell.model)
-    return [(f"{target} ({', '.join(models)})", reason) for (target, reason), models in groups.items()]
+    return [(f"{target} ({name_some(models)})", reason) for (target, reason), models in groups.items()]
 
 
 def failures(cells: Sequence[CellReport]) -> list[str]:

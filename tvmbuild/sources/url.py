@@ -10,11 +10,12 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tvmbuild.base.progress import report_progress
+from tvmbuild.base.pace import Pace
 from tvmbuild.errors import TvmbuildError
 
 MAX_BYTES = 4 << 30
 TIMEOUT_S = 60.0
+_MB = 1_000_000
 _BLOCK = 1 << 20
 
 
@@ -25,8 +26,9 @@ def download_url(url: str, path: Path) -> Path:
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
             _check_scheme(answer.geturl())
-            _copy(answer, path, url)
-            _check_length(answer.headers.get("Content-Length"), path, url)
+            announced = answer.headers.get("Content-Length")
+            _copy(answer, path, url, announced)
+            _check_length(announced, path, url)
     except urllib.error.HTTPError as error:
         raise TvmbuildError(f"{url} answered {error.code} {error.reason}", "check the URL in models.yaml") from error
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -65,7 +67,9 @@ def _check_length(announced: str | None, path: Path, url: str) -> None:
         raise TvmbuildError(f"{url} gave {got} of {announced} bytes, then the connection broke", "try again")
 
 
-def _copy(answer: object, path: Path, url: str) -> None:
+def _copy(answer: object, path: Path, url: str, announced: str | None) -> None:
+    known = announced is not None and announced.isdigit()
+    pace = Pace(f"downloading {url}", int(announced or 0) / _MB if known else None, "MB")
     total = 0
     reported = 0
     read = answer.read  # type: ignore[attr-defined]  # typeshed gives urlopen no useful type
@@ -79,4 +83,4 @@ def _copy(answer: object, path: Path, url: str) -> None:
             out.write(block)
             if total - reported >= 16 * _BLOCK:
                 reported = total
-                report_progress(f"downloading {url}: {total >> 20} MB")
+                pace.report(total / _MB)

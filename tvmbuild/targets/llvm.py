@@ -62,7 +62,8 @@ class Llvm:
             return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
         cores = cpu.get("num-cores", 1)
         if isinstance(cores, int) and cores > capabilities.cores > 0:
-            return f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
+            has = f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
+            return f"{has}; say `num-cores: {capabilities.cores}`, or run it on a machine that has as many"
         lacks, instead = f"this CPU ({capabilities.host_cpu}) lacks", "build here, run on one that has them"
         mcpu = str(cpu.get("mcpu", "generic"))
         if mcpu not in capabilities.runnable_cpus and mcpu != capabilities.host_cpu:

@@ -58,3 +58,7 @@ class Job:
     def journal(self, key: str) -> Path:
         """Return the journal of the search of a Task."""
         return self.layout.journal(self.target, key)
+
+    def course(self, key: str) -> Path:
+        """Return what remains of that journal when the search is over."""
+        return self.layout.course(self.target, key)

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
+from tvmbuild.base.pace import describe_left
 from tvmbuild.base.progress import report_progress
 from tvmbuild.tuning.agenda import Agenda
 from tvmbuild.tuning.record_book import RecordBook
@@ -42,5 +43,5 @@ class LiveLine:
             expected = self._others + predict_latency(curves, math.ceil(left / BATCH))
             parts.append(f"{now * 1e3:.3g} ms, {expected * 1e3:.3g} expected")
         if left:
-            parts.append(f"at most {left / rate / 60:.0f} min left")
+            parts.append(f"at most {describe_left(left / rate)} left")
         report_progress("; ".join(parts))

@@ -14,6 +14,7 @@ from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records import quarantine, seeds
 from tvmbuild.records.block_names import records_for
+from tvmbuild.records.course import follow, read_course, write_course
 from tvmbuild.records.journal import Entry, absorb, append_entry, digest_target, read_entries
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.reader import RecordReader
@@ -148,7 +149,7 @@ class RecordBook:
         self._publish(key, self._with_rules(file, batch.search))
 
     def close(self, search: TaskSearch, times: Mapping[Record, float | None], *, some_were_wrong: bool = False) -> None:
-        """Write the times of the best records measured again and how the search ended; its journal goes.
+        """Write the times of the best records measured again and how the search ended; of its journal the course stays.
 
         None: the record did not run again, and a lucky first time must not win; or it computes wrong numbers.
         TvmbuildError when none of several ran: that is the machine's fault, and the journal stays for the next run.
@@ -170,6 +171,9 @@ class RecordBook:
             file = file.with_settled(self.device_class, search.curve.stale)
         self._publish(key, self._with_rules(file, search))
         sync(record_path(self._job.records, key))
+        course = follow(read_entries(self._job.journal(key)), read_course(self._job.course(key)))
+        if course is not None:
+            write_course(self._job.course(key), course)
         self._job.journal(key).unlink(missing_ok=True)
         del self._open[key]
 

@@ -1,0 +1,42 @@
+"""How far a long piece of work is: how much of how much, the rate, and what is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tvmbuild.base.progress import report_progress
+
+_SETTLED_S = 1.0
+"""Before that, a rate says little."""
+
+
+class Pace:
+    """Tells of one piece of work. ``total`` in ``unit``; None: not known."""
+
+    def __init__(self, what: str, total: float | None, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._total, self._unit, self._clock = what, total, unit, clock
+        self._start = clock()
+
+    def report(self, done: float) -> None:
+        """Report that so much is done."""
+        report_progress(self.describe(done))
+
+    def describe(self, done: float) -> str:
+        """Return it in words: ``timing: 5 of 20 rounds, 2.5/s, 6 s left``."""
+        of = "" if self._total is None else f" of {self._total:.0f}"
+        parts = [f"{self._what}: {done:.0f}{of} {self._unit}"]
+        seconds = self._clock() - self._start
+        if done > 0 and seconds >= _SETTLED_S:
+            rate = done / seconds
+            parts.append(f"{rate:.2g}/s" if rate < 100 else f"{rate:.0f}/s")
+            if self._total is not None:
+                parts.append(f"{describe_left(max(0.0, self._total - done) / rate)} left")
+        return ", ".join(parts)
+
+
+def describe_left(seconds: float) -> str:
+    """Return a duration, rounded: ``40 s``, ``12 min``, ``1.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"

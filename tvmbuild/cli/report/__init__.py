@@ -1,0 +1,1 @@
+"""`tvmbuild report`."""

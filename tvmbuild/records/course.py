@@ -1,0 +1,67 @@
+"""How a Task's best time came down while it was searched, for people to look at: kept when a search is over.
+
+`build/courses/<target>/<task key>.json` is what remains of a journal. Local, never in git; no tvm here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmbuild.base.files import write_json
+from tvmbuild.records.journal import Entry
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one device class measured of a Task for one target."""
+
+    device_class: str
+    target: str
+    """Digest of the resolved target, as a journal's entries have it."""
+    points: tuple[tuple[int, float], ...]
+    """(candidates measured so far, best time so far in seconds): the first time, then each improvement."""
+    measured: int
+    """All candidates, those after the last improvement too."""
+
+
+def follow(entries: Sequence[Entry], before: Course | None = None) -> Course | None:
+    """Return the course of a journal's entries, those of its last one's device class and target.
+
+    It goes on from ``before`` where that is of the same; None without entries.
+    """
+    if not entries:
+        return before
+    last = entries[-1]
+    goes_on = before is not None and (before.device_class, before.target) == (last.device_class, last.target)
+    points = list(before.points) if before and goes_on else []
+    measured = before.measured if before and goes_on else 0
+    for entry in entries:
+        if (entry.device_class, entry.target) != (last.device_class, last.target) or entry.measured <= measured:
+            continue
+        measured = entry.measured
+        if entry.record is not None and (not points or entry.record.seconds < points[-1][1]):
+            points.append((measured, entry.record.seconds))
+    return Course(last.device_class, last.target, tuple(points), measured)
+
+
+def write_course(path: Path, course: Course) -> None:
+    """Publish the file."""
+    value = {"device_class": course.device_class, "target": course.target, "measured": course.measured}
+    write_json(path, {"format": FORMAT, **value, "points": [list(point) for point in course.points]})
+
+
+def read_course(path: Path) -> Course | None:
+    """Return what the file holds; None where it is absent, damaged or of another version: it can be done without."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        points = tuple((int(measured), float(seconds)) for measured, seconds in data["points"])
+        if data["format"] != FORMAT or not all(0 < seconds < float("inf") for _, seconds in points):
+            return None
+        return Course(str(data["device_class"]), str(data["target"]), points, int(data["measured"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None

@@ -1,0 +1,96 @@
+"""The section of one cell: its facts, then latency, operators, tuning and history, each with what is missing in words.
+
+It is bounded, so that a page of hundreds of cells stays small: the longest operators, the latest runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.charts import describe_regression, draw_history, draw_latencies, list_regressions
+from tvmbuild.report.facts import RUN_COLUMNS, Fact, list_facts, list_run, name_ratio
+from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, tag
+from tvmbuild.report.latency import describe_history
+from tvmbuild.report.limits import Limits
+from tvmbuild.report.operators import draw_operators
+from tvmbuild.report.tuning_page import draw_tuning
+
+
+def draw_cell(cell: CellReport, limits: Limits) -> Html:
+    """Return the section."""
+    head, history = tag("h2", cell.name, tabindex="-1"), _draw_history(cell, limits)
+    return tag(
+        "section",
+        head,
+        _draw_failure(cell),
+        tag("div", _draw_facts(list_facts(cell)), tag("div", _draw_latency(cell), history), class_="charts"),
+        draw_operators(cell, limits.operators),
+        draw_tuning(cell),
+        _draw_runs(cell, limits.runs),
+        _draw_remarks("Doubtful", cell.result.warnings if cell.result else ()),
+        _draw_remarks("Not measured", (f"{a.name}: {a.reason}" for a in (cell.result.absent if cell.result else ()))),
+        _draw_remarks("Records in quarantine", cell.quarantined),
+        _draw_remarks("Notes", cell.notes),
+        class_="page cell",
+        id=cell_id(cell.name),
+    )
+
+
+def _draw_failure(cell: CellReport) -> Html:
+    failure = cell.failure
+    if failure is None:
+        return NOTHING
+    parts: list[str] = [tag("strong", f"{failure.step} failed: ", class_="bad"), failure.message]
+    parts += [tag("br"), f"Remedy: {failure.hint}"] if failure.hint else []
+    parts += [tag("br"), f"Log: {failure.log}"] if failure.log else []
+    return tag("p", *parts)
+
+
+def _draw_facts(facts: Iterable[Fact]) -> Html:
+    rows = [tag("tr", tag("th", fact.name, scope="row"), tag("td", fact.text, **_list_ends(fact))) for fact in facts]
+    table = tag("table", tag("caption", "What is known"), tag("tbody", join(rows, "\n")), class_="facts")
+    return tag("div", table, class_="wide")
+
+
+def _list_ends(fact: Fact) -> dict[str, str]:
+    """Return value, low and high as an attribute: what a comparison's ratio is computed of."""
+    if fact.estimate is None:
+        return {}
+    ends = (fact.estimate.value, fact.estimate.low, fact.estimate.high)
+    return {"data_ends": " ".join(f"{end:.5g}" for end in ends)}
+
+
+def _draw_latency(cell: CellReport) -> Html:
+    if cell.result is None:
+        return NOTHING
+    return join([tag("h3", "Latency"), draw_latencies(cell.result)])
+
+
+def _draw_history(cell: CellReport, limits: Limits) -> Html:
+    if len(cell.history) < 2:
+        if cell.result is None:
+            return NOTHING
+        told = "No earlier run on this machine, with as many threads and this target: nothing to compare with yet."
+        return join([tag("h3", "History"), tag("p", told, class_="dim")])
+    drawn = cell.history[-limits.drawn_runs :]
+    changes = list_regressions(drawn)
+    told = tag("p", f"{describe_history(cell.history)}.", class_="dim")
+    slower = [tag("li", tag("span", "▲ slower ", class_="bad"), describe_regression(each)) for each in changes]
+    listed = tag("ul", *slower[-5:]) if slower else tag("p", "No regression among them.", class_="dim")
+    return join([tag("h3", "History"), draw_history(drawn), told, listed])
+
+
+def _draw_runs(cell: CellReport, limit: int) -> Html:
+    if len(cell.history) < 2:
+        return NOTHING
+    baselines = tuple(dict.fromkeys(rival.name for entry in cell.history[-limit:] for rival in entry.result.rivals))
+    rows = [list_run(entry, baselines) for entry in reversed(cell.history[-limit:])]
+    heads = (*RUN_COLUMNS, *(name_ratio(name) for name in baselines))
+    title = f"The latest {len(rows)} of {len(cell.history)} runs"
+    return tag("details", tag("summary", title), make_table(title, heads, rows, "runs"))
+
+
+def _draw_remarks(title: str, remarks: Iterable[str]) -> Html:
+    items = [tag("li", remark) for remark in dict.fromkeys(remarks)]
+    return join([tag("h3", title), tag("ul", *items)]) if items else NOTHING

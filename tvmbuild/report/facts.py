@@ -1,0 +1,91 @@
+"""What is known of a cell, a line each: what its page begins with, and what two cells or two runs are compared by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvmbuild.base.wording import count
+from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
+from tvmbuild.benchmarking.history import Entry
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import NAMES, describe_machine, format_bytes, format_ratio, format_spread
+
+LATENCY = "median latency, ms"
+COVERED = "Tasks with a record"
+MEASURED = "measured"
+RUN_COLUMNS = (MEASURED, LATENCY, "package", COVERED)
+"""Of a cell's earlier runs; the ratios to the baselines follow, by `name_ratio`."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line. ``estimate`` where two of them have a ratio that says something."""
+
+    name: str
+    text: str
+    estimate: Estimate | None = None
+
+
+def name_ratio(baseline: str) -> str:
+    """Return what the ratio to a baseline is called."""
+    return f"over {NAMES.get(baseline, baseline)}"
+
+
+def list_facts(cell: CellReport) -> list[Fact]:
+    """Return what is known, and in words what is not."""
+    return [Fact("state", cell.status if cell.reason is None else f"{cell.status}: {cell.reason}"), *_list_known(cell)]
+
+
+def _list_known(cell: CellReport) -> Iterator[Fact]:
+    result, checked = cell.result, cell.checked
+    if result:
+        median = result.latency.median
+        yield Fact(LATENCY, format_spread(median), median)
+        yield Fact("95 of 100 calls within, ms", f"{result.latency.p95:.4g}")
+        for rival in result.rivals:
+            text = f"{format_ratio(rival.ratio)}, {describe_ratio(rival.ratio)}"
+            yield Fact(name_ratio(rival.name), text, rival.ratio)
+    else:
+        yield Fact(LATENCY, "none: emulated boards have no times" if cell.emulated else "none: not benchmarked")
+    yield Fact(COVERED, "not known" if cell.tasks is None else f"{cell.covered} of {cell.tasks}")
+    if checked:
+        yield Fact("largest error", f"{checked.max_abs_error:.1e} absolute, {checked.max_rel_error:.1e} relative")
+    elif cell.validated:
+        yield Fact("largest error", cell.validated.describe())
+    else:
+        yield Fact("largest error", "not known: no device ran the package")
+    agreement = cell.accuracy
+    yield Fact("accuracy on real inputs", agreement.describe() if agreement else "not known: none were compared")
+    yield Fact("package size", "none built" if cell.package_bytes is None else format_bytes(cell.package_bytes))
+    if result and result.peak_memory_mb is not None:
+        yield Fact("peak memory", f"{result.peak_memory_mb:.0f} MiB with Python and TVM's runtime")
+    if cell.built_for:
+        yield Fact("precision", cell.built_for.precision)
+    if checked:
+        yield Fact("machine", describe_machine(checked.machine))
+        yield Fact("threads", count(checked.threads, "thread"))
+        yield Fact("package", checked.product.sha256[:12])
+    # `tvmbuild bench` adds runs to the history that are not the cell's result.
+    own = [entry.time for entry in cell.history if result and entry.result.latency == result.latency]
+    if own:
+        yield Fact(MEASURED, format_time(own[-1]))
+
+
+def format_time(seconds: int) -> str:
+    """Return seconds since the epoch as a date and a time in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
+
+
+def list_run(entry: Entry, baselines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the texts of RUN_COLUMNS and of the ratios to the baselines, for one run."""
+    result = entry.result
+    ratios = {rival.name: rival.ratio for rival in result.rivals}
+    return (
+        format_time(entry.time),
+        format_spread(result.latency.median),
+        result.product.sha256[:12],
+        f"{result.product.covered} of {result.product.tasks}",
+        *(format_ratio(ratios[name]) if name in ratios else "-" for name in baselines),
+    )

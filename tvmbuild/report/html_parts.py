@@ -1,0 +1,70 @@
+"""Pieces of HTML and SVG: whatever is no `Html` is text from outside, and escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from urllib.parse import quote
+
+VOID = frozenset({"input", "meta", "br"})
+
+
+class Html(str):
+    """Markup that is safe to put into a page."""
+
+    __slots__ = ()
+
+
+NOTHING = Html("")
+"""No markup, for a part that has nothing to show."""
+
+
+def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Html:
+    """Return the element with its children and attributes, all escaped but what is `Html`.
+
+    Attributes: a trailing ``_`` is dropped and another one is a hyphen (``class_``, ``aria_label``); None and False are
+    left out, True has no value, numbers are written shortly, as SVG's lengths are good enough.
+    """
+    parts = [name]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        written = key.rstrip("_").replace("_", "-")
+        parts.append(written if value is True else f'{written}="{escape(_shorten(value))}"')
+    opened = Html(f"<{' '.join(parts)}>")
+    return opened if name in VOID else Html(f"{opened}{join(children)}</{name}>")
+
+
+def join(parts: Iterable[str], between: str = "") -> Html:
+    """Return the parts one after the other, escaped but what is `Html`."""
+    return Html(between.join(part if isinstance(part, Html) else escape(part, quote=False) for part in parts))
+
+
+def _shorten(value: str | float) -> str:
+    return (
+        value if isinstance(value, str) else f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removesuffix(".0")
+    )
+
+
+def make_table(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], class_: str = "", words: int = 1
+) -> Html:
+    """Return a table that scrolls by itself where it is too wide; its first ``words`` columns are no numbers (1 to 3).
+
+    The first text of each row is the row's head. ``caption`` is for screen readers: a heading above says it to others.
+    """
+    head = tag("tr", *(tag("th", name, scope="col") for name in heads))
+    body = [tag("tr", tag("th", first, scope="row"), *(tag("td", value) for value in rest)) for first, *rest in rows]
+    parts = (tag("caption", caption), tag("thead", head), tag("tbody", join(body, "\n")))
+    return tag("div", tag("table", *parts, class_=f"w{words}"), class_=f"wide {class_}".rstrip())
+
+
+def make_list(title: str, entries: Iterable[str]) -> Html:
+    """Return a heading and a list below it; nothing without entries."""
+    items = [tag("li", entry) for entry in entries]
+    return join([tag("h2", title), tag("ul", join(items, "\n"))], "\n") if items else NOTHING
+
+
+def cell_id(name: str) -> str:
+    """Return the id of the section of a cell, good as a link's fragment too."""
+    return quote(name, safe="@")

@@ -1,0 +1,33 @@
+"""`build/peaks.json`: what machines can do at the most, by machine and threads; the roof of the roofline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tvmbuild.base.files import write_json
+from tvmbuild.package.profile import Peak
+
+FORMAT = 1
+Peaks = Mapping[tuple[str, int], Peak]
+"""(The machine's name, as a benchmark has it; threads) → its peak."""
+
+
+def read_peaks(path: Path) -> Peaks:
+    """Return what the file holds; empty where it is absent, damaged or of another version: it can be measured again."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            return {}
+        peaks = [(str(row["machine"]), Peak.from_json(row)) for row in data["peaks"]]
+        return {(machine, int(peak.threads)): peak for machine, peak in peaks if peak.gflops > 0 and peak.gb_s > 0}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def add_peak(path: Path, machine: str, peak: Peak) -> None:
+    """Add the machine's peak, in place of an earlier one with as many threads."""
+    peaks = {**read_peaks(path), (machine, peak.threads): peak}
+    rows = [{"machine": name, **each.to_json()} for (name, _), each in sorted(peaks.items(), key=lambda row: row[0])]
+    write_json(path, {"format": FORMAT, "peaks": rows})

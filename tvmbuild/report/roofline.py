@@ -1,0 +1,64 @@
+"""The roofline of a cell: how fast each operator computes, over how much it computes for each byte."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tvmbuild.package.profile import OperatorRow, Peak
+from tvmbuild.report.html_parts import Html, tag
+from tvmbuild.report.plot import Frame, fit_log
+
+INTENSITY = "FLOP per byte moved at the least"
+SPEED = "GFLOP/s"
+LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
+
+
+def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
+    """Return those of the operators that can be drawn, with their numbers, from 1."""
+    return [(number, row) for number, row in enumerate(rows, 1) if row.flops and row.bytes and row.us > 0]
+
+
+def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) -> Html:
+    """Return the chart of at least one point; the larger the dot, the more of the cell's time. With a roof if known."""
+    places = [(row.flops / row.bytes, row.gflops) for _, row in points if row.flops and row.bytes and row.gflops]
+    intensities, speeds = [place[0] for place in places], [place[1] for place in places]
+    corner = peak.gflops / peak.gb_s if peak else None
+    x = fit_log([*intensities, *([corner] if corner else [])], INTENSITY)
+    y = fit_log([*speeds, *([peak.gflops] if peak else [])], SPEED)
+    frame = Frame(x, y)
+    roof = [_draw_roof(frame, peak)] if peak else []
+    dots = [
+        part
+        for (number, row), (intensity, speed) in zip(points, places, strict=True)
+        for part in _draw_dot(frame, number, row, intensity, speed)
+    ]
+    label = f"Roofline of {len(points)} operators; the table below has their numbers"
+    return frame.draw(label, *roof, tag("g", *dots, class_="middle"))
+
+
+def _draw_roof(frame: Frame, peak: Peak) -> Html:
+    """Return memory's slope and the flat top, as much of them as the frame holds."""
+    lowest = max(frame.x.low, frame.y.low / peak.gb_s)
+    corner = peak.gflops / peak.gb_s
+    line = [(lowest, lowest * peak.gb_s), (corner, peak.gflops), (frame.x.high, peak.gflops)]
+    return frame.draw_path(line, "roof")
+
+
+def _draw_dot(frame: Frame, number: int, row: OperatorRow, intensity: float, speed: float) -> list[Html]:
+    radius = max(LEAST_RADIUS, GREATEST_RADIUS * math.sqrt(row.share))
+    x, y = frame.left(intensity), frame.top(speed)
+    dot = tag("circle", tag("title", row.name), class_="dot", cx=x, cy=y, r=radius)
+    return [dot, tag("text", str(number), x=x, y=y + 4)]
+
+
+def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
+    """Return what the line is, or why there is none and how to get it."""
+    if peak:
+        return (
+            f"The roof: {peak.gflops:.0f} GFLOP/s ({peak.compute}) and {peak.gb_s:.1f} GB/s ({peak.memory}), measured "
+            f"on this machine with {peak.threads} threads; above the slope a cache served the operator."
+        )
+    if on_cpu:
+        return "No roof: this machine's peaks were not measured. tvmbuild report --peaks measures them, in seconds."
+    return "No roof: the peaks of this kind of device are not measured by tvmbuild."
