@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import tvm
 from tvm import tirx
 
 _LEVEL = 99
@@ -72,6 +73,8 @@ def use_fast_math() -> None:
     """
     for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
+    # TVM does not say so of this one, and would write its vectors out one by one; LLVM finds few of them again.
+    tvm.ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 
 def _lower_nearbyint(call: Any) -> Any:
