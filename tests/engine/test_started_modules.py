@@ -32,8 +32,8 @@ PROCESSES = {
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
 }
 """Who starts a process → its modules."""
-FILES = "build check config explain init schema target worker"
-FOLDERS = "bench bundle device doctor plan records run"
+FILES = "build check completion config explain init schema target worker"
+FOLDERS = "bench bundle device doctor plan records report run"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {

@@ -81,8 +81,9 @@ def lower(
 ) -> Lowered:
     """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
 
-    ``layout`` None means the default: NHWC on CPUs, NCHW on GPUs. Where TVM cannot convert a graph to NHWC each
-    convolution gets transposes around it; where that fails too all of it stays NCHW. A note says so.
+    ``layout`` None means the default: NHWC on CPUs, and for tensor cores in float16, else NCHW. Where TVM cannot
+    convert a graph to NHWC each convolution gets transposes around it; where that fails too all of it stays NCHW. A
+    note says so.
 
     ``algorithms`` are by a convolution's signature; without one it is computed directly. The same model, target,
     layout and algorithms give the same module in any process.

@@ -11,12 +11,14 @@ import pytest
 import tvm
 import tvm_ffi
 from matrix_products import run
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
+from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.graph.precision import reduce_precision
-from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
@@ -26,7 +28,7 @@ from tvmbuild.compiler.schedules.gpu.staged_tiles import StagedTile, list_staged
 from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, count_together, isolate_sum, take_outputs
 from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores, multiply
 from tvmbuild.compiler.schedules.gpu.warp_tiles import TILES, list_warp_tiles
-from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
@@ -41,6 +43,7 @@ SIZES: dict[str, Sizes] = {
     "a batch": (3, 24, 40, 6),
     "seven by seven": (2, 40, 24, 7),
     "odd channels": (2, 29, 58, 5),
+    "after a global pooling": (24, 32, 48, 1),
 }
 
 
@@ -52,9 +55,9 @@ def convolve(save_model: SaveModel, gpu: tvm.target.Target) -> Convolve:
         batch, channels, out, size = sizes
         taken, side = channels // attributes.get("group", 1), attributes.get("kernel_shape", [1])[0]
         weights = np.random.RandomState(0).uniform(-1, 1, (out, taken, side, side)).astype(np.float32)
-        bias = np.linspace(-1, 1, out, dtype=np.float32)
+        constants = {"w": weights, "b": np.linspace(-1, 1, out, dtype=np.float32)}
         nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
-        model = import_onnx(save_model(nodes, {"w": weights, "b": bias}, (batch, channels, size, size)))
+        model = import_onnx(save_model(nodes, constants, (batch, channels, size, size)))
         narrow = model if precision == "fp32" else reduce_precision(model, precision, "cuda")
         tasks = extract_tasks(lower(narrow, gpu, layout))
         return next(task.mod for task in tasks if "conv2d" in task.name)
@@ -97,6 +100,9 @@ def test_those_on_tensor_cores_are_right(
     mod = convolve(layout, "fp16", sizes)
     product = view_matrices(mod["main"])
     assert product is not None
+    if not all(product.contiguous):  # one pixel in NCHW
+        assert not list_on_tensor_cores(mod["main"], gpu, 1)
+        return
     want = run(mod)
     for tile in TILES[:3]:
         got = run(multiply(product, tile, bind=False).mod)
@@ -155,3 +161,36 @@ def test_what_lies_apart_is_summed_one_by_one(convolve: Convolve) -> None:
     sums = isolate_sum(mod["main"], take_outputs)
     assert sums is not None
     assert count_together(sums) == 1
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("MatMul", (64, 64)), ("Conv", (64, 1, 1, 1))], ids=["matrix", "short"])
+def test_truth_values_are_written_one_by_one(kind: str, shape: tuple[int, ...], gpu: tvm.target.Target) -> None:
+    """TVM's vectors of four are twice as wide in CUDA as its arrays of them."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 64, 64])
+    y = helper.make_tensor_value_info("y", TensorProto.BOOL, [1, 64, 64, 64])
+    weights = np.random.RandomState(0).uniform(-1, 1, shape).astype(np.float32)
+    kept = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.zeros(1, np.float32), "zero")]
+    made = helper.make_node(kind, ["x", "w"], ["c"], **({"group": 64} if kind == "Conv" else {}))
+    graph = helper.make_graph([made, helper.make_node("Greater", ["c", "zero"], ["y"])], "truth", [x], [y], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    imported = import_model(model, "truth")
+    narrow = reduce_precision(imported, "fp16", "cuda") if kind == "MatMul" else imported
+    (mod,) = (task.mod for task in extract_tasks(lower(narrow, gpu)) if 'bool")' in task.mod.script())
+    (schedule,) = list_schedules(mod["main"], gpu, 1)
+    built = tvm.tirx.build(schedule.mod, target=gpu)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert "ushort4*" not in source
+    assert cuda.compile_source(source, gpu)
+
+
+def test_wide_numbers_keep_their_short_sums(gpu: tvm.target.Target) -> None:
+    int64 = [tvm.tirx.IntImm("int64", each) for each in (1024, 9, 64)]
+    x, k = te.placeholder(int64, "float64", "x"), te.reduce_axis((int64[0] - int64[0], int64[1]), "k")
+    mod = normalised(
+        te.create_prim_func([x, te.compute([int64[0], int64[2]], lambda i, j: te.sum(x[i, k, j], axis=k))])
+    )
+    sums = isolate_sum(mod["main"], take_outputs)
+    assert sums is not None
+    assert sums.beside == 2
+    assert fits(list_schedules(mod["main"], gpu, 1)[0].mod, gpu)

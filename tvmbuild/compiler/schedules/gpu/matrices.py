@@ -56,7 +56,8 @@ def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     product = MatrixProduct(
         sch, block, last, axes.measure(nest), operands, axes.first == 1, axes.contiguous(nest), len(axes.outer)
     )
-    return _join_axes(product, nest, axes) if any(len(group) > 1 for group in axes.all) else product
+    dense = all(len(each.shape) <= len(axes.outer) + 2 for each in (nest.store, *nest.loads))  # no dimensions of one
+    return product if dense and all(len(group) == 1 for group in axes.all) else _join_axes(product, nest, axes)
 
 
 def copy_operand(sch: s_tir.Schedule, block: Any, operand: int) -> Any:
@@ -69,6 +70,11 @@ def copy_operand(sch: s_tir.Schedule, block: Any, operand: int) -> Any:
         sch.compute_inline(copy)
     sch.set_scope(makers[0], 0, "shared")
     return makers[0]
+
+
+def own_loops(sch: s_tir.Schedule, block: Any) -> list[Any]:
+    """Return the loops that a copy has of its own: one for each dimension."""
+    return list(sch.get_loops(block)[-len(sch.get(block).iter_vars) :])
 
 
 def _adds_products(body: Any) -> bool:

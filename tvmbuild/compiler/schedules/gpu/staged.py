@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, own_loops, view_matrices
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     ALIGNED,
     FEWEST_ROWS,
@@ -146,7 +146,7 @@ class _Staging:
         for which, (operand, contiguous) in enumerate(zip(self.product.operands, self.product.contiguous, strict=True)):
             kept = sch.cache_read(block, operand, "local")
             sch.compute_at(kept, at[which], preserve_unit_loops=True)
-            *others, loop = sch.get_loops(kept)[-self.own_loops(kept) :]
+            *others, loop = own_loops(sch, kept)
             for each in others:
                 sch.unroll(each)
             if contiguous:
@@ -159,13 +159,9 @@ class _Staging:
         """Have all threads copy an operand to shared memory."""
         sch, tile = self.sch, self.tile
         sch.compute_at(block, step, preserve_unit_loops=True)
-        fused = sch.fuse(*sch.get_loops(block)[-self.own_loops(block) :])
+        fused = sch.fuse(*own_loops(sch, block))
         vector = VECTOR if contiguous else 1
         rest, thread, few = sch.split(fused, [None, tile.threads, vector])
         self.bind(thread, "threadIdx.x")
         sch.vectorize(few)
         sch.unroll(rest)
-
-    def own_loops(self, block: Any) -> int:
-        """Return how many loops a copy has of its own: one for each dimension."""
-        return len(self.sch.get(block).iter_vars)

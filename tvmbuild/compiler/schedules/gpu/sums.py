@@ -20,6 +20,8 @@ THREADS = (128, 256, 64)
 """Of a block, the likeliest first."""
 TOGETHER = 4
 """Neighbouring outputs of a thread at most: 8 bytes of each operand of float16, 16 of float32."""
+LONGEST = 128
+"""Bits that a thread reads and writes at once."""
 ENOUGH = 1 << 16
 """Threads that keep a card busy: a thread has several outputs only where there are more."""
 Group = tuple[int, ...]
@@ -133,10 +135,11 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
 def _count_beside(nest: Nest) -> int:
     """Return how many steps along the last axis of the outputs go to the next element of each operand, or to none."""
     wide = [axis for axis in nest.spatial if axis.extent > 1]
-    if not wide or nest.is_conditional_on(wide[-1]) or any(load.is_bool for load in nest.loads):
+    accesses = (*nest.loads, *([nest.store] if nest.store else []))
+    if not wide or nest.is_conditional_on(wide[-1]) or any(each.is_bool for each in accesses):
         return 1
     strides = {load.stride(wide[-1].var) for load in nest.loads}
-    return math.gcd(wide[-1].extent, TOGETHER) if strides <= {0, 1} else 1
+    return math.gcd(wide[-1].extent, min(TOGETHER, LONGEST // nest.bits)) if strides <= {0, 1} else 1
 
 
 def take_outputs(nest: Nest) -> tuple[Group, ...]:

@@ -24,7 +24,7 @@ from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
 )
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, own_loops, view_matrices
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import ALIGNED, SIDE, WarpTile, list_warp_tiles
 from tvmbuild.compiler.target import has_tensor_cores
@@ -89,7 +89,7 @@ class _Multiplying:
             self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
         self.bind(block_row, "blockIdx.y")
         self.bind(block_column, "blockIdx.x")
-        self.share_out(sch.fuse(row, column), math.gcd(self.product.sizes.columns, WRITTEN))
+        self.share_out(sch.fuse(row, column), self.count_written(last))
         sch.compute_at(store, block_column, preserve_unit_loops=True)
         warp = self.place_store(store)
         sch.compute_at(block, warp, preserve_unit_loops=True)
@@ -103,7 +103,7 @@ class _Multiplying:
             sch.compute_at(shared, steps, preserve_unit_loops=True)
             sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
             along = (self.product.sizes.depth, self.product.sizes.columns)[which]
-            self.share_out(sch.fuse(*sch.get_loops(shared)[-self.own_loops(shared) :]), math.gcd(along, VECTOR))
+            self.share_out(sch.fuse(*own_loops(sch, shared)), math.gcd(along, VECTOR))
         start = sch.decompose_reduction(block, steps)
         self.tiles.append((sch.get_loops(start)[-2], FILL))
         for loop, intrinsic in self.tiles if self.binds else ():
@@ -130,6 +130,12 @@ class _Multiplying:
         if last is None:
             last = sch.cache_write(block, 0, "shared")
         return block, last
+
+    def count_written(self, last: Any) -> int:
+        """Return how much of the output a thread computes together; TVM's vectors of bools are none of CUDA's."""
+        block = self.sch.get(last)
+        is_bool = any(str(region.source.dtype) == "bool" for region in (*block.reads, *block.writes))
+        return 1 if is_bool else math.gcd(self.product.sizes.columns, WRITTEN)
 
     def share_out(self, loop: Any, few: int) -> None:
         """Have all the block's threads go through a loop, so many steps at a time."""
@@ -175,7 +181,3 @@ class _Multiplying:
         sch.unroll(row)
         sch.unroll(column)
         self.tiles.append((inner_row, intrinsic))
-
-    def own_loops(self, block: Any) -> int:
-        """Return how many loops a copy has of its own: one for each dimension."""
-        return len(self.sch.get(block).iter_vars)
