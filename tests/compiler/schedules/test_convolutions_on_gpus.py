@@ -45,6 +45,11 @@ SIZES: dict[str, Sizes] = {
     "odd channels": (2, 29, 58, 5),
     "after a global pooling": (24, 32, 48, 1),
 }
+NIGHTLY = {"whole vectors", "seven by seven"}
+DRAWN = [
+    pytest.param(sizes, id=name, marks=[pytest.mark.nightly] if name in NIGHTLY else [])
+    for name, sizes in SIZES.items()
+]
 
 
 @pytest.fixture
@@ -77,7 +82,7 @@ def count_threads(mod: tvm.IRModule) -> dict[str, set[int]]:
     return found
 
 
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("sizes", DRAWN)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_staged_ones_are_right(convolve: Convolve, layout: Layout, sizes: Sizes, gpu: tvm.target.Target) -> None:
     mod = convolve(layout, "fp32", sizes)
@@ -92,7 +97,7 @@ def test_staged_ones_are_right(convolve: Convolve, layout: Layout, sizes: Sizes,
         assert count_threads(bound)["threadIdx.x"] == {tile.threads}
 
 
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("sizes", DRAWN)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_those_on_tensor_cores_are_right(
     convolve: Convolve, layout: Layout, sizes: Sizes, gpu: tvm.target.Target
