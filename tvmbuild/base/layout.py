@@ -83,7 +83,12 @@ class Layout:
 
     def journal(self, target: str, key: str) -> Path:
         """Return the file with the measurements of a search of that Task that is not over; else it is absent."""
-        return self.build / "journal" / target / f"{key}.jsonl"
+        return self.journals / target / f"{key}.jsonl"
+
+    @property
+    def journals(self) -> Path:
+        """Return the folder of all of them, a folder a target."""
+        return self.build / "journal"
 
     def course(self, target: str, key: str) -> Path:
         """Return the file that says how the best time of that Task came down in the searches of this clone."""

@@ -15,7 +15,7 @@ from doit.task import Task
 
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
-from tvmbuild.doit_adapter.actions import CACHE, write_reports
+from tvmbuild.doit_adapter.actions import CACHE
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.engine.cache.use import CacheUse
@@ -144,13 +144,15 @@ class MatrixReporter:
         from tvmbuild.base.console import make_console  # noqa: PLC0415 - only a run pays for it
         from tvmbuild.report.cells import collect_cells  # noqa: PLC0415 - as above
         from tvmbuild.report.terminal import print_matrix  # noqa: PLC0415 - as above
+        from tvmbuild.report.write import write_report  # noqa: PLC0415 - as above
 
         try:
-            write_reports(plan.root, plan.steps)
+            cells = write_report(plan.root, plan.steps)
         except OSError as error:
+            cells = collect_cells(plan.root, plan.steps)
             place = f": {error.filename}" if error.filename else ""
             self._print(f"error: the report could not be written: {error.strerror or error}{place}")
-        print_matrix(make_console(self._out), collect_cells(plan.root, plan.steps), long=self.long)
+        print_matrix(make_console(self._out), cells, long=self.long)
 
     def _report_cache(self, task: Task) -> CacheUse:
         """Print what the cache could not do, each thing once a run."""

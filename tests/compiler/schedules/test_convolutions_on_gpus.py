@@ -106,7 +106,7 @@ def test_those_on_tensor_cores_are_right(
     product = view_matrices(mod["main"])
     assert product is not None
     if not all(product.contiguous):  # one pixel in NCHW
-        assert not list_on_tensor_cores(mod["main"], gpu, 1)
+        assert not list_on_tensor_cores(view_matrices(mod["main"]), gpu, 1)
         return
     want = run(mod)
     for tile in TILES[:3]:
@@ -123,7 +123,7 @@ def test_their_schedules_are_made_again_of_their_records(
     convolve: Convolve, layout: Layout, precision: Precision, make: Callable[..., Any], gpu: tvm.target.Target
 ) -> None:
     mod = convolve(layout, precision, SIZES["a batch"])
-    (schedule,) = make(mod["main"], gpu, 1)
+    (schedule,) = make(view_matrices(mod["main"]), gpu, 1)
     workload = ms.database.Workload(mod)
     record = ms.database.TuningRecord(schedule.trace, workload, [1.0], gpu, None)
     replayed = tvm.s_tir.Schedule(mod)

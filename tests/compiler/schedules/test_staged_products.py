@@ -63,7 +63,7 @@ def test_schedules_are_made_again_of_their_records(gpu: tvm.target.Target) -> No
     for target in (gpu, tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
         mod = write_product(*PRODUCTS["a prime of rows"])
         workload = ms.database.Workload(mod)
-        schedules = list_staged(mod["main"], target, 2)
+        schedules = list_staged(view_matrices(mod["main"]), target, 2)
         assert len(schedules) == 2
         for schedule in schedules:
             record = ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None)
@@ -73,16 +73,16 @@ def test_schedules_are_made_again_of_their_records(gpu: tvm.target.Target) -> No
 
 
 def test_few_rows_and_what_is_no_product_are_left_to_other_rules(gpu: tvm.target.Target) -> None:
-    assert not list_staged(write_product((5, 48), (48, 40), "bias")["main"], gpu, 1)
+    assert not list_staged(view_matrices(write_product((5, 48), (48, 40), "bias")["main"]), gpu, 1)
     x = te.placeholder((16, 16), name="x")
     k = te.reduce_axis((0, 16), "k")
     square = te.compute((16, 16), lambda i, j: te.sum(x[i, k] * x[k, j], axis=k), "square")
-    assert not list_staged(normalised(te.create_prim_func([x, square]))["main"], gpu, 1)
+    assert not list_staged(view_matrices(normalised(te.create_prim_func([x, square]))["main"]), gpu, 1)
     y = te.placeholder((16, 16), name="y")
     distance = te.compute((16, 16), lambda i, j: te.sum(x[i, k] - y[k, j], axis=k), "distance")
     highest = te.compute((16, 16), lambda i, j: te.max(x[i, k] * y[k, j], axis=k), "highest")
     for each in (distance, highest):
-        assert not list_staged(normalised(te.create_prim_func([x, y, each]))["main"], gpu, 1)
+        assert not list_staged(view_matrices(normalised(te.create_prim_func([x, y, each]))["main"]), gpu, 1)
 
 
 @pytest.mark.parametrize("product", [Matrices(1, 197, 768, 192), Matrices(6, 500, 500, 64), Matrices(1, 9, 7, 5000)])

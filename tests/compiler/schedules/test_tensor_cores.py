@@ -64,7 +64,7 @@ def test_the_kernels_compile_for_cards(name: str, arch: str, monkeypatch: pytest
 def test_schedules_are_made_again_of_their_records() -> None:
     mod, target = write_product(*PRODUCTS["a prime of rows"], "half"), card("sm_90")
     workload = ms.database.Workload(mod)
-    schedules = list_on_tensor_cores(mod["main"], target, 2)
+    schedules = list_on_tensor_cores(view_matrices(mod["main"]), target, 2)
     assert len(schedules) == 2
     for schedule in schedules:
         record = ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None)
@@ -75,11 +75,13 @@ def test_schedules_are_made_again_of_their_records() -> None:
 
 def test_what_has_no_tensor_cores_or_no_float16_keeps_its_rule() -> None:
     half = write_product(*PRODUCTS["whole tiles"], "half")["main"]
-    assert list_on_tensor_cores(half, card("sm_70"), 1)
+    assert list_on_tensor_cores(view_matrices(half), card("sm_70"), 1)
     for target in (card("sm_61"), tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
-        assert not list_on_tensor_cores(half, target, 1)
-    assert not list_on_tensor_cores(write_product(*PRODUCTS["whole tiles"], "nothing")["main"], card("sm_90"), 1)
-    assert not list_on_tensor_cores(write_product((5, 64), (64, 64), "half")["main"], card("sm_90"), 1)
+        assert not list_on_tensor_cores(view_matrices(half), target, 1)
+    assert not list_on_tensor_cores(
+        view_matrices(write_product(*PRODUCTS["whole tiles"], "nothing")["main"]), card("sm_90"), 1
+    )
+    assert not list_on_tensor_cores(view_matrices(write_product((5, 64), (64, 64), "half")["main"]), card("sm_90"), 1)
 
 
 def test_large_products_get_large_tiles_and_small_ones_many_blocks() -> None:

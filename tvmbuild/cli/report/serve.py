@@ -85,7 +85,7 @@ def _stamp_journals(root: Path) -> str:
 
     They grow with each measurement, and a page that is made again takes time of the cores that are measured on.
     """
-    journals = sorted((Layout(root).build / "journal").glob("*/*.jsonl"))
+    journals = sorted(Layout(root).journals.glob("*/*.jsonl"))
     found = ((path.name, _identify(path)) for path in journals)
     return str([(name, identity[2] // (JOURNALS_S * 10**9)) for name, identity in found if identity])
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
-from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum, join_axes, match_axes
+from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum, join_axes, join_groups
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 
@@ -39,6 +41,10 @@ def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     Convolutions of 1 x 1 are such products, whatever their layout: neighbouring axes that one operand alone moves with
     become one, as the pixels of a picture do.
     """
+    return try_rule(partial(_view, function))
+
+
+def _view(function: tirx.PrimFunc) -> MatrixProduct | None:
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch)
     if blocks is None:
@@ -58,23 +64,6 @@ def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     )
     dense = all(len(each.shape) <= len(axes.outer) + 2 for each in (nest.store, *nest.loads))  # no dimensions of one
     return product if dense and all(len(group) == 1 for group in axes.all) else _join_axes(product, nest, axes)
-
-
-def copy_operand(sch: s_tir.Schedule, block: Any, operand: int) -> Any:
-    """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
-    buffer = sch.get(block).reads[operand].source
-    makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
-    if not makers:
-        return sch.cache_read(block, operand, "shared")
-    for copy in sch.get_producers(makers[0]):
-        sch.compute_inline(copy)
-    sch.set_scope(makers[0], 0, "shared")
-    return makers[0]
-
-
-def own_loops(sch: s_tir.Schedule, block: Any) -> list[Any]:
-    """Return the loops that a copy has of its own: one for each dimension."""
-    return list(sch.get_loops(block)[-len(sch.get(block).iter_vars) :])
 
 
 def _adds_products(body: Any) -> bool:
@@ -117,12 +106,7 @@ def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes) -> MatrixPr
     """Make one axis of each group, and one dimension in copies of the operands."""
     sch, block = product.sch, product.block
     last = sch.cache_write(block, 0, "local") if product.last is None else product.last
-    ending, loads = view_nest(sch, last), (nest.loads[axes.first], nest.loads[1 - axes.first])
-    ends = None if ending is None else match_axes(nest, ending, axes.all[:-1])
-    if ends is None or ending is None or nest.store is None:
-        return None
-    stored, ended = ends
-    for operand, load in zip(product.operands, loads, strict=True):
+    for operand, load in zip(product.operands, (nest.loads[axes.first], nest.loads[1 - axes.first]), strict=True):
         dimensions = find_dimensions(load, nest, axes)
         if dimensions is None:
             return None
@@ -130,7 +114,7 @@ def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes) -> MatrixPr
         copy = sch.cache_read(block, operand, "shared")
         sch.transform_layout(block, ("read", operand), join)
         sch.transform_block_layout(copy, join)
-    sch.transform_layout(block, ("write", 0), join_axes(nest.store.shape, stored))
-    sch.transform_block_layout(block, join_axes([axis.extent for axis in nest.axes], axes.all))
-    sch.transform_block_layout(last, join_axes([axis.extent for axis in ending.axes], ended))
+    ending = view_nest(sch, last)
+    if ending is None or not join_groups(sch, nest, ending, axes.all):
+        return None
     return replace(product, last=last)

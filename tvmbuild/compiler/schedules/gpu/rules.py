@@ -17,6 +17,7 @@ from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
+from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
@@ -52,7 +53,8 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
-    staged = [*list_on_tensor_cores(function, target, limit), *list_staged(function, target, limit)]
+    matrices = view_matrices(function)
+    staged = [*list_on_tensor_cores(matrices, target, limit), *list_staged(matrices, target, limit)]
     products = list_products(function, target, max(1, limit - 1))
     first = staged or list_short_sums(function, limit, only_in_vectors=bool(products))
     fitting = [schedule for schedule in _alternate(first, products) if fits(schedule.mod, target)]

@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, own_loops, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     ALIGNED,
     FEWEST_ROWS,
@@ -22,11 +22,11 @@ from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     StagedTile,
     list_staged_tiles,
 )
+from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 
 
-def list_staged(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product of matrices."""
-    product = try_rule(partial(view_matrices, function))
     if product is None or product.sizes.rows < FEWEST_ROWS:
         return []
     tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
@@ -39,29 +39,22 @@ def stage(product: MatrixProduct, tile: StagedTile, bind: bool = True) -> s_tir.
     return _Staging(product, tile, bind).schedule()
 
 
-class _Staging:
+class _Staging(TiledProduct):
     """The steps of one schedule."""
 
     def __init__(self, product: MatrixProduct, tile: StagedTile, bind: bool) -> None:
-        self.product, self.tile, self.binds = product, tile, bind
-        self.sch = product.sch.copy()
+        super().__init__(product, tile, bind)
+        self.tile = tile
 
     def schedule(self) -> s_tir.Schedule:
         sch, tile = self.sch, self.tile
-        block, last, stages = self.pad()
+        block, last = self.fill_up("local")
+        stages = [self.stage_operand(block, which) for which in range(2)]
         self.turn_about(block)
         *_, depth = sch.get_loops(block)
         _, part, _ = sch.split(depth, [None, tile.parts, tile.chunk])
         parts = sch.rfactor(part, 0)
-        *outer, row, column = sch.get_loops(last)
-        block_row, row = sch.split(row, [None, tile.height])
-        block_column, column = sch.split(column, [None, tile.width])
-        sch.reorder(*outer, block_row, block_column, row, column)
-        if outer:
-            self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
-        self.bind(block_row, "blockIdx.y")
-        self.bind(block_column, "blockIdx.x")
-        adder = sch.fuse(row, column)
+        block_column, adder = self.place_blocks(last)
         sch.compute_at(block, adder, preserve_unit_loops=True)
         sch.set_scope(block, 0, "local")
         sch.compute_at(parts, block_column, preserve_unit_loops=True)
@@ -72,26 +65,6 @@ class _Staging:
         self.bind(adder, "threadIdx.x")
         sch.decompose_reduction(parts, step)
         return sch
-
-    def bind(self, loop: Any, axis: str) -> None:
-        if self.binds:
-            self.sch.bind(loop, axis)
-
-    def pad(self) -> tuple[Any, Any, list[Any]]:
-        """Fill up what the tile does not divide; return the sum, what writes the output, and the operands' copies."""
-        sch, tile, sizes = self.sch, self.tile, self.product.sizes
-        block, last = self.product.block, self.product.last
-        wanted = (tile.height, tile.width, tile.step)
-        given = (sizes.rows, sizes.columns, sizes.depth)
-        if any(extent % size for extent, size in zip(given, wanted, strict=True)):
-            sch.pad_einsum(block, [*(1 for _ in range(self.product.outer)), *wanted])
-            (crop,) = sch.get_consumers(block) if given[:2] != self.fill(given)[:2] else (None,)
-            if crop is not None and last is not None:
-                sch.compute_inline(crop)
-            last = crop if last is None else last
-        if last is None:
-            last = sch.cache_write(block, 0, "local")
-        return block, last, [self.copy_operand(block, which) for which in self.product.operands]
 
     def turn_about(self, block: Any) -> None:
         """Let the rows that a block's threads sum up at a time lie side by side: they are in other banks."""
@@ -111,19 +84,11 @@ class _Staging:
         dimensions = len(variables) if after == 2 else len(block.writes[0].source.shape)
         return tirx.IndexMap.from_func(move, ndim=dimensions, index_dtype=str(variables[0].var.ty.dtype))
 
-    def fill(self, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Return the extents with what is filled up."""
-        height, width, step = self.tile.height, self.tile.width, self.tile.step
-        rows, columns, depth = extents
-        return -(-rows // height) * height, -(-columns // width) * width, -(-depth // step) * step
-
-    def copy_operand(self, block: Any, which: int) -> Any:
-        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
-        sch, tile = self.sch, self.tile
-        operand = self.product.operands[which]
-        copy = copy_operand(sch, block, operand)
+    def stage_operand(self, block: Any, which: int) -> Any:
+        """Return the block that has an operand in shared memory, its rows apart by other than the banks' number."""
+        sch, copy = self.sch, self.copy_operand(block, which)
         if which == 0 and self.product.contiguous[0]:
-            sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, tile.step, ALIGNED)
+            sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, self.tile.step, ALIGNED)
         return copy
 
     def place_parts(self, block: Any, stages: list[Any]) -> Any:
@@ -146,7 +111,7 @@ class _Staging:
         for which, (operand, contiguous) in enumerate(zip(self.product.operands, self.product.contiguous, strict=True)):
             kept = sch.cache_read(block, operand, "local")
             sch.compute_at(kept, at[which], preserve_unit_loops=True)
-            *others, loop = own_loops(sch, kept)
+            *others, loop = self.own_loops(kept)
             for each in others:
                 sch.unroll(each)
             if contiguous:
@@ -159,7 +124,7 @@ class _Staging:
         """Have all threads copy an operand to shared memory."""
         sch, tile = self.sch, self.tile
         sch.compute_at(block, step, preserve_unit_loops=True)
-        fused = sch.fuse(*own_loops(sch, block))
+        fused = sch.fuse(*self.own_loops(block))
         vector = VECTOR if contiguous else 1
         rest, thread, few = sch.split(fused, [None, tile.threads, vector])
         self.bind(thread, "threadIdx.x")

@@ -118,15 +118,10 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     if nest is None or ending is None:
         return None
     groups = group(nest)
-    axes = None if groups is None else match_axes(nest, ending, groups)
-    if groups is None or axes is None or nest.store is None:
-        return None
-    stored, ended = axes
     depth = tuple(index for index, axis in enumerate(nest.axes) if axis.reduces)
+    if groups is None or nest.store is None or not join_groups(sch, nest, ending, (*groups, depth)):
+        return None
     sizes = [axis.extent for axis in nest.axes]
-    sch.transform_layout(block, ("write", 0), join_axes(nest.store.shape, stored))
-    sch.transform_block_layout(block, join_axes(sizes, (*groups, depth)))
-    sch.transform_block_layout(last, join_axes([axis.extent for axis in ending.axes], ended))
     extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
     beside = min(_count_beside(nest), _count_beside(ending))
     return Isolated(sch, block, last, extents, nest.store.bits // 8, beside)
@@ -147,7 +142,22 @@ def take_outputs(nest: Nest) -> tuple[Group, ...]:
     return (tuple(index for index, axis in enumerate(nest.axes) if not axis.reduces),)
 
 
-def match_axes(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
+def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[Group]) -> bool:
+    """Make one axis of each group, in the sum, in what it stores, and in the last block; False where they differ there.
+
+    The last group is the depth.
+    """
+    axes = _match(nest, ending, groups[:-1])
+    if axes is None or nest.store is None:
+        return False
+    stored, ended = axes
+    sch.transform_layout(nest.block, ("write", 0), join_axes(nest.store.shape, stored))
+    sch.transform_block_layout(nest.block, join_axes([axis.extent for axis in nest.axes], groups))
+    sch.transform_block_layout(ending.block, join_axes([axis.extent for axis in ending.axes], ended))
+    return True
+
+
+def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:
     """Return the groups as dimensions of what the sum stores, and as axes of the last block; None where that differs.
 
     Dimensions of one element belong to the last group.

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir
 
 from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
     FILL,
@@ -24,7 +24,8 @@ from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
 )
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
-from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct, copy_operand, own_loops, view_matrices
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
+from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import ALIGNED, SIDE, WarpTile, list_warp_tiles
 from tvmbuild.compiler.target import has_tensor_cores
@@ -33,12 +34,9 @@ VECTOR, WRITTEN = 8, 4
 """Numbers that a thread copies, and computes of what follows, together: at most, what divides their rows."""
 
 
-def list_on_tensor_cores(function: tirx.PrimFunc, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
+def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product of float16."""
-    if not has_tensor_cores(target):
-        return []
-    product = try_rule(partial(view_matrices, function))
-    if product is None or not _suits(product):
+    if product is None or not has_tensor_cores(target) or not _suits(product):
         return []
     tiles = list_warp_tiles(product.sizes, staging_limits(target.attrs), limit)
     schedules = (try_rule(partial(multiply, product, tile)) for tile in tiles)
@@ -67,69 +65,41 @@ def _suits(product: MatrixProduct) -> bool:
     )
 
 
-class _Multiplying:
+class _Multiplying(TiledProduct):
     """The steps of one schedule."""
 
     def __init__(self, product: MatrixProduct, tile: WarpTile, bind: bool) -> None:
-        self.product, self.tile, self.binds = product, tile, bind
-        self.sch = product.sch.copy()
+        super().__init__(product, tile, bind)
+        self.tile = tile
         self.tiles: list[tuple[Any, str]] = []
         """Loops around a tile, and the intrinsic that is in their place in the end."""
 
     def schedule(self) -> s_tir.Schedule:
-        sch, tile = self.sch, self.tile
-        block, last = self.pad()
+        sch = self.sch
+        block, last = self.fill_up("shared")
         store = sch.cache_write(block, 0, "wmma.accumulator")
         sch.set_scope(store, 0, "shared.dyn")
-        *outer, row, column = sch.get_loops(last)
-        block_row, row = sch.split(row, [None, tile.height])
-        block_column, column = sch.split(column, [None, tile.width])
-        sch.reorder(*outer, block_row, block_column, row, column)
-        if outer:
-            self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
-        self.bind(block_row, "blockIdx.y")
-        self.bind(block_column, "blockIdx.x")
-        self.share_out(sch.fuse(row, column), self.count_written(last))
+        block_column, written = self.place_blocks(last)
+        self.share_out(written, self.count_written(last))
         sch.compute_at(store, block_column, preserve_unit_loops=True)
         warp = self.place_store(store)
         sch.compute_at(block, warp, preserve_unit_loops=True)
         steps, inner = self.place_sum(block)
         for which, intrinsic, scope in ((0, LOAD_LEFT, "wmma.matrix_a"), (1, LOAD_RIGHT, "wmma.matrix_b")):
             operand = self.product.operands[which]
-            shared = copy_operand(sch, block, operand)
+            shared = self.copy_operand(block, which)
             fragment = sch.cache_read(block, operand, scope)
             sch.compute_at(fragment, inner, preserve_unit_loops=True)
             self.make_tiles(fragment, intrinsic)
             sch.compute_at(shared, steps, preserve_unit_loops=True)
             sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
             along = (self.product.sizes.depth, self.product.sizes.columns)[which]
-            self.share_out(sch.fuse(*own_loops(sch, shared)), math.gcd(along, VECTOR))
+            self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(along, VECTOR))
         start = sch.decompose_reduction(block, steps)
         self.tiles.append((sch.get_loops(start)[-2], FILL))
         for loop, intrinsic in self.tiles if self.binds else ():
             sch.tensorize(loop, intrinsic)
         return sch
-
-    def bind(self, loop: Any, axis: str) -> None:
-        if self.binds:
-            self.sch.bind(loop, axis)
-
-    def pad(self) -> tuple[Any, Any]:
-        """Fill up what the tile does not divide; return the sum and what writes the output."""
-        sch, tile, sizes = self.sch, self.tile, self.product.sizes
-        block, last = self.product.block, self.product.last
-        wanted = (tile.height, tile.width, tile.step)
-        given = (sizes.rows, sizes.columns, sizes.depth)
-        if any(extent % size for extent, size in zip(given, wanted, strict=True)):
-            sch.pad_einsum(block, [*(1 for _ in range(self.product.outer)), *wanted])
-            crops = sch.get_consumers(block)
-            crop = crops[0] if any(e % s for e, s in zip(given[:2], wanted[:2], strict=True)) else None
-            if crop is not None and last is not None:
-                sch.compute_inline(crop)
-            last = crop if last is None else last
-        if last is None:
-            last = sch.cache_write(block, 0, "shared")
-        return block, last
 
     def count_written(self, last: Any) -> int:
         """Return how much of the output a thread computes together; TVM's vectors of bools are none of CUDA's."""

@@ -1,0 +1,79 @@
+"""What schedules of products of matrices share: blocks of threads that each compute a tile of the output."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
+
+
+class Tile(Protocol):
+    """Rows and columns of the output that a block computes, and how much of the depth it has at once."""
+
+    @property
+    def height(self) -> int: ...  # noqa: D102 - the class says it
+    @property
+    def width(self) -> int: ...  # noqa: D102
+    @property
+    def step(self) -> int: ...  # noqa: D102
+
+
+class TiledProduct:
+    """One schedule under construction; without ``binds`` its threads are loops, which a CPU can run."""
+
+    def __init__(self, product: MatrixProduct, tile: Tile, binds: bool) -> None:
+        self.product, self.binds = product, binds
+        self.sch = product.sch.copy()
+        self._wanted = (tile.height, tile.width, tile.step)
+
+    def bind(self, loop: Any, axis: str) -> None:
+        """Make the loop an axis of threads or of blocks."""
+        if self.binds:
+            self.sch.bind(loop, axis)
+
+    def fill_up(self, scope: str) -> tuple[Any, Any]:
+        """Fill up what the tile does not divide; return the sum and what writes the output.
+
+        Where the sum itself does so, it writes to ``scope``, and a copy of that is the output.
+        """
+        sch, sizes, block, last = self.sch, self.product.sizes, self.product.block, self.product.last
+        given = (sizes.rows, sizes.columns, sizes.depth)
+        rows, columns, depth = (extent % size for extent, size in zip(given, self._wanted, strict=True))
+        if rows or columns or depth:
+            sch.pad_einsum(block, [*(1 for _ in range(self.product.outer)), *self._wanted])
+        if rows or columns:
+            (crop,) = sch.get_consumers(block)
+            if last is None:
+                last = crop
+            else:
+                sch.compute_inline(crop)
+        return block, sch.cache_write(block, 0, scope) if last is None else last
+
+    def place_blocks(self, last: Any) -> tuple[Any, Any]:
+        """Give each block of threads its tile of the output; return the blocks' innermost loop and the tile's."""
+        sch, (height, width, _) = self.sch, self._wanted
+        *outer, row, column = sch.get_loops(last)
+        block_row, row = sch.split(row, [None, height])
+        block_column, column = sch.split(column, [None, width])
+        sch.reorder(*outer, block_row, block_column, row, column)
+        if outer:
+            self.bind(sch.fuse(*outer) if len(outer) > 1 else outer[0], "blockIdx.z")
+        self.bind(block_row, "blockIdx.y")
+        self.bind(block_column, "blockIdx.x")
+        return block_column, sch.fuse(row, column)
+
+    def copy_operand(self, block: Any, which: int) -> Any:
+        """Return the block that has an operand in shared memory: the one that filled it up, or a copy."""
+        sch, operand = self.sch, self.product.operands[which]
+        buffer = sch.get(block).reads[operand].source
+        makers = [each for each in sch.get_producers(block) if sch.get(each).writes[0].source.same_as(buffer)]
+        if not makers:
+            return sch.cache_read(block, operand, "shared")
+        for copy in sch.get_producers(makers[0]):
+            sch.compute_inline(copy)
+        sch.set_scope(makers[0], 0, "shared")
+        return makers[0]
+
+    def own_loops(self, block: Any) -> list[Any]:
+        """Return the loops that a copy has of its own: one for each dimension."""
+        return list(self.sch.get_loops(block)[-len(self.sch.get(block).iter_vars) :])
