@@ -114,7 +114,7 @@ def draw(groups: Sequence[Group]) -> str:
     columns = _split(groups)
     width, height = 2 * (COLUMN + MARGIN) + GAP, TOP + max(map(_height, columns)) + 12
     counted = sum(len(group.networks) for group in groups)
-    title = f"The time of {counted} networks' packages over ONNX Runtime's"
+    title = f"The time of {counted} packages over ONNX Runtime's"
     body = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">',
         f"<title>{title}</title>",
