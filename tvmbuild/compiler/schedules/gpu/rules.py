@@ -22,6 +22,7 @@ from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores
+from tvmbuild.compiler.schedules.gpu.windows import list_windows
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.errors import TvmbuildError
 
@@ -56,7 +57,12 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     matrices = view_matrices(function)
     staged = [*list_on_tensor_cores(matrices, target, limit), *list_staged(matrices, target, limit)]
     products = list_products(function, target, max(1, limit - 1))
-    first = staged or list_short_sums(function, limit, only_in_vectors=bool(products))
+    short = [
+        schedule
+        for list_rule in (list_windows, list_short_sums)
+        for schedule in list_rule(function, limit, only_in_vectors=bool(products))
+    ]
+    first = staged or short
     fitting = [schedule for schedule in _alternate(first, products) if fits(schedule.mod, target)]
     if len(fitting) >= limit:
         return fitting[:limit]

@@ -83,10 +83,11 @@ def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = T
     return sch
 
 
-def inline_around_sum(sch: s_tir.Schedule) -> tuple[Any, Any | None] | None:
+def inline_around_sum(sch: s_tir.Schedule, *, keep_operands: bool = False) -> tuple[Any, Any | None] | None:
     """Inline all but one sum and the block that writes the output; return both, or None where there is not one sum.
 
-    Where nothing follows the sum, it writes the output itself, and the second is None.
+    Where nothing follows the sum, it writes the output itself, and the second is None. ``keep_operands`` leaves what
+    the sum reads to the blocks that make it.
     """
     infos = normalize_prim_func(sch) or []
     sums = [index for index, info in enumerate(infos) if info.is_reduction()]
@@ -94,8 +95,10 @@ def inline_around_sum(sch: s_tir.Schedule) -> tuple[Any, Any | None] | None:
         return None
     blocks = [info.block_rv for info in infos]
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
+    kept = [sch.get(each).name_hint for each in sch.get_producers(block)] if keep_operands else []
     for each in (*blocks[: sums[0]], *after[:-1]):
-        sch.compute_inline(each)
+        if sch.get(each).name_hint not in kept:
+            sch.compute_inline(each)
     return block, after[-1] if after else None
 
 
