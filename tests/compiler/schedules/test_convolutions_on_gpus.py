@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,7 +106,7 @@ def test_those_on_tensor_cores_are_right(
     mod = convolve(layout, "fp16", sizes)
     product = view_matrices(mod["main"])
     assert product is not None
-    if not all(product.contiguous):  # one pixel in NCHW
+    if min(product.runs) == 1:  # one pixel in NCHW
         assert not list_on_tensor_cores(view_matrices(mod["main"]), gpu, 1)
         return
     want = run(mod)
@@ -131,14 +132,56 @@ def test_their_schedules_are_made_again_of_their_records(
     assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
 
 
-@pytest.mark.parametrize("attributes", [{"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, {"strides": [2, 2]}])
+WINDOWS: dict[str, tuple[Sizes, dict[str, Any]]] = {
+    "three by three": ((1, 32, 48, 8), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    "steps of two": ((2, 24, 40, 9), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "one by one in steps": ((2, 16, 24, 9), {"strides": [2, 2]}),
+    "apart": ((1, 16, 20, 11), {"kernel_shape": [3, 3], "dilations": [2, 2], "pads": [2, 2, 2, 2]}),
+    "long and unpadded": ((1, 20, 17, 9), {"kernel_shape": [5, 5]}),
+    "a picture": ((2, 3, 32, 15), {"kernel_shape": [7, 7], "strides": [2, 2], "pads": [3, 3, 3, 3]}),
+}
+
+
+@pytest.mark.parametrize("sizes, attributes", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_windows_and_strides_are_no_matrices(
-    convolve: Convolve, layout: Layout, attributes: dict[str, Any], gpu: tvm.target.Target
+def test_what_windows_see_is_a_matrix(
+    convolve: Convolve,
+    layout: Layout,
+    precision: Precision,
+    sizes: Sizes,
+    attributes: dict[str, Any],
+    gpu: tvm.target.Target,
 ) -> None:
-    mod = convolve(layout, "fp32", SIZES["whole vectors"], **attributes)
-    assert view_matrices(mod["main"]) is None
-    assert list_schedules(mod["main"], gpu, 1)
+    mod = convolve(layout, precision, sizes, **attributes)
+    product = view_matrices(mod["main"])
+    assert product is not None
+    assert product.is_unfolded
+    want = run(mod)
+    close = partial(np.testing.assert_allclose, rtol=2e-3, atol=1e-2 if precision == "fp16" else 5e-5)
+    for tile in list_staged_tiles(product.sizes, staging_limits(gpu.attrs), 2):
+        close(run(stage(product, tile, bind=False).mod), want)
+        assert fits(stage(product, tile).mod, gpu)
+    for tile in TILES[:2] if list_on_tensor_cores(product, gpu, 1) else ():
+        close(run(multiply(product, tile, bind=False).mod), want)
+        assert fits(multiply(product, tile).mod, gpu)
+
+
+def test_windows_are_multiplied_by_tensor_cores_where_channels_are_read_in_vectors(
+    convolve: Convolve, gpu: tvm.target.Target
+) -> None:
+    attributes: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    product = view_matrices(convolve("NHWC", "fp16", (1, 32, 48, 8), **attributes)["main"])
+    assert product is not None
+    assert product.runs == (8, 48)
+    assert list_on_tensor_cores(product, gpu, 1)
+    odd = view_matrices(convolve("NHWC", "fp16", (1, 30, 48, 8), **attributes)["main"])
+    assert odd is not None
+    assert odd.runs[0] == 1
+    assert odd.sizes.gathered == (True, False)
+    assert not list_on_tensor_cores(odd, gpu, 1)
+    assert list_staged(odd, gpu, 1) == []  # 48 x 64 outputs: in parts
+    assert list_schedules(convolve("NHWC", "fp16", (1, 30, 48, 8), **attributes)["main"], gpu, 1)
 
 
 def test_a_tile_that_a_block_cannot_hold_is_none(convolve: Convolve, gpu: tvm.target.Target) -> None:

@@ -12,6 +12,7 @@ from vulkan_devices import HOST, LEAST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen import cubin as cuda
+from tvmbuild.compiler.codegen.generators import pass_config
 from tvmbuild.compiler.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
@@ -59,6 +60,32 @@ def test_the_kernels_compile_for_cards(name: str, arch: str, monkeypatch: pytest
     # The sums go through memory of their own: TVM does not wait for the operands' where it would share that.
     assert source.count("extern __shared__") == 1
     assert cuda.compile_source(source, target)
+
+
+@pytest.mark.parametrize(("arch", "waits"), [("sm_75", False), ("sm_86", True)])
+def test_operands_are_on_their_way_while_others_are_multiplied(arch: str, waits: bool) -> None:
+    """Copies that no thread waits for came with sm_80; one tile in three has them."""
+    target, mod = card(arch), write_product((784, 1152), (1152, 128), "half")
+    (schedule,) = list_on_tensor_cores(view_matrices(mod["main"]), target, 1)
+    with tvm.transform.PassContext(config=pass_config(target)):
+        built = tvm.tirx.build(schedule.mod, target=target)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert ("cp.async.wait_group" in source) == waits
+    assert cuda.compile_source(source, target)
+
+
+def test_each_tile_with_operands_on_their_way_compiles() -> None:
+    target, mod = card("sm_90"), write_product((197, 700), (700, 72), "half")
+    product = view_matrices(mod["main"])
+    assert product is not None
+    for tile in TILES:
+        if tile.ahead:
+            with tvm.transform.PassContext(config=pass_config(target)):
+                built = tvm.tirx.build(multiply(product, tile).mod, target=target)
+            source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+            assert source is not None
+            assert f"wait_group_{tile.ahead}" in source
 
 
 def test_schedules_are_made_again_of_their_records() -> None:

@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
@@ -39,7 +39,7 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
     """
     check_lowered(mod)
     alone = partial(tvm.compile, target=target)
-    context = tvm.transform.PassContext(opt_level=3, config=_CONFIG)
+    context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
     with target, use_generators(target), context, name_culprit(mod, alone):
         passes = tvm.transform.Sequential(_vm_passes(target))
         if not is_gpu(target):

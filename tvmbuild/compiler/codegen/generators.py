@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import tvm
 
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
+from tvmbuild.compiler.target import copies_asynchronously
+
+
+def pass_config(target: tvm.target.Target) -> dict[str, Any]:
+    """Return the configuration of TVM's passes that code for the target is made with, by whatever makes it."""
+    return {"tirx.use_async_copy": True} if copies_asynchronously(target) else {}
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum, join_axes, join_groups
+from tvmbuild.compiler.schedules.gpu.unfold import find_read, measure_run, unfold_windows
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 
@@ -29,41 +30,50 @@ class MatrixProduct:
     """Of the sum's reads, the one that moves with the rows and the one that moves with the columns."""
     turned: bool
     """Whether the sum's terms are the second operand times the first."""
-    contiguous: tuple[bool, bool]
-    """Whether the first is so along the depth, the second along the columns."""
+    runs: tuple[int, int]
+    """How many numbers lie side by side, of the first operand along the depth, of the second along the columns."""
     outer: int
     """How many axes of the sum go before (row, column, depth)."""
+    is_unfolded: bool = False
+    """Whether one operand is what windows see, written out."""
 
 
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     """Return the function as a product of matrices; None where it is something else.
 
-    Convolutions of 1 x 1 are such products, whatever their layout: neighbouring axes that one operand alone moves with
-    become one, as the pixels of a picture do.
+    Convolutions are such products, whatever their layout. Of those of 1 x 1 neighbouring axes that one operand alone
+    moves with become one, as the pixels of a picture do. Of larger windows what each window sees is a row of a matrix.
     """
-    return try_rule(partial(_view, function))
+    return try_rule(partial(_view, function)) or try_rule(partial(_view_unfolded, function))
 
 
 def _view(function: tirx.PrimFunc) -> MatrixProduct | None:
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch)
-    if blocks is None:
-        return None
-    block, last = blocks
+    return None if blocks is None else _describe(sch, *blocks, None)
+
+
+def _view_unfolded(function: tirx.PrimFunc) -> MatrixProduct | None:
+    unfolded = unfold_windows(function)
+    return None if unfolded is None else _describe(*unfolded)
+
+
+def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any | None) -> MatrixProduct | None:
     nest = view_nest(sch, block)
     if nest is None or nest.store is None or len(nest.loads) != 2 or not _adds_products(sch.get(block).body):
         return None
     axes = find_axes(nest)
     if axes is None or (last is not None and not _writes_alike(sch, nest, last)):
         return None
-    operands = _find_operands(sch.get(block), nest, axes)
-    if operands is None:
-        return None
-    product = MatrixProduct(
-        sch, block, last, axes.measure(nest), operands, axes.first == 1, axes.contiguous(nest), len(axes.outer)
-    )
+    operands = find_read(sch.get(block), nest.loads[axes.first]), find_read(sch.get(block), nest.loads[1 - axes.first])
+    if operands[0] == operands[1]:
+        return None  # a matrix times itself
+    runs = axes.measure_runs(nest)
+    product = MatrixProduct(sch, block, last, axes.measure(nest), operands, axes.first == 1, runs, len(axes.outer))
     dense = all(len(each.shape) <= len(axes.outer) + 2 for each in (nest.store, *nest.loads))  # no dimensions of one
-    return product if dense and all(len(group) == 1 for group in axes.all) else _join_axes(product, nest, axes)
+    if unfolded is None and dense and all(len(group) == 1 for group in axes.all):
+        return product
+    return _join_axes(product, nest, axes, unfolded)
 
 
 def _adds_products(body: Any) -> bool:
@@ -94,27 +104,26 @@ def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
     return bool(reads) and same and stored is not None and all(order_of(each, loops) == stored for each in reads)
 
 
-def _find_operands(block: Any, nest: Nest, axes: MatrixAxes) -> tuple[int, int] | None:
-    """Return which of the sum's reads is the first operand and which the second; None for a matrix times itself."""
-    reads = [region.source for region in block.reads]
-    loads = nest.loads[axes.first], nest.loads[1 - axes.first]
-    first, second = (next(at for at, each in enumerate(reads) if each.same_as(load.buffer)) for load in loads)
-    return None if first == second else (first, second)
-
-
-def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes) -> MatrixProduct | None:
+def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: Any | None) -> MatrixProduct | None:
     """Make one axis of each group, and one dimension in copies of the operands."""
     sch, block = product.sch, product.block
     last = sch.cache_write(block, 0, "local") if product.last is None else product.last
-    for operand, load in zip(product.operands, (nest.loads[axes.first], nest.loads[1 - axes.first]), strict=True):
-        dimensions = find_dimensions(load, nest, axes)
+    runs, gathered = list(product.runs), [False, False]
+    for which, load in enumerate((nest.loads[axes.first], nest.loads[1 - axes.first])):
+        operand = product.operands[which]
+        is_unfolded = unfolded is not None and sch.get(unfolded).writes[0].source.same_as(load.buffer)
+        dimensions = axes.order_unfolded(load, nest, which) if is_unfolded else find_dimensions(load, nest, axes)
         if dimensions is None:
             return None
+        if is_unfolded:
+            runs[which] = measure_run(sch, unfolded, dimensions[-1][-1])
+            gathered[which] = runs[which] == 1
+        copy = unfolded if is_unfolded else sch.cache_read(block, operand, "shared")
         join = join_axes(load.shape, dimensions)
-        copy = sch.cache_read(block, operand, "shared")
         sch.transform_layout(block, ("read", operand), join)
         sch.transform_block_layout(copy, join)
     ending = view_nest(sch, last)
     if ending is None or not join_groups(sch, nest, ending, axes.all):
         return None
-    return replace(product, last=last)
+    sizes = replace(product.sizes, gathered=(gathered[0], gathered[1]))
+    return replace(product, last=last, sizes=sizes, runs=(runs[0], runs[1]), is_unfolded=unfolded is not None)

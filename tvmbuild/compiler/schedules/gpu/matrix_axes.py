@@ -38,10 +38,17 @@ class MatrixAxes:
         )
         return Matrices(outer, rows, columns, depth, max(load.bits for load in nest.loads) // 8)
 
-    def contiguous(self, nest: Nest) -> tuple[bool, bool]:
-        """Say whether the first operand is so along the depth, the second along the columns."""
+    def measure_runs(self, nest: Nest) -> tuple[int, int]:
+        """Return how many numbers lie side by side: of the first operand along the depth, the second the columns."""
         first, second = nest.loads[self.first], nest.loads[1 - self.first]
-        return _stride(first, nest, self.depth) == 1, _stride(second, nest, self.columns) == 1
+        return _measure_run(first, nest, self.depth), _measure_run(second, nest, self.columns)
+
+    def order_unfolded(self, load: Access, nest: Nest, which: int) -> tuple[Group, ...]:
+        """Return the dimensions of an operand that is written out by the group that moves each, in the order wanted."""
+        order = order_of(load, [axis.var for axis in nest.axes]) or []
+        groups = (*((axis,) for axis in self.outer), *((self.rows, self.depth), (self.depth, self.columns))[which])
+        found = (tuple(at for at, axis in enumerate(order) if axis in group) for group in groups)
+        return tuple(group for group in found if group)
 
 
 def find_axes(nest: Nest) -> MatrixAxes | None:
@@ -85,10 +92,11 @@ def _joins(nest: Nest, group: Group) -> bool:
     return True
 
 
-def _stride(load: Access, nest: Nest, group: Group) -> int | None:
-    """Return how far the next element along the group is."""
+def _measure_run(load: Access, nest: Nest, group: Group) -> int:
+    """Return how many steps along the group go to the next element."""
     wide = [at for at in group if nest.axes[at].extent > 1] or [group[-1]]
-    return load.stride(nest.axes[wide[-1]].var)
+    joined = math.prod(nest.axes[at].extent for at in group)
+    return joined if load.stride(nest.axes[wide[-1]].var) == 1 else 1
 
 
 def order_of(access: Access, variables: list[Any]) -> list[int] | None:

@@ -54,19 +54,24 @@ def list_schedules(function: tirx.PrimFunc, target: tvm.target.Target, limit: in
     """
     if not is_gpu(target):
         raise ValueError(f"these rules are for GPUs, not for {target.kind.name}")
-    matrices = view_matrices(function)
-    staged = [*list_on_tensor_cores(matrices, target, limit), *list_staged(matrices, target, limit)]
     products = list_products(function, target, max(1, limit - 1))
-    short = [
-        schedule
-        for list_rule in (list_windows, list_short_sums)
-        for schedule in list_rule(function, limit, only_in_vectors=bool(products))
-    ]
-    first = staged or short
+    first = _list_first(function, target, limit, is_product=bool(products))
     fitting = [schedule for schedule in _alternate(first, products) if fits(schedule.mod, target)]
     if len(fitting) >= limit:
         return fitting[:limit]
     return [*fitting, *_schedule_by_dlight(function, target)]
+
+
+def _list_first(
+    function: tirx.PrimFunc, target: tvm.target.Target, limit: int, *, is_product: bool
+) -> list[s_tir.Schedule]:
+    """Return what goes before products in parts, the most promising first."""
+    matrices = view_matrices(function)
+    windows = list_windows(function, limit, only_in_vectors=is_product)
+    first = [*list_on_tensor_cores(matrices, target, limit), *windows, *list_staged(matrices, target, limit)]
+    if matrices is None or not first:
+        first += list_short_sums(function, limit, only_in_vectors=is_product)
+    return first
 
 
 def _alternate(first: Sequence[s_tir.Schedule], second: Sequence[s_tir.Schedule]) -> Iterator[s_tir.Schedule]:

@@ -17,6 +17,7 @@ from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     ALIGNED,
+    FEWEST_OUTPUTS,
     FEWEST_ROWS,
     VECTOR,
     StagedTile,
@@ -28,6 +29,8 @@ from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product of matrices."""
     if product is None or product.sizes.rows < FEWEST_ROWS:
+        return []
+    if product.is_unfolded and product.sizes.outputs < FEWEST_OUTPUTS:
         return []
     tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
     schedules = (try_rule(partial(stage, product, tile)) for tile in tiles)
@@ -87,7 +90,7 @@ class _Staging(TiledProduct):
     def stage_operand(self, block: Any, which: int) -> Any:
         """Return the block that has an operand in shared memory, its rows apart by other than the banks' number."""
         sch, copy = self.sch, self.copy_operand(block, which)
-        if which == 0 and self.product.contiguous[0]:
+        if which == 0 and self.product.runs[0] > 1:
             sch.storage_align(copy, 0, len(sch.get(copy).writes[0].source.shape) - 2, self.tile.step, ALIGNED)
         return copy
 
@@ -105,16 +108,16 @@ class _Staging(TiledProduct):
         self.bind(thread, "threadIdx.x")
         sch.reverse_compute_at(store, thread, preserve_unit_loops=True)
         sch.vectorize(sch.get_loops(store)[-1])
-        for each, contiguous in zip(stages, self.product.contiguous, strict=True):
-            self.fetch(each, step, contiguous)
+        for each, run in zip(stages, self.product.runs, strict=True):
+            self.fetch(each, step, run > 1)
         at = (row, inner)
-        for which, (operand, contiguous) in enumerate(zip(self.product.operands, self.product.contiguous, strict=True)):
+        for which, (operand, run) in enumerate(zip(self.product.operands, self.product.runs, strict=True)):
             kept = sch.cache_read(block, operand, "local")
             sch.compute_at(kept, at[which], preserve_unit_loops=True)
             *others, loop = self.own_loops(kept)
             for each in others:
                 sch.unroll(each)
-            if contiguous:
+            if run > 1:
                 sch.vectorize(loop)
         for loop in (inner, row, few, column):
             sch.unroll(loop)

@@ -24,8 +24,13 @@ BYTES = 33
 """That a multiprocessor reads in a cycle from the second-level cache."""
 LATENCY = 680
 """Cycles of a step beside what it computes: the loads of the next, and two barriers."""
+GATHER = 100
+"""Cycles of a step for each number that a thread gathers one by one: fitted to 52 kernels of 13 convolutions there."""
 FEWEST_ROWS = 8
 """Of fewer there is little that the threads could share."""
+FEWEST_OUTPUTS = 4096
+"""Of a sum over windows: few blocks wait for long sums whose operands are gathered one by one.
+12 x 20 of 2,304 products took nine times as long as in parts on an H200, 512 x 49 of 4,608 a third."""
 MOST_WASTE = 1.35
 """Of what a tile computes over what the product has, where there is such a tile."""
 FEWEST_THREADS, MOST_THREADS = 64, 256
@@ -41,6 +46,13 @@ class Matrices:
     depth: int
     operand_bytes: int = 4
     """Of a number of the operands."""
+    gathered: tuple[bool, bool] = (False, False)
+    """Whether an operand is what windows see, number by number."""
+
+    @property
+    def outputs(self) -> int:
+        """Return how many numbers it is."""
+        return self.outer * self.rows * self.columns
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,11 @@ class StagedTile:
         enough = max(grid) <= MOST_BLOCKS and self.threads <= limits.threads
         return enough and self.shared_bytes(product) <= limits.shared_bytes
 
+    def _gathers(self, product: Matrices) -> float:
+        """Return how many numbers a thread gathers in a step."""
+        sides = (side for side, gathered in zip((self.height, self.width), product.gathered, strict=True) if gathered)
+        return sum(sides) * self.step / self.threads
+
     def estimate(self, product: Matrices, limits: GpuLimits) -> float:
         """Return about how many cycles a card takes: fitted to 220 kernels of ten products on an H200."""
         warps = max(1, self.threads // WARP)
@@ -104,7 +121,7 @@ class StagedTile:
         sums = self.height * self.width * self.step / SUMS / min(LANES, warps * WARP)
         reads = warps * self.chunk * READING
         moved = (self.height + self.width) * self.step * product.operand_bytes / BYTES
-        work = sums + reads + moved
+        work = sums + reads + moved + self._gathers(product) * GATHER
         adding = (12 * self.parts + 45) * self.height * self.width / self.threads + 300
         blocks = math.ceil(self.blocks(product) / limits.multiprocessors)
         shared = max(1, limits.shared_at_once // self.shared_bytes(product))

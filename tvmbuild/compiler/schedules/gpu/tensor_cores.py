@@ -28,7 +28,7 @@ from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import ALIGNED, SIDE, WarpTile, list_warp_tiles
-from tvmbuild.compiler.target import has_tensor_cores
+from tvmbuild.compiler.target import copies_asynchronously, has_tensor_cores
 
 VECTOR, WRITTEN = 8, 4
 """Numbers that a thread copies, and computes of what follows, together: at most, what divides their rows."""
@@ -38,7 +38,8 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
     """Return at most ``limit`` schedules, the most promising first; none for what is no product of float16."""
     if product is None or not has_tensor_cores(target) or not _suits(product):
         return []
-    tiles = list_warp_tiles(product.sizes, staging_limits(target.attrs), limit)
+    limits, ahead = staging_limits(target.attrs), copies_asynchronously(target)
+    tiles = list_warp_tiles(product.sizes, limits, limit, ahead=ahead)
     schedules = (try_rule(partial(multiply, product, tile)) for tile in tiles)
     return [schedule for schedule in schedules if schedule is not None]
 
@@ -60,7 +61,7 @@ def _suits(product: MatrixProduct) -> bool:
     return (
         operands == {"float16"}
         and str(block.writes[0].source.dtype) == "float32"
-        and all(product.contiguous)
+        and min(product.runs) > 1
         and min(sizes.rows, sizes.columns, sizes.depth) >= SIDE
     )
 
@@ -93,13 +94,21 @@ class _Multiplying(TiledProduct):
             self.make_tiles(fragment, intrinsic)
             sch.compute_at(shared, steps, preserve_unit_loops=True)
             sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
-            along = (self.product.sizes.depth, self.product.sizes.columns)[which]
-            self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(along, VECTOR))
+            self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(self.product.runs[which], VECTOR))
         start = sch.decompose_reduction(block, steps)
         self.tiles.append((sch.get_loops(start)[-2], FILL))
         for loop, intrinsic in self.tiles if self.binds else ():
             sch.tensorize(loop, intrinsic)
+        self.fetch_ahead(steps)
         return sch
+
+    def fetch_ahead(self, steps: Any) -> None:
+        """Have the operands of the next steps on their way while one is multiplied: no thread waits for its copies."""
+        if not self.tile.ahead or not self.binds:
+            return
+        self.sch.annotate(steps, "software_pipeline_stage", [0, 0, self.tile.ahead])
+        self.sch.annotate(steps, "software_pipeline_order", [0, 1, 2])
+        self.sch.annotate(steps, "software_pipeline_async_stages", [0])
 
     def count_written(self, last: Any) -> int:
         """Return how much of the output a thread computes together; TVM's vectors of bools are none of CUDA's."""

@@ -16,12 +16,15 @@ from tvm import s_tir, tirx
 from tvmbuild.compiler.schedules.access import Access, uses
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import order_of
-from tvmbuild.compiler.schedules.gpu.sums import ENOUGH, SHORT, THREADS, TOGETHER, inline_around_sum
+from tvmbuild.compiler.schedules.gpu.sums import SHORT, THREADS, TOGETHER, inline_around_sum
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count, view_nest
 
-NEIGHBOURS = (4, 2)
-"""Outputs of a row that a thread computes."""
-LOST = 8
+NEIGHBOURS = {4: (4, 0.0), 2: (1, 0.5), 1: (4, 0.0)}
+"""Outputs of a row that a thread computes, the likeliest first; for channels in vectors of how many, and windows that
+share how much of what they see with the next, at least."""
+ENOUGH, ENOUGH_ALONE = 50_000, 35_000
+"""Threads, of neighbours and of single outputs, that keep a card busy; fewer are slower than other rules' (an H200)."""
+LOST = 7
 """One output in so many may lie beyond the end of its row."""
 
 
@@ -44,6 +47,8 @@ class Windows:
     """Whether what the windows see does so too; else it is the same for all."""
     row_in_lanes: bool
     """Whether the row is the last axis, and what is written there goes through all its operands in vectors."""
+    overlap: float
+    """How much of what a window sees the next one of the row sees too: 2/3 of three elements in steps of one."""
 
     def count_threads(self, neighbours: int) -> int:
         """Return how many threads have outputs."""
@@ -56,11 +61,20 @@ def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool =
     windows = try_rule(partial(view_windows, function))
     if windows is None or (only_in_vectors and windows.lanes == 1):
         return []
-    row = windows.extents[windows.row]
-    few = [each for each in NEIGHBOURS if -row % each * LOST <= row and windows.count_threads(each) >= ENOUGH]
-    shares = [(neighbours, threads) for threads in THREADS for neighbours in few]
+    shares = [(neighbours, threads) for threads in THREADS for neighbours in _count_neighbours(windows)]
     schedules = (try_rule(partial(slide, windows, *share)) for share in shares[:limit])
     return [schedule for schedule in schedules if schedule is not None]
+
+
+def _count_neighbours(windows: Windows) -> list[int]:
+    """Return numbers of outputs of a row that are worth a try, the most promising first."""
+    row = windows.extents[windows.row]
+    fitting = [
+        each
+        for each, (lanes, overlap) in NEIGHBOURS.items()
+        if lanes <= windows.lanes and overlap <= windows.overlap and -row % each * LOST <= row
+    ]
+    return [each for each in fitting if windows.count_threads(each) >= (ENOUGH if each > 1 else ENOUGH_ALONE)]
 
 
 def slide(windows: Windows, neighbours: int, threads: int, bind: bool = True) -> s_tir.Schedule:
@@ -122,7 +136,7 @@ def view_windows(function: tirx.PrimFunc) -> Windows | None:
     found = None if nest is None or count(nest.reduced) > SHORT else _find_row(nest)
     if nest is None or found is None:
         return None
-    load, row = found
+    load, row, window = found
     at = None if ending is None else _find_in(ending, nest, row)
     if ending is None or at is None:
         return None
@@ -139,6 +153,7 @@ def view_windows(function: tirx.PrimFunc) -> Windows | None:
         lanes,
         lanes > 1 and load.stride(nest.spatial[-1].var) == 1,
         is_last and _in_lanes(ending, ending.axes[-1]),
+        _measure_overlap(load, row, window),
     )
 
 
@@ -156,14 +171,23 @@ def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
     return sch.cache_read(block, next(at for at, each in enumerate(reads) if each.same_as(load.buffer)), "local")
 
 
-def _find_row(nest: Nest) -> tuple[Access, Axis] | None:
-    """Return the load whose windows overlap, and the last axis of the output along which they do."""
+def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
+    """Return the load that is read by windows, the last axis of the output along which they move, and that in them."""
     for row in reversed(nest.spatial):
-        for load in nest.loads if row.extent >= min(NEIGHBOURS) else ():
+        for load in nest.loads if row.extent > 1 else ():
             moved = [index for index in load.indices if uses(index, row.var)]
-            if any(uses(index, axis.var) for index in moved for axis in nest.reduced if axis.extent > 1):
-                return load, row
+            for axis in nest.reduced:
+                if axis.extent > 1 and any(uses(index, axis.var) for index in moved):
+                    return load, row, axis
     return None
+
+
+def _measure_overlap(load: Access, row: Axis, window: Axis) -> float:
+    """Return how much of what a window sees the next one of the row sees too."""
+    step, apart = load.stride(row.var), load.stride(window.var)
+    if not step or not apart or step % apart:
+        return 0.0
+    return max(0.0, 1 - step / apart / window.extent)
 
 
 def _find_in(ending: Nest, nest: Nest, row: Axis) -> int | None:

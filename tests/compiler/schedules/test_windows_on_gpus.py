@@ -1,0 +1,128 @@
+"""Sums over windows on GPUs: right with threads as loops on the CPU, whatever the layout, windows and rows' ends."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from matrix_products import run
+from onnx import TensorProto, helper, numpy_helper
+from tvm.s_tir import meta_schedule as ms
+from vulkan_devices import HOST, LEAST
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.codegen import cubin as cuda
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
+from tvmbuild.compiler.schedules.gpu.windows import list_windows, slide, view_windows
+from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.replay.traces import dump_trace, load_record
+
+pytestmark = pytest.mark.compiler
+Layout = Literal["NCHW", "NHWC"]
+LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
+CARD = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), HOST)
+BUSY = (24, 24, 112)
+"""Pictures, channels and size of a function with threads enough for neighbours."""
+
+
+def sum_windows(
+    operator: str, shape: tuple[int, int, int], *, layout: Layout = "NHWC", precision: Precision = "fp16", **said: Any
+) -> tvm.IRModule:
+    """Return the function of a depthwise convolution with a bias and a bound, or of pooling, of a square picture."""
+    batch, channels, size = shape
+    kept: list[Any] = []
+    if operator == "Conv":
+        random = np.random.RandomState(0)
+        weights = random.uniform(-1, 1, (channels, 1, *said["kernel_shape"])).astype(np.float32)
+        kept = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(weights[:, 0, 0, 0].copy(), "b")]
+        said = {**said, "group": channels}
+    nodes = [helper.make_node(operator, ["x", *(each.name for each in kept)], ["c"], **said)]
+    nodes.append(helper.make_node("Relu", ["c"], ["y"]))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, size, size])
+    graph = helper.make_graph(nodes, "windows", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    imported = import_model(model, "windows")
+    narrow = imported if precision == "fp32" else reduce_precision(imported, precision, "cuda")
+    tasks = extract_tasks(lower(narrow, CARD, layout))
+    return next(task.mod for task in tasks if "conv2d" in task.name or "pool2d" in task.name)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tvm.IRModule:
+    """Draw such a function."""
+    kernel, dilation = draw(st.integers(2, 5)), draw(st.integers(1, 2))
+    operator = draw(st.sampled_from(["Conv", "MaxPool"]))
+    pads = [draw(st.integers(0, kernel // 2)) for _ in range(4)]
+    size = draw(st.integers(dilation * (kernel - 1) + 2, 15))
+    said = {"kernel_shape": [kernel] * 2, "dilations": [dilation] * 2, "pads": pads}
+    said["strides"] = [draw(st.integers(1, 3))] * 2
+    shape = draw(st.integers(1, 3)), draw(st.sampled_from([4, 6, 8, 12, 7])), size
+    layout: Layout = draw(st.sampled_from(["NCHW", "NHWC"]))
+    return sum_windows(operator, shape, layout=layout, precision=draw(st.sampled_from(["fp32", "fp16"])), **said)
+
+
+@settings(max_examples=25, deadline=None)
+@given(windows(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([32, 50]))
+def test_neighbours_of_a_row_are_right(mod: tvm.IRModule, neighbours: int, threads: int) -> None:
+    seen = view_windows(mod["main"])
+    assume(seen is not None)  # one output in a row
+    assert seen is not None
+    got = run(slide(seen, neighbours, threads, bind=False).mod)
+    np.testing.assert_allclose(got, run(mod), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("layout", "strides", "neighbours"), [("NHWC", 1, 4), ("NHWC", 2, 4), ("NCHW", 1, 2), ("NCHW", 2, None)]
+)
+def test_the_rule_takes_neighbours_where_they_share_enough(
+    layout: Layout, strides: int, neighbours: int | None
+) -> None:
+    said: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [strides] * 2}
+    function = sum_windows("Conv", BUSY, layout=layout, **said)["main"]
+    found = list_windows(function, 4)
+    if neighbours is None:
+        assert not found
+        return
+    seen = view_windows(function)
+    assert seen is not None
+    assert seen.lanes == (4 if layout == "NHWC" else 1)
+    assert tvm_ffi.structural_equal(found[0].mod, slide(seen, neighbours, 128).mod, map_free_vars=True)
+    assert tvm_ffi.structural_equal(list_schedules(function, CARD, 1)[0].mod, found[0].mod, map_free_vars=True)
+
+
+def test_few_outputs_are_left_to_a_thread_each() -> None:
+    said: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    assert not list_windows(sum_windows("Conv", (1, 32, 14), **said)["main"], 4)
+
+
+def test_what_windows_share_is_read_once() -> None:
+    """Three rows of six pixels for four outputs, and nine weights and a bias: 28 loads in place of 4 * 19."""
+    function = sum_windows("Conv", BUSY, kernel_shape=[3, 3], pads=[1, 1, 1, 1])["main"]
+    built = tvm.tirx.build(list_windows(function, 1)[0].mod, target=CARD)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert source.count("*(half4*)(lv_ptr") == 18
+    assert cuda.compile_source(source, CARD)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_schedules_keep_to_limits_and_are_made_again_of_their_records(layout: Layout) -> None:
+    mod = sum_windows("Conv", BUSY, layout=layout, precision="fp32", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    for target in (CARD, tvm_target("vulkan", FrozenMap(sorted(LEAST.items())), HOST)):
+        (schedule,) = list_windows(mod["main"], 1)
+        assert fits(schedule.mod, target)
+        workload = ms.database.Workload(mod)
+        record = ms.database.TuningRecord(schedule.trace, workload, [1.0], target, None)
+        replayed = tvm.s_tir.Schedule(mod)
+        load_record(dump_trace(record), workload, target).trace.apply_to_schedule(replayed, remove_postproc=False)
+        assert tvm_ffi.structural_equal(replayed.mod, schedule.mod, map_free_vars=True)
