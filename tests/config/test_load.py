@@ -197,7 +197,7 @@ def test_mistake_in_an_anchor_is_told_once_where_it_is_written(load_mistakes: Ca
     models = "x-t: &t {rtoll: 1}\nmodels:\n" + "".join(
         f"  {name}:\n    source: {{path: models/net.onnx}}\n    tolerance: {{<<: *t}}\n" for name in "ab"
     )
-    message = 'models.yaml:1:10: models.a.tolerance.rtoll: unknown key; expected rtol, atol, of_largest, fp16, bf16 or int8; did you mean "rtol"?'
+    message = 'models.yaml:1:10: models.a.tolerance.rtoll: unknown key; expected rtol, atol, of_largest, tf32, fp16, bf16 or int8; did you mean "rtol"?'
     assert load_mistakes(models=models) == [message]
 
 

@@ -61,6 +61,14 @@ MISTAKES = {
         CPU.format("sapphirerapids", "x86_64-linux-gnu", "bf16"),
         "targets.yaml:2:94: targets.pc.precision: bf16: TVM converts each bfloat16 of a CPU by itself, which takes many times as long as fp32; expected fp16 (where the CPU has it) or fp32",
     ),
+    "tf32 of a CPU": (
+        CPU.format("sapphirerapids", "x86_64-linux-gnu", "tf32"),
+        "targets.yaml:2:94: targets.pc.precision: tf32: TF32 is what NVIDIA's tensor cores multiply; a CPU computes float32; expected fp32",
+    ),
+    "tf32 of an old GPU": (
+        GPU.format("cuda", "arch: sm_75, precision: tf32"),
+        "targets.yaml:2:132: targets.gpu.precision: tf32: sm_75 has no tf32 arithmetic, which begins with sm_80; expected fp32",
+    ),
     "bf16 of an old GPU": (
         GPU.format("cuda", "arch: sm_75, precision: bf16"),
         "targets.yaml:2:132: targets.gpu.precision: bf16: sm_75 has no bf16 arithmetic, which begins with sm_80; expected fp32",
@@ -71,7 +79,7 @@ MISTAKES = {
     ),
     "another word": (
         CPU.format("x86-64-v3", "x86_64-linux-gnu", "half"),
-        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, fp16, bf16 or int8',
+        'targets.yaml:2:89: targets.pc.precision: "half" is not valid; expected fp32, tf32, fp16, bf16 or int8',
     ),
 }
 

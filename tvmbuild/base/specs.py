@@ -28,7 +28,7 @@ def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
     return FrozenMap(sorted((name, tuple(each) if isinstance(each, list) else each) for name, each in data.items()))
 
 
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
 """What a target computes float32 models in; int8: those that are quantised, before or by ``quantize``."""
 
 
@@ -110,6 +110,7 @@ class Tolerance:
 
 
 REDUCED_TOLERANCE: dict[str, Tolerance] = {
+    "tf32": Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02),
     "fp16": Tolerance(rtol=1e-2, atol=1e-3, of_largest=0.02),
     "bf16": Tolerance(rtol=5e-2, atol=1e-3, of_largest=0.1),
     "int8": Tolerance(of_largest=5 / 255),

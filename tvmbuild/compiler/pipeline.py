@@ -42,7 +42,8 @@ from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.compiler.modules import replace_main
+from tvmbuild.compiler.modules import map_prim_funcs, replace_main
+from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import has_tensor_cores, is_gpu
 from tvmbuild.package.metadata import SLOW, TensorInfo
@@ -91,7 +92,7 @@ def lower(
     with target:
         instruction = find_instruction(target)
         signed = instruction is not None and instruction.tensor == "int8"
-        chosen = layout or _default_layout(target, imported.mod)
+        chosen = layout or _default_layout(target, imported)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
         mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
@@ -124,7 +125,12 @@ def lower(
         check_runtime_calls(fused)
         if not is_gpu(target):
             fused = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused)))
-    return Lowered(fused, imported.inputs, imported.outputs, chosen, notes, convolutions)
+    return Lowered(_say_precision(fused, imported), imported.inputs, imported.outputs, chosen, notes, convolutions)
+
+
+def _say_precision(mod: tvm.ir.IRModule, imported: ImportedModel) -> tvm.ir.IRModule:
+    """Return the module with what its functions may do for speed, as part of what they are."""
+    return map_prim_funcs(mod, lambda function, _name: allow_tf32(function)) if imported.tf32 else mod
 
 
 def _attention_of(target: tvm.target.Target) -> Write:
@@ -134,15 +140,16 @@ def _attention_of(target: tvm.target.Target) -> Write:
     return partial(write_attention, machine=describe_machine(target))
 
 
-def _default_layout(target: tvm.target.Target, mod: tvm.ir.IRModule) -> Layout:
+def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
     """Return the layout of a cell for which none was chosen.
 
-    CPU convolutions tune far better in NHWC; tensor cores multiply those of 1 x 1 as one matrix of all pixels there.
+    CPU convolutions tune far better in NHWC; tensor cores multiply them as one matrix of all pixels there.
     """
     if not is_gpu(target):
         return "NHWC"
-    halves = (str(call.args[0].ty.dtype) == "float16" for call in operator_calls(mod, "relax.nn.conv2d"))
-    return "NHWC" if has_tensor_cores(target) and any(halves) else "NCHW"
+    types = {str(call.args[0].ty.dtype) for call in operator_calls(imported.mod, "relax.nn.conv2d")}
+    on_tensor_cores = {"float16", "bfloat16", *(["float32"] if imported.tf32 else [])}
+    return "NHWC" if has_tensor_cores(target) and types & on_tensor_cores else "NCHW"
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

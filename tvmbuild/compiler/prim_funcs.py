@@ -10,6 +10,7 @@ from tvm import s_tir, tirx
 
 Node = TypeVar("Node")
 _SCHEDULED = "tirx.is_scheduled"
+_TF32 = "tvmbuild.tf32"
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
 """A call of a function of LLVM's."""
 
@@ -22,6 +23,17 @@ def is_scheduled(function: tirx.PrimFunc) -> bool:
 def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return the function as one that needs no other schedule."""
     return function.with_attr(_SCHEDULED, True)
+
+
+def allows_tf32(function: tirx.PrimFunc) -> bool:
+    """Say whether its products of float32 may be of their first 10 bits, as tensor cores take them."""
+    return bool(function.attrs is not None and function.attrs.get(_TF32, False))
+
+
+def allow_tf32(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return the function as one whose products may be such; of what has no sum as it is: its records fit both."""
+    sums = any(block.init is not None for block in list_blocks(function))
+    return function.with_attr(_TF32, True) if sums else function
 
 
 def names_instructions(function: tirx.PrimFunc) -> bool:

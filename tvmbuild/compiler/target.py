@@ -14,7 +14,7 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
-_FIRST_WITH_TENSOR_CORES, _FIRST_WITH_ASYNC_COPIES = 70, 80
+FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, _FIRST_WITH_ASYNC_COPIES = 70, 80, 80
 """The number of an architecture, `sm_70`."""
 
 
@@ -59,15 +59,15 @@ def _check_cpu(target: tvm.target.Target) -> None:
 
 def has_tensor_cores(target: tvm.target.Target) -> bool:
     """Say whether the target is a card whose tensor cores multiply float16."""
-    return _cuda_generation(target) >= _FIRST_WITH_TENSOR_CORES
+    return cuda_generation(target) >= FIRST_WITH_TENSOR_CORES
 
 
 def copies_asynchronously(target: tvm.target.Target) -> bool:
     """Say whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
-    return _cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
+    return cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
 
 
-def _cuda_generation(target: tvm.target.Target) -> int:
+def cuda_generation(target: tvm.target.Target) -> int:
     """Return 90 for `sm_90`; 0 for what is no NVIDIA card."""
     number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
     return int(number) if str(target.kind.name) == "cuda" and number.isdigit() else 0

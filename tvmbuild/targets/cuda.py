@@ -22,8 +22,8 @@ from tvmbuild.targets.kind import Mistake, Problem
 COMPILER = "nvcc"
 """What a step takes of a worker that compiles kernels; or NVRTC."""
 NVIDIA = Path("/proc/driver/nvidia")
-_BF16_ARCH = 80
-_FP16_ARCH = 53
+_FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
+"""By precision, where its arithmetic begins."""
 
 
 class Cuda(Gpu):
@@ -41,7 +41,7 @@ class Cuda(Gpu):
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return which architecture the arithmetic begins with."""
         arch = str(attributes.get("arch", ""))
-        least = _BF16_ARCH if precision == "bf16" else _FP16_ARCH
+        least = _FIRST_ARCH[precision]
         number = re.match(r"sm_(\d+)", arch)
         if number is None or int(number.group(1)) >= least:
             return None

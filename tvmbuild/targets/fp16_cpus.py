@@ -37,6 +37,8 @@ def explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tup
             "TVM converts each bfloat16 of a CPU by itself, which takes many times as long as fp32",
             "fp16 (where the CPU has it) or fp32",
         )
+    if precision == "tf32":
+        return "TF32 is what NVIDIA's tensor cores multiply; a CPU computes float32", "fp32"
     triple, cpu = str(attributes.get("mtriple", "")), str(attributes.get("mcpu", "generic"))
     machine = triple.partition("-")[0].lower()
     known = FP16_CPUS.get(machine_of(triple))

@@ -39,6 +39,8 @@ class Vulkan(Gpu):
         """Return which attributes fp16 needs."""
         if precision == "bf16":
             return "TVM has no bfloat16 for vulkan", "fp16 or fp32"
+        if precision == "tf32":
+            return "TF32 is what NVIDIA's tensor cores multiply, and Vulkan targets do not use them", "fp16 or fp32"
         lacking = [name for name in ("supports_float16", "supports_16bit_buffer") if attributes.get(name) is not True]
         if not lacking:
             return None

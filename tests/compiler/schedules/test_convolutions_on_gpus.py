@@ -142,17 +142,17 @@ WINDOWS: dict[str, tuple[Sizes, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("sizes, attributes", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_windows_see_is_a_matrix(
     convolve: Convolve,
     layout: Layout,
     precision: Precision,
-    sizes: Sizes,
-    attributes: dict[str, Any],
+    windows: tuple[Sizes, dict[str, Any]],
     gpu: tvm.target.Target,
 ) -> None:
+    sizes, attributes = windows
     mod = convolve(layout, precision, sizes, **attributes)
     product = view_matrices(mod["main"])
     assert product is not None
@@ -162,9 +162,9 @@ def test_what_windows_see_is_a_matrix(
     for tile in list_staged_tiles(product.sizes, staging_limits(gpu.attrs), 2):
         close(run(stage(product, tile, bind=False).mod), want)
         assert fits(stage(product, tile).mod, gpu)
-    for tile in TILES[:2] if list_on_tensor_cores(product, gpu, 1) else ():
-        close(run(multiply(product, tile, bind=False).mod), want)
-        assert fits(multiply(product, tile).mod, gpu)
+    for warps in TILES[:2] if list_on_tensor_cores(product, gpu, 1) else ():
+        close(run(multiply(product, warps, bind=False).mod), want)
+        assert fits(multiply(product, warps).mod, gpu)
 
 
 def test_windows_are_multiplied_by_tensor_cores_where_channels_are_read_in_vectors(

@@ -65,14 +65,23 @@ def on_cpus() -> list[str]:
 
 def on_a_card() -> list[str]:
     from matrix_products import write_product
+    from window_sums import BUSY, Layout, sum_windows
 
+    from tvmbuild.base.specs import Precision
     from tvmbuild.compiler.schedules.gpu.rules import list_schedules
     from tvmbuild.compiler.target import tvm_target
 
     host = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
     target = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), host)
     half = write_product((197, 192), (192, 768), "half")["main"]
-    return [list_schedules(each, target, 1)[0].mod.script() for each in [*list_functions(), half]]
+    window: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    rows = [sum_windows("Conv", BUSY, layout=layout, **window)["main"] for layout in ("NCHW", "NHWC")]
+    kinds: tuple[tuple[Layout, Precision], ...] = (("NCHW", "fp32"), ("NHWC", "fp16"))
+    matrices = [
+        sum_windows("Conv", (2, 64, 28), layout=layout, precision=precision, group=1, **window)["main"]
+        for layout, precision in kinds
+    ]
+    return [list_schedules(each, target, 1)[0].mod.script() for each in [*list_functions(), half, *rows, *matrices]]
 
 
 @pytest.mark.parametrize(("kind", "schedule"), [("llvm", on_cpus), ("cuda", on_a_card)])

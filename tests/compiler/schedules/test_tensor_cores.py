@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tvm
@@ -9,11 +11,14 @@ import tvm_ffi
 from matrix_products import Shape, run, write_product
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
+from window_sums import sum_windows
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.codegen.generators import pass_config
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
@@ -86,6 +91,36 @@ def test_each_tile_with_operands_on_their_way_compiles() -> None:
             source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
             assert source is not None
             assert f"wait_group_{tile.ahead}" in source
+
+
+@pytest.mark.parametrize(("precision", "instruction"), [("tf32", "m16n8k8"), ("bf16", "m16n8k16")])
+def test_float32_as_tf32_and_bfloat16_are_multiplied_too(precision: Precision, instruction: str) -> None:
+    window: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 1}
+    mod = sum_windows("Conv", (2, 64, 28), precision=precision, **window)
+    product, target = view_matrices(mod["main"]), card("sm_86")
+    assert product is not None
+    assert not list_on_tensor_cores(product, card("sm_75"), 1)
+    (schedule,) = list_on_tensor_cores(product, target, 1)
+    assert tvm_ffi.structural_equal(list_schedules(mod["main"], target, 1)[0].mod, schedule.mod, map_free_vars=True)
+    if precision == "tf32":  # NumPy has no bfloat16 to draw
+        tile = list_warp_tiles(product.sizes, staging_limits(target.attrs), 1)[0]
+        np.testing.assert_allclose(run(multiply(product, tile, bind=False).mod), run(mod), rtol=1e-4, atol=1e-4)
+    with tvm.transform.PassContext(config=pass_config(target)):
+        built = tvm.tirx.build(schedule.mod, target=target)
+    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
+    assert source is not None
+    assert f"mma.sync.aligned.{instruction}" in source
+    assert cuda.compile_source(source, target)
+
+
+def test_tasks_of_tf32_are_others_where_they_multiply() -> None:
+    window: dict[str, Any] = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 1}
+    wide, tf32 = (sum_windows("Conv", (2, 16, 9), precision=precision, **window) for precision in ("fp32", "tf32"))
+    assert not tvm_ffi.structural_equal(wide, tf32, map_free_vars=True)
+    assert not list_on_tensor_cores(view_matrices(wide["main"]), card("sm_90"), 1)
+    moved = tvm.te.compute((8, 4), lambda i, j: tvm.te.placeholder((4, 8), name="x")[j, i])
+    function = tvm.te.create_prim_func([moved.op.input_tensors[0], moved])
+    assert allow_tf32(function).same_as(function)
 
 
 def test_schedules_are_made_again_of_their_records() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,50 +11,18 @@ import tvm_ffi
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matrix_products import run
-from onnx import TensorProto, helper, numpy_helper
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
+from window_sums import BUSY, CARD, Layout, sum_windows
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.graph.precision import reduce_precision
-from tvmbuild.compiler.importing.importer import import_model
-from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.windows import list_windows, slide, view_windows
 from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler
-Layout = Literal["NCHW", "NHWC"]
-LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
-CARD = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), HOST)
-BUSY = (24, 24, 112)
-"""Pictures, channels and size of a function with threads enough for neighbours."""
-
-
-def sum_windows(
-    operator: str, shape: tuple[int, int, int], *, layout: Layout = "NHWC", precision: Precision = "fp16", **said: Any
-) -> tvm.IRModule:
-    """Return the function of a depthwise convolution with a bias and a bound, or of pooling, of a square picture."""
-    batch, channels, size = shape
-    kept: list[Any] = []
-    if operator == "Conv":
-        random = np.random.RandomState(0)
-        weights = random.uniform(-1, 1, (channels, 1, *said["kernel_shape"])).astype(np.float32)
-        kept = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(weights[:, 0, 0, 0].copy(), "b")]
-        said = {**said, "group": channels}
-    nodes = [helper.make_node(operator, ["x", *(each.name for each in kept)], ["c"], **said)]
-    nodes.append(helper.make_node("Relu", ["c"], ["y"]))
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, size, size])
-    graph = helper.make_graph(nodes, "windows", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], kept)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    imported = import_model(model, "windows")
-    narrow = imported if precision == "fp32" else reduce_precision(imported, precision, "cuda")
-    tasks = extract_tasks(lower(narrow, CARD, layout))
-    return next(task.mod for task in tasks if "conv2d" in task.name or "pool2d" in task.name)
 
 
 @st.composite

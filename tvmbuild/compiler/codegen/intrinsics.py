@@ -25,11 +25,12 @@ def skip_tensor_intrinsics() -> None:
 
 def use_cuda_intrinsics() -> None:
     """Register those of CUDA's tensor cores, TVM's and ours: replaying what was found needs them."""
-    from tvmbuild.compiler.codegen.tensor_core_intrinsics import register_tensor_cores  # noqa: PLC0415 - imports TVM
+    from tvmbuild.compiler.codegen.tensor_cores.table import TYPES, register_tensor_cores  # noqa: PLC0415 - imports TVM
 
     skip_tensor_intrinsics()
     importlib.import_module(f"{_PACKAGE}.cuda")
-    register_tensor_cores()
+    for dtype in TYPES:
+        register_tensor_cores(dtype)
 
 
 def use_dot_intrinsics() -> None:
@@ -50,15 +51,17 @@ def prepare_intrinsics(mod: Any, target: Any) -> None:
 
 
 def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
-    """Say whether a function of the module may compute on the target's tensor cores: a card with such, float16."""
+    """Say whether a function of the module may compute on the target's tensor cores."""
     from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
 
+    from tvmbuild.compiler.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
     from tvmbuild.compiler.target import has_tensor_cores  # noqa: PLC0415 - as above
 
     if not has_tensor_cores(target):
         return False
-    of_each = (function.params for function in mod.functions.values() if isinstance(function, tirx.PrimFunc))
-    return any(str(getattr(buffer, "dtype", "")) == "float16" for params in of_each for buffer in params)
+    functions = [each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc)]
+    types = {str(getattr(buffer, "dtype", "")) for function in functions for buffer in function.params}
+    return bool(types & {"float16", "bfloat16"}) or any(allows_tf32(each) for each in functions)
 
 
 def _names_dots(mod: Any) -> bool:

@@ -77,6 +77,7 @@ def reduce_precision(
 ) -> ImportedModel:
     """Return the model with its products, and what lies between them, in the type; `fp32` returns it as it is.
 
+    `tf32` lets tensor cores multiply what stays float32.
     So does `int8`, of a model that rounds to 8 bits itself; TvmbuildError, which calls it ``name``, for another.
     GPUs add up in float32, CPUs in float16 up to LONGEST_SUM products and leave longer sums in float32.
     """
@@ -84,6 +85,8 @@ def reduce_precision(
         _require_quantised(imported, name or "the model")
     if precision in {"fp32", "int8"}:
         return imported
+    if precision == "tf32":
+        return replace(imported, tf32=True)
     before = prepare(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
     mod = replace_main(before, converter.visit_expr(before["main"]))

@@ -32,6 +32,8 @@ class ImportedModel:
     mod: tvm.ir.IRModule
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    tf32: bool = False
+    """Whether products of float32 may be of their first 10 bits."""
 
 
 def import_onnx(model: Path | bytes, name: str | None = None) -> ImportedModel:

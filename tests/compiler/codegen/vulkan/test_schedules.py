@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx_graphs
@@ -21,6 +22,7 @@ from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import list_schedules
+from tvmbuild.compiler.schedules.gpu.windows import slide, view_windows
 from tvmbuild.compiler.tasks import Task, extract_tasks
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
@@ -31,6 +33,7 @@ DENSE = RANDOM.uniform(-1, 1, (48, 40)).astype("float32")
 GRAPHS: dict[str, Graph] = {
     "pointwise": conv(24, 20, 1, (7, 7), RELU),
     "padded-stride-2": conv(6, 16, 3, (15, 15), RELU, strides=[2, 2], pads=[1, 1, 1, 1]),
+    "windows-as-a-matrix": conv(16, 32, 3, (12, 12), RELU, pads=[1, 1, 1, 1]),
     "one-dimension": conv(12, 8, 3, (40,), RELU, pads=[1, 1]),
     "depthwise": conv(20, 20, 3, (9, 9), RELU, group=20, pads=[1, 1, 1, 1]),
     "matmul": ([node("MatMul", "x", "f")], {"f": DENSE}, (5, 48)),
@@ -80,6 +83,21 @@ def test_rules(save_model: SaveModel, tmp_path: Path, name: str, half: bool) -> 
     for task in list_tasks(save_model, name, half):
         schedules = (each.mod for each in list_schedules(task.mod["main"], lavapipe(), 1))
         assert check(task, schedules, tmp_path)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_neighbours_of_a_row(
+    save_model: SaveModel, tmp_path: Path, layout: Literal["NCHW", "NHWC"], half: bool
+) -> None:
+    """The rule itself wants more threads than are quick here."""
+    nodes, weights, shape = GRAPHS["depthwise"]
+    imported = import_onnx(save_model(nodes, weights, shape))
+    imported = reduce_precision(imported, "fp16", "vulkan") if half else imported
+    (task,) = (task for task in extract_tasks(lower(imported, lavapipe(), layout)) if "conv2d" in task.name)
+    seen = view_windows(task.mod["main"])
+    assert seen is not None
+    assert check(task, (slide(seen, neighbours, 32).mod for neighbours in (4, 2, 1)), tmp_path) == 3
 
 
 @pytest.mark.nightly

@@ -37,6 +37,17 @@ class MatrixProduct:
     is_unfolded: bool = False
     """Whether one operand is what windows see, written out."""
 
+    @property
+    def operand_type(self) -> str:
+        """Return the type of both operands; of neither where they differ."""
+        types = {str(self.sch.get(self.block).reads[which].source.dtype) for which in self.operands}
+        return types.pop() if len(types) == 1 else ""
+
+    @property
+    def sums_type(self) -> str:
+        """Return the type that terms are added up in."""
+        return str(self.sch.get(self.block).writes[0].source.dtype)
+
 
 def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     """Return the function as a product of matrices; None where it is something else.

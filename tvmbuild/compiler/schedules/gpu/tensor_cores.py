@@ -1,4 +1,4 @@
-"""A schedule by rule for products of float16 on NVIDIA's tensor cores: warps multiply tiles of 16 x 16 x 16.
+"""A schedule by rule for products on NVIDIA's tensor cores: warps multiply tiles of 16 x 16.
 
 A block of threads keeps its operands in shared memory, each warp's sums stay in its registers, as fragments; they go
 through shared memory to what follows, which any thread computes of any element.
@@ -11,32 +11,34 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import s_tir
+from tvm import s_tir, tirx
 
-from tvmbuild.compiler.codegen.tensor_core_intrinsics import (
-    FILL,
-    LOAD_LEFT,
-    LOAD_RIGHT,
-    MULTIPLY,
-    MULTIPLY_TURNED,
-    STORE,
-    register_tensor_cores,
-)
+from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
+from tvmbuild.compiler.codegen.tensor_cores.table import register_tensor_cores
 from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.prim_funcs import allows_tf32
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
-from tvmbuild.compiler.schedules.gpu.warp_tiles import ALIGNED, SIDE, WarpTile, list_warp_tiles
-from tvmbuild.compiler.target import copies_asynchronously, has_tensor_cores
+from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
+from tvmbuild.compiler.target import FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, copies_asynchronously, cuda_generation
 
-VECTOR, WRITTEN = 8, 4
-"""Numbers that a thread copies, and computes of what follows, together: at most, what divides their rows."""
+WRITTEN = 4
+"""Numbers of what follows that a thread computes together: at most, what divides their rows."""
+
+
+def multiplies(target: tvm.target.Target, dtype: str, function: tirx.PrimFunc) -> bool:
+    """Say whether the target's tensor cores take operands of that type; of float32 where the model allows TF32."""
+    least = {"float16": FIRST_WITH_TENSOR_CORES, "bfloat16": FIRST_WITH_TF32}
+    if allows_tf32(function):
+        least["float32"] = FIRST_WITH_TF32
+    return dtype in least and cuda_generation(target) >= least[dtype]
 
 
 def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
-    """Return at most ``limit`` schedules, the most promising first; none for what is no product of float16."""
-    if product is None or not has_tensor_cores(target) or not _suits(product):
+    """Return at most ``limit`` schedules, the most promising first; none for what tensor cores do not multiply."""
+    if product is None or not _suits(product, target):
         return []
     limits, ahead = staging_limits(target.attrs), copies_asynchronously(target)
     tiles = list_warp_tiles(product.sizes, limits, limit, ahead=ahead)
@@ -45,22 +47,19 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
 
 
 def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir.Schedule:
-    """Return a product of float16, summed up in float32, scheduled with that tile.
+    """Return a product, summed up in float32, scheduled with that tile.
 
     Without ``bind`` threads and fragments are loops, which a CPU can run.
     """
-    register_tensor_cores()
     return _Multiplying(product, tile, bind).schedule()
 
 
-def _suits(product: MatrixProduct) -> bool:
-    """Say whether operands of float16 that threads can copy in vectors are summed up in float32, and fill a tile."""
-    block = product.sch.get(product.block)
-    operands = {str(block.reads[which].source.dtype) for which in product.operands}
+def _suits(product: MatrixProduct, target: tvm.target.Target) -> bool:
+    """Say whether tensor cores take the operands, threads can copy them in vectors, and they fill a tile."""
     sizes = product.sizes
     return (
-        operands == {"float16"}
-        and str(block.writes[0].source.dtype) == "float32"
+        multiplies(target, product.operand_type, product.sch.mod["main"])
+        and product.sums_type == "float32"
         and min(product.runs) > 1
         and min(sizes.rows, sizes.columns, sizes.depth) >= SIDE
     )
@@ -72,13 +71,15 @@ class _Multiplying(TiledProduct):
     def __init__(self, product: MatrixProduct, tile: WarpTile, bind: bool) -> None:
         super().__init__(product, tile, bind)
         self.tile = tile
+        self.intrinsics = register_tensor_cores(product.operand_type)
+        self.depth = self.intrinsics.depth
         self.tiles: list[tuple[Any, str]] = []
         """Loops around a tile, and the intrinsic that is in their place in the end."""
 
     def schedule(self) -> s_tir.Schedule:
         sch = self.sch
         block, last = self.fill_up("shared")
-        store = sch.cache_write(block, 0, "wmma.accumulator")
+        store = sch.cache_write(block, 0, self.intrinsics.scopes[2])
         sch.set_scope(store, 0, "shared.dyn")
         block_column, written = self.place_blocks(last)
         self.share_out(written, self.count_written(last))
@@ -86,17 +87,18 @@ class _Multiplying(TiledProduct):
         warp = self.place_store(store)
         sch.compute_at(block, warp, preserve_unit_loops=True)
         steps, inner = self.place_sum(block)
-        for which, intrinsic, scope in ((0, LOAD_LEFT, "wmma.matrix_a"), (1, LOAD_RIGHT, "wmma.matrix_b")):
+        few = VECTOR_BYTES // self.product.sizes.operand_bytes
+        for which, scope in enumerate(self.intrinsics.scopes[:2]):
             operand = self.product.operands[which]
             shared = self.copy_operand(block, which)
             fragment = sch.cache_read(block, operand, scope)
             sch.compute_at(fragment, inner, preserve_unit_loops=True)
-            self.make_tiles(fragment, intrinsic)
+            self.make_tiles(fragment, which)
             sch.compute_at(shared, steps, preserve_unit_loops=True)
-            sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, ALIGNED * 2, ALIGNED)
-            self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(self.product.runs[which], VECTOR))
+            sch.storage_align(shared, 0, len(sch.get(shared).writes[0].source.shape) - 2, few * 2, few)
+            self.share_out(sch.fuse(*self.own_loops(shared)), math.gcd(self.product.runs[which], few))
         start = sch.decompose_reduction(block, steps)
-        self.tiles.append((sch.get_loops(start)[-2], FILL))
+        self.tiles.append((sch.get_loops(start)[-2], self.intrinsics.fill))
         for loop, intrinsic in self.tiles if self.binds else ():
             sch.tensorize(loop, intrinsic)
         self.fetch_ahead(steps)
@@ -134,7 +136,7 @@ class _Multiplying(TiledProduct):
         sch.reorder(down, across, row, column, inner_row, inner_column)
         warp = sch.fuse(down, across)
         self.bind(warp, "threadIdx.y")
-        self.tiles.append((inner_row, STORE))
+        self.tiles.append((inner_row, self.intrinsics.store))
         return warp
 
     def place_sum(self, block: Any) -> tuple[Any, Any]:
@@ -143,20 +145,21 @@ class _Multiplying(TiledProduct):
         row, column, depth = sch.get_loops(block)[-3:]
         row, inner_row = sch.split(row, [None, SIDE])
         column, inner_column = sch.split(column, [None, SIDE])
-        steps, inner, inner_depth = sch.split(depth, [None, tile.chunk, SIDE])
+        steps, inner, inner_depth = sch.split(depth, [None, tile.step // self.depth, self.depth])
         sch.reorder(steps, inner, row, column, inner_row, inner_column, inner_depth)
         sch.unroll(inner)
         sch.unroll(row)
         sch.unroll(column)
-        self.tiles.append((inner_row, MULTIPLY_TURNED if self.product.turned else MULTIPLY))
+        straight, turned = self.intrinsics.multiply, self.intrinsics.multiply_turned
+        self.tiles.append((inner_row, turned if self.product.turned else straight))
         return steps, inner
 
-    def make_tiles(self, block: Any, intrinsic: str) -> None:
+    def make_tiles(self, block: Any, which: int) -> None:
         sch = self.sch
         row, column = sch.get_loops(block)[-2:]
-        row, inner_row = sch.split(row, [None, SIDE])
-        column, inner_column = sch.split(column, [None, SIDE])
+        row, inner_row = sch.split(row, [None, SIDE if which == 0 else self.depth])
+        column, inner_column = sch.split(column, [None, self.depth if which == 0 else SIDE])
         sch.reorder(row, column, inner_row, inner_column)
         sch.unroll(row)
         sch.unroll(column)
-        self.tiles.append((inner_row, intrinsic))
+        self.tiles.append((inner_row, (self.intrinsics.load_left, self.intrinsics.load_right)[which]))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 
-SIDE = 16
-"""Rows, columns and depth of what a warp multiplies at once."""
-ALIGNED = 8
-"""Numbers after each row of an operand in shared memory, so that rows do not share their banks."""
+VECTOR_BYTES = 16
+"""That a thread copies at once, and that follow each row of an operand in shared memory: rows in other banks."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,11 @@ class WarpTile:
         """Return how much of the depth is in shared memory at once."""
         return self.chunk * SIDE
 
-    @property
-    def shared_bytes(self) -> int:
-        """Return what a block keeps in shared memory: a step of both operands, and its part of the output."""
-        operands = self.height * (self.step + ALIGNED) + self.step * (self.width + ALIGNED)
-        return 2 * operands * (self.ahead + 1) + 4 * self.height * self.width
+    def shared_bytes(self, operand_bytes: int) -> int:
+        """Return what a block keeps in shared memory: steps of both operands, and its part of the output."""
+        after = VECTOR_BYTES // operand_bytes
+        numbers = self.height * (self.step + after) + self.step * (self.width + after)
+        return operand_bytes * numbers * (self.ahead + 1) + 4 * self.height * self.width
 
     @property
     def warps(self) -> int:
@@ -92,6 +91,8 @@ TILES = (
     WarpTile(2, 2, 1, 2, 8, 0, Times(1.214, 0.550, 0.321)),
     WarpTile(2, 2, 1, 1, 4, 3, Times(0.233, 0.167, 0.688)),
     WarpTile(1, 2, 1, 1, 8, 2, Times(0.396, 0.242, 0.657)),
+    WarpTile(2, 2, 2, 2, 1, 2, Times(0.177, 0.102, 1.171)),
+    WarpTile(2, 2, 1, 1, 2, 2, Times(0.161, 0.089, 0.768)),
     WarpTile(2, 2, 4, 4, 2, 0, Times(0.720, 0.553, 2.500)),
 )
 """The last wants more shared memory than targets state, and was timed by hand."""
@@ -104,6 +105,10 @@ def list_warp_tiles(product: Matrices, limits: GpuLimits, limit: int, *, ahead: 
 
     Without ``ahead`` the card cannot copy to shared memory while it multiplies.
     """
-    held = [tile for tile in TILES if tile.shared_bytes <= limits.shared_bytes and (ahead or not tile.ahead)]
+    held = [
+        tile
+        for tile in TILES
+        if tile.shared_bytes(product.operand_bytes) <= limits.shared_bytes and (ahead or not tile.ahead)
+    ]
     fitting = [tile for tile in held if max(product.outer, -(-product.rows // tile.height)) <= _MOST_OUTER]
     return sorted(fitting, key=lambda tile: tile.estimate(product, limits.multiprocessors))[:limit]

@@ -1,6 +1,6 @@
-"""TVM's tensor intrinsics of NVIDIA's tensor cores: products of 16 x 16 tiles of float16, summed up in float32.
+"""Products of 16 x 16 x 16 tiles of float16 by CUDA's `wmma`: each tile is a fragment that TVM knows.
 
-Each tile is a fragment, spread over the registers of a warp; only its 32 threads together can read or write it.
+A fragment is spread over the registers of a warp; only its 32 threads together can read or write it.
 """
 
 # mypy: disable-error-code="valid-type, untyped-decorator"
@@ -8,29 +8,28 @@ Each tile is a fragment, spread over the registers of a warp; only its 32 thread
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
+from tvmbuild.compiler.codegen.tensor_cores.intrinsics import Scopes, Steps
+
 _SIDE = 16
-FILL, MULTIPLY, STORE = "tensor_core_fill", "tensor_core_multiply", "tensor_core_store"
-MULTIPLY_TURNED = "tensor_core_multiply_turned"
-"""The same where the right operand is written first, as convolutions have it."""
-LOAD_LEFT, LOAD_RIGHT = "tensor_core_load_left", "tensor_core_load_right"
+_SCOPES: Scopes = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
 
 
-@cache
-def register_tensor_cores() -> None:
-    """Make all of them known, once in a process."""
-    TensorIntrin.register(FILL, *_fill(), override=True)
-    TensorIntrin.register(LOAD_LEFT, *_load("wmma.matrix_a"), override=True)
-    TensorIntrin.register(LOAD_RIGHT, *_load("wmma.matrix_b"), override=True)
+def make() -> tuple[int, Scopes, Steps]:
+    """Return the tiles' depth, where they are kept, and the steps."""
     multiply, multiply_turned, implementation = _multiply()
-    TensorIntrin.register(MULTIPLY, multiply, implementation, override=True)
-    TensorIntrin.register(MULTIPLY_TURNED, multiply_turned, implementation, override=True)
-    TensorIntrin.register(STORE, *_store(), override=True)
+    steps = {
+        "load_left": _load("wmma.matrix_a"),
+        "load_right": _load("wmma.matrix_b"),
+        "multiply": (multiply, implementation),
+        "multiply_turned": (multiply_turned, implementation),
+        "fill": _fill(),
+        "store": _store(),
+    }
+    return _SIDE, _SCOPES, steps
 
 
 def _which(tile: Any, stride: Any) -> Any:

@@ -1,0 +1,25 @@
+"""Which intrinsics multiply operands of which type, and how deep their tiles are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tvm.s_tir import TensorIntrin
+
+from tvmbuild.compiler.codegen.tensor_cores import mma, wmma
+from tvmbuild.compiler.codegen.tensor_cores.intrinsics import Intrinsics
+
+_MAKERS = {"float16": wmma.make, "bfloat16": mma.make_bfloat16, "float32": mma.make_tf32}
+TYPES = tuple(_MAKERS)
+"""Of operands; of float32 tensor cores take the first 10 bits (TF32)."""
+
+
+@cache
+def register_tensor_cores(dtype: str) -> Intrinsics:
+    """Make those for operands of a type known, once in a process, and return what a schedule needs of them."""
+    suffix = "" if dtype == "float16" else f"_{dtype}"
+    depth, scopes, steps = _MAKERS[dtype]()
+    names = {step: f"tensor_core_{step}{suffix}" for step in steps}
+    for step, pair in steps.items():
+        TensorIntrin.register(names[step], *pair, override=True)
+    return Intrinsics(**names, depth=depth, scopes=scopes)
