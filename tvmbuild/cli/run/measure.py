@@ -8,19 +8,20 @@ from tvmbuild.devices.device import Device
 from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.profile import Clock, OperatorRow, Peak
+from tvmbuild.package.profile import Clock, GraphTime, OperatorRow, Peak
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured, and where; ``rows``, ``clock`` and ``peak`` are a profile's, ``warnings`` tell doubts."""
+    """What was measured, and where; ``rows`` to ``peak`` are a profile's, ``warnings`` tell doubts."""
 
     machine: str
     threads: int
     latency: Latency
     rows: tuple[OperatorRow, ...] = ()
     clock: Clock = "host"
+    graph: GraphTime | None = None
     peak: Peak | None = None
     warnings: tuple[str, ...] = ()
 
@@ -45,7 +46,8 @@ def add_profile(worker: Worker, measurement: Measurement, *, peak: bool) -> Meas
     A peak that cannot be measured is a warning: the operators' times are good without it.
     """
     profile = worker.profile(measurement.latency.repeat)
-    profiled = replace(measurement, rows=profile.rows, clock=profile.clock)
+    warnings = (*measurement.warnings, *profile.remarks)
+    profiled = replace(measurement, rows=profile.rows, clock=profile.clock, graph=profile.graph, warnings=warnings)
     worker.pause()
     if not peak:
         return profiled
