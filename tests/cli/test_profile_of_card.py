@@ -42,7 +42,7 @@ class Fake:
 
 
 def profiled(profile: Profile) -> Measurement:
-    return add_profile(cast("Worker", Fake(profile)), MEASURED, peak=False)
+    return add_profile(cast("Worker", Fake(profile)), MEASURED, None)
 
 
 def test_each_kernel_has_a_row_and_the_graph_its_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,11 +62,13 @@ def test_each_kernel_has_a_row_and_the_graph_its_time(capsys: pytest.CaptureFixt
 
 
 def test_shares_of_the_cards_peaks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    peak = Peak(50_000.0, 4000.0, 1, "fp32 FMA in registers", "1024 MiB copied")
+    peak = Peak(50_000.0, 4000.0, 0, "fp32 FMA in registers", "1024 MiB copied")
     measurement = replace(profiled(Profile((CONV, RELU), "device", GRAPH)), peak=peak)
     print_profile(make_console(), INFO, measurement)
-    (row,) = (line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv2d_add"))
+    printed = capsys.readouterr().out
+    (row,) = (line.split() for line in printed.splitlines() if line.startswith("conv2d_add"))
     assert row[5:9] == ["10000.0", "20%", "1000.0", "25%"]
+    assert "peak of the card: 50000 GFLOP/s (fp32 FMA in registers), 4000.0 GB/s (1024 MiB copied)" in printed
 
 
 def test_a_profile_by_the_host_warns_why() -> None:

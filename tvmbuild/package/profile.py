@@ -128,6 +128,7 @@ class Peak:
     gb_s: float
     """To and from memory, beyond the caches."""
     threads: int
+    """0: a card's."""
     compute: str
     """How ``gflops`` was measured, one phrase."""
     memory: str

@@ -90,8 +90,9 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
 
 def describe_peak(peak: Peak) -> str:
     """Return what the shares are of, and how that was measured."""
+    whose = f"peak with {count(peak.threads, 'thread')}" if peak.threads else "peak of the card"
     return (
-        f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
+        f"{whose}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
         f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
     )
 
