@@ -1,13 +1,19 @@
-"""Packages on this machine's NVIDIA card against PyTorch and ONNX Runtime, in turns: latency and ratios.
+"""Packages on this machine's NVIDIA card against PyTorch, ONNX Runtime and TensorRT, in turns: latency and ratios.
 
-python benchmarks/gpu_peers.py PROJECT [CELL …] [--rounds 20] [--calls 50] [--out FILE] [--compile]
+python benchmarks/gpu_peers.py PROJECT [CELL …] [--rounds 20] [--calls 50] [--out FILE] [--compile] [--peers GLOB …]
 
-PROJECT has built cells (build/cells, build/models) of cuda targets. For each cell are timed, in turns: the
-package; the same network in PyTorch (torch_contenders.py), eager and replayed as one CUDA graph, in both layouts; with
---compile `torch.compile(mode="reduce-overhead")`; ONNX Runtime's CUDA and TensorRT providers where they are installed.
+PROJECT has built cells (build/cells, build/models) of cuda targets. For each cell are timed, in turns: the package, and
+the same network by each peer that is installed here:
+
+- PyTorch (torch_contenders.py), eager and replayed as one CUDA graph, in both layouts; with --compile
+  `torch.compile` too, with mode="reduce-overhead" and with mode="max-autotune", which takes minutes a cell;
+- ONNX Runtime's CUDA provider and TensorRT (onnx_contenders.py).
+
+A peer computes a float32 cell as it does by default, which is in TF32: PyTorch its convolutions and not its products of
+matrices, ONNX Runtime and TensorRT both. Those called "strict" compute it in float32, as packages do: like with like.
 Inputs and outputs stay on the card, and each call is waited for. PyTorch has cuDNN's search for the fastest algorithm
-switched on, and TF32 as it is by default: in convolutions, not in products of matrices. Numbers are compared with those
-of ONNX Runtime on the CPU, in float32. A contender that cannot run is listed with the reason. Geometric means last.
+switched on. Numbers are compared with those of ONNX Runtime on the CPU, in float32. A contender that cannot run is
+listed with the reason. Geometric means last.
 """
 
 from __future__ import annotations
@@ -16,15 +22,14 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch_contenders import Contender, make_compiled, make_eager, make_graph, make_graph_fused, make_graph_nhwc, waited
 from turns import time_in_turns
 
 from tvmbuild.benchmarking.statistics import estimate_ratio, summarize
@@ -33,18 +38,63 @@ from tvmbuild.package.timing import time_calls, warm_up
 from tvmbuild.preparing.compare import find_error
 
 OURS = "tvmbuild"
+ARITHMETIC = (
+    "float32 cells: packages, and peers called strict, compute in float32; other peers in TF32, PyTorch's products of "
+    "matrices in float32"
+)
+Contender = tuple[Callable[[], object], Callable[[], dict[str, np.ndarray]]]
+"""A call that is waited for, and its outputs by name."""
 
 
-def main() -> int:
-    """Time every cell, then print the table."""
+class Peer(NamedTuple):
+    """What makes a contender of an ONNX file, its inputs and whether it computes in float16: ``module.function``."""
+
+    module: str
+    function: str
+    compiled: bool = False
+    """Takes so long to make that it is asked for."""
+    strict: bool = False
+    """Of float32 cells only."""
+
+    def make(self, path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
+        """Return it; whatever its library raises where it is missing or cannot."""
+        made: Contender = getattr(import_module(self.module), self.function)(path, inputs, half)
+        return made
+
+
+PEERS: dict[str, Peer] = {
+    "torch eager": Peer("torch_contenders", "make_eager"),
+    "torch graph": Peer("torch_contenders", "make_graph"),
+    "torch graph strict": Peer("torch_contenders", "make_graph_strict", strict=True),
+    "torch graph fused": Peer("torch_contenders", "make_graph_fused"),
+    "torch graph NHWC": Peer("torch_contenders", "make_graph_nhwc"),
+    "torch graph NHWC strict": Peer("torch_contenders", "make_graph_nhwc_strict", strict=True),
+    "torch compile": Peer("torch_contenders", "make_compiled", compiled=True),
+    "torch max-autotune": Peer("torch_contenders", "make_autotuned", compiled=True),
+    "ort cuda": Peer("onnx_contenders", "make_cuda"),
+    "ort graph": Peer("onnx_contenders", "make_cuda_graph"),
+    "ort graph strict": Peer("onnx_contenders", "make_cuda_graph_strict", strict=True),
+    "tensorrt": Peer("onnx_contenders", "make_tensorrt"),
+    "tensorrt strict": Peer("onnx_contenders", "make_tensorrt_strict", strict=True),
+}
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("project", type=Path)
     parser.add_argument("cells", nargs="*", default=["*"], help="globs of MODEL@TARGET")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--calls", type=int, default=50, help="of each contender in a round")
     parser.add_argument("--out", type=Path, default=Path("gpu_peers.json"))
-    parser.add_argument("--compile", action="store_true", help="torch.compile too: up to a minute a cell")
-    args = parser.parse_args()
+    parser.add_argument("--compile", action="store_true", help="torch.compile too: minutes a cell")
+    parser.add_argument("--peers", nargs="+", default=["*"], metavar="GLOB", help=f"of {', '.join(PEERS)}")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Time every cell, then print the table."""
+    args = parse()
     print(describe_floor(), flush=True)
     packages = sorted(args.project.glob("build/cells/*/*.tar"))
     cells = [path.parent.name for path in packages if any(fnmatchcase(path.parent.name, glob) for glob in args.cells)]
@@ -55,6 +105,37 @@ def main() -> int:
         print(describe(rows[-1]), flush=True)
     print(make_table(rows))
     return 0 if rows else 1
+
+
+def describe_floor() -> str:
+    """Return what launching costs: a waited-for CUDA graph of one kernel of one element, and each of fifty more."""
+    try:
+        import torch  # noqa: PLC0415 - a peer, which may be missing
+        from torch_contenders import waited  # noqa: PLC0415
+    except ImportError as error:
+        return f"what a launch costs is not measured: {error}"
+    times = []
+    for count in (1, 51):
+        value, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(count):
+                value.add_(1)
+        call, _ = waited(graph.replay, [])
+        warm_up(call, 0.2)
+        times.append(float(np.median(time_calls(call, 1, 500))))
+    one, many = times
+    return f"a graph of one empty kernel: {one * 1000:.1f} us; each further kernel: {(many - one) / 50 * 1000:.2f} us"
+
+
+def choose_peers(args: argparse.Namespace, half: bool) -> dict[str, Peer]:
+    """Return the peers of a cell that are asked for."""
+    return {
+        name: peer
+        for name, peer in PEERS.items()
+        if any(fnmatchcase(name, glob) for glob in args.peers)
+        and (args.compile or not peer.compiled)
+        and not (half and peer.strict)
+    }
 
 
 def measure(project: Path, cell: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -68,9 +149,8 @@ def measure(project: Path, cell: str, args: argparse.Namespace) -> dict[str, Any
     half = session.info.target.precision == "fp16"
     contenders: dict[str, Contender] = {OURS: (session.bind(inputs), lambda: session.run(inputs))}
     absent: dict[str, str] = {}
-    makers = {name: make for name, make in MAKERS.items() if name != "torch compile" or args.compile}
-    for name, make in makers.items():
-        made = _try(partial(make, model / "model.onnx", inputs, half))
+    for name, peer in choose_peers(args, half).items():
+        made = try_to_make(partial(peer.make, model / "model.onnx", inputs, half))
         if isinstance(made, str):
             absent[name] = made
         else:
@@ -91,7 +171,7 @@ def measure(project: Path, cell: str, args: argparse.Namespace) -> dict[str, Any
     }
 
 
-def _try(make: Callable[[], Contender]) -> Contender | str:
+def try_to_make(make: Callable[[], Contender]) -> Contender | str:
     """Return the contender, run once, or why there is none."""
     try:
         made = make()
@@ -99,64 +179,6 @@ def _try(make: Callable[[], Contender]) -> Contender | str:
     except Exception as error:  # noqa: BLE001 - whatever another runtime raises
         return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:160]}"
     return made
-
-
-def describe_floor() -> str:
-    """Return what launching costs: a waited-for CUDA graph of one kernel of one element, and each of fifty more."""
-    times = []
-    for count in (1, 51):
-        value, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(count):
-                value.add_(1)
-        call, _ = waited(graph.replay, [])
-        warm_up(call, 0.2)
-        times.append(float(np.median(time_calls(call, 1, 500))))
-    one, many = times
-    return f"a graph of one empty kernel: {one * 1000:.1f} us; each further kernel: {(many - one) / 50 * 1000:.2f} us"
-
-
-def make_onnxruntime(provider: str) -> Callable[[Path, dict[str, np.ndarray], bool], Contender]:
-    """Return a maker of ONNX Runtime with that provider, its arrays on the card."""
-
-    def make(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
-        import onnxruntime as ort  # noqa: PLC0415
-
-        if provider not in ort.get_available_providers():
-            raise RuntimeError(f"this onnxruntime {ort.__version__} has no {provider}")
-        if half:
-            raise RuntimeError("the float32 file only")
-        session = ort.InferenceSession(path, providers=[provider])
-        binding = session.io_binding()
-        for name, value in inputs.items():
-            binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(value, "cuda", 0))
-        names = [value.name for value in session.get_outputs()]
-        for name in names:
-            binding.bind_output(name, "cuda")
-
-        def call() -> object:
-            session.run_with_iobinding(binding)
-            binding.synchronize_outputs()
-            return None
-
-        def outputs() -> dict[str, np.ndarray]:
-            call()
-            return dict(zip(names, binding.copy_outputs_to_cpu(), strict=True))
-
-        return call, outputs
-
-    return make
-
-
-MAKERS: dict[str, Callable[[Path, dict[str, np.ndarray], bool], Contender]] = {
-    "torch eager": make_eager,
-    "torch graph": make_graph,
-    "torch graph fused": make_graph_fused,
-    "torch graph NHWC": make_graph_nhwc,
-    "torch compile": make_compiled,
-    "ort cuda": make_onnxruntime("CUDAExecutionProvider"),
-    "ort tensorrt": make_onnxruntime("TensorrtExecutionProvider"),
-}
 
 
 def describe(row: dict[str, Any]) -> str:
@@ -169,8 +191,10 @@ def describe(row: dict[str, Any]) -> str:
 
 def make_table(rows: list[dict[str, Any]]) -> str:
     """Return the table in Markdown: our latency, and ours over each contender's with its 95 % interval."""
-    names = [name for name in MAKERS if any(name in row["ratio"] for row in rows)]
+    names = [name for name in PEERS if any(name in row["ratio"] for row in rows)]
     lines = [
+        f"{ARITHMETIC}.",
+        "",
         "| cell | Tasks with records | ms | " + " | ".join(f"of {name}" for name in names) + " | error |",
         "|---" * (len(names) + 4) + "|",
     ]

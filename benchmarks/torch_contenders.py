@@ -6,7 +6,8 @@ can hold, so what is captured is the frozen trace of one: the same operators wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,28 +102,66 @@ def make_graph_nhwc(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Co
     return _capture(trace(Loaded(network.to(memory_format=last), tensors, outputs)))
 
 
+def make_graph_strict(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
+    """Return `make_graph` in float32 throughout: PyTorch's convolutions are TF32 by default."""
+    with _strict():
+        return make_graph(path, inputs, half)
+
+
+def make_graph_nhwc_strict(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
+    """Return `make_graph_nhwc` in float32 throughout."""
+    with _strict():
+        return make_graph_nhwc(path, inputs, half)
+
+
+@contextmanager
+def _strict() -> Iterator[None]:
+    """Have kernels chosen without TF32 meanwhile; a captured graph keeps those that it was captured with."""
+    kept = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = kept[0]
+        torch.set_float32_matmul_precision(kept[1])
+
+
 def _capture(loaded: Loaded) -> Contender:
+    return capture(loaded.compute, loaded.outputs)
+
+
+def capture(compute: Callable[[], Any], outputs: list[str]) -> Contender:
+    """Return what ``compute`` puts on the current stream as one CUDA graph; its outputs are those of ``compute``."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.inference_mode():
         with torch.cuda.stream(stream):
             for _ in range(5):
-                loaded.compute()
+                compute()
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(graph):
-            result = loaded.compute()
+            result = compute()
 
-    def run(_kept: Loaded = loaded) -> Any:  # the graph reads their memory
+    def run(_kept: object = compute) -> Any:  # the graph reads the memory that it holds
         graph.replay()
         return result
 
-    return waited(run, loaded.outputs)
+    return waited(run, outputs)
 
 
 def make_compiled(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
     """Return what torch.compile makes for low latency, CUDA graphs included."""
-    loaded = load(path, inputs, half)
-    loaded = loaded._replace(network=torch.compile(loaded.network, mode="reduce-overhead"))
+    return _compile(load(path, inputs, half), "reduce-overhead")
+
+
+def make_autotuned(path: Path, inputs: dict[str, np.ndarray], half: bool) -> Contender:
+    """Return what torch.compile makes with all of its searches, CUDA graphs included: minutes."""
+    return _compile(load(path, inputs, half), "max-autotune")
+
+
+def _compile(loaded: Loaded, mode: str) -> Contender:
+    loaded = loaded._replace(network=torch.compile(loaded.network, mode=mode))
     call, outputs = waited(loaded.compute, loaded.outputs)
     for _ in range(4):
         call()

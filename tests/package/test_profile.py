@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tvmbuild.package.metadata import OperatorInfo
-from tvmbuild.package.profile import Bound, Event, OperatorRow, Peak, Profile, share_of_peak, summarize_runs
+from tvmbuild.package.profile import Bound, Event, GraphTime, OperatorRow, Peak, Profile, share_of_peak, summarize_runs
 
 CONV = OperatorInfo("fused_conv2d1", "conv2d", "0123456789abcdef", 4000, 100, covered=True)
 PEAK = Peak(200.0, 20.0, 2, "FMA", "copy")
@@ -74,6 +74,8 @@ def test_json_and_back_is_the_same_value() -> None:
     for row in (ROW, OperatorRow("vm.builtin", "virtual machine", None, 3, 1.5, 0.1, None, None, None)):
         value = json.loads(json.dumps(row.to_json()))
         assert OperatorRow.from_json({**value, "of a later version": 1}) == row
-    profile = Profile((ROW,), "device")
-    assert Profile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
+    for profile in (Profile((ROW,), "device", GraphTime(52, 171.5, 180.25)), Profile((ROW,), "host", None, ("why",))):
+        assert Profile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
+    earlier = {"rows": [ROW.to_json()], "clock": "host"}
+    assert Profile.from_json(earlier) == Profile((ROW,), "host")
     assert Peak.from_json(json.loads(json.dumps(PEAK.to_json()))) == PEAK

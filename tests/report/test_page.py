@@ -93,7 +93,7 @@ def test_the_roof_is_that_of_the_machine_and_its_threads(tmp_path: Path) -> None
     assert len(read_peaks(layout.peaks)) == 3
     layout.peaks.write_text("[]")
     assert only(tmp_path, steps).peak is None
-    assert describe_roof(None, on_cpu=False).startswith("No roof: the peaks of this kind")
+    assert describe_roof(None, on_cpu=False).startswith("No roof: a report measures the peaks of CPUs alone")
 
 
 def test_tuning_is_read_from_records_and_courses(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_regressions_are_marked() -> None:
 
 def test_cells_of_gpus_have_no_roof_of_a_cpu() -> None:
     cell = replace(make_timed("net", "h200"), built_for=PackageTarget("h200", "cuda"), peak=None)
-    assert "No roof: the peaks of this kind of device" in write_html([cell])
+    assert "No roof: a report measures the peaks of CPUs alone" in write_html([cell])
 
 
 @pytest.mark.parametrize("cells", [1, 3, 15])

@@ -24,7 +24,7 @@ from tvmbuild.devices.model_worker import Load, Worker
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_package
 from tvmbuild.package.metadata import PackageInfo, default_threads
-from tvmbuild.package.profile import OperatorRow
+from tvmbuild.package.profile import Profile
 from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.reference import Reference, make_inputs, read_reference, write_reference
 from tvmbuild.preparing.specials import find_special_problem
@@ -33,6 +33,7 @@ OURS = "tvm"
 """How the package itself is called among the contenders."""
 ATTEMPTS = 3
 """On a device that goes away in the middle."""
+NOT_PROFILED = Profile((), "host")
 PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
 """Runs in which operators are timed: so many, or those that fit the time, but no fewer than the least."""
 
@@ -111,7 +112,7 @@ def _run_once(trial: Trial) -> Result:
             latency = summarize(measured.samples[OURS])
             ours.resume()
             memory = ours.peak_memory_mb()
-            operators = _profile(ours, latency.median.value) if device.profiles else ()
+            profile = _profile(ours, latency.median.value) if device.profiles else NOT_PROFILED
     return Result(
         cell=trial.subject,
         product=describe_product(trial.package, info),
@@ -123,16 +124,16 @@ def _run_once(trial: Trial) -> Result:
         max_abs_error=comparison.max_abs_error,
         max_rel_error=comparison.max_rel_error,
         peak_memory_mb=None if memory is None else round(memory, 1),
-        warnings=_list_warnings(field, measured),
-        operators=operators,
+        warnings=(*_list_warnings(field, measured), *profile.remarks),
+        operators=profile.rows,
         accuracy=agreement,
     )
 
 
-def _profile(ours: Worker, call_ms: float) -> tuple[OperatorRow, ...]:
+def _profile(ours: Worker, call_ms: float) -> Profile:
     """Return the time of each operator, over fewer runs of a slow model."""
     report_progress("timing the operators")
-    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms)))).rows
+    return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
 
 
 def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:

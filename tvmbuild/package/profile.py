@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from tvmbuild.package.metadata import OperatorInfo
 VM_PREFIX = "vm."
 VM_FUNCTION = "vm.builtin"
 VM_NAME = "virtual machine"
+GRAPH_CALL = "vm.builtin.cuda_graph.run_or_capture"
+"""Seen from the host, what is inside it is one event."""
 
 Event = tuple[str, int]
 """A call that the virtual machine made: the function's name, and nanoseconds without those of calls inside it."""
@@ -64,20 +66,49 @@ class OperatorRow:
 
 
 @dataclass(frozen=True)
+class GraphTime:
+    """What the CUDA graphs of one run take together, by the card's clock: medians over the runs."""
+
+    kernels: int
+    """Nodes: kernels, and copies."""
+    sum_us: float
+    """Microseconds of the nodes themselves."""
+    us: float
+    """Microseconds from where the first node begins to where the last one ends."""
+
+
+@dataclass(frozen=True)
 class Profile:
     """One row a function, the longest first, and by which clock."""
 
     rows: tuple[OperatorRow, ...]
     clock: Clock
+    graph: GraphTime | None = None
+    """None: the package has none, or the host's clock cannot look inside."""
+    remarks: tuple[str, ...] = ()
+    """Why it is the host's clock where the device's can be had, and how."""
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value; ``from_json`` is the inverse."""
-        return {"rows": [row.to_json() for row in self.rows], "clock": self.clock}
+        graph = None if self.graph is None else asdict(self.graph)
+        return {
+            "rows": [row.to_json() for row in self.rows],
+            "clock": self.clock,
+            "graph": graph,
+            "remarks": self.remarks,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Profile:
-        """Read what ``to_json`` returned."""
-        return cls(tuple(OperatorRow.from_json(row) for row in value["rows"]), value["clock"])
+        """Read what ``to_json`` returned; an earlier version, on a board, has neither graph nor remarks."""
+        graph = value.get("graph")
+        rows = tuple(OperatorRow.from_json(row) for row in value["rows"])
+        return cls(rows, value["clock"], None if graph is None else GraphTime(**graph), tuple(value.get("remarks", ())))
+
+
+def is_kernel(function: str, kernels: Collection[str] | None) -> bool:
+    """Say whether a call of the virtual machine's is none of the host's; ``kernels`` None: the package does not say."""
+    return kernels is None or function in kernels or function.startswith(VM_PREFIX)
 
 
 def is_on_host(row: OperatorRow) -> bool:
@@ -97,6 +128,7 @@ class Peak:
     gb_s: float
     """To and from memory, beyond the caches."""
     threads: int
+    """0: a card's."""
     compute: str
     """How ``gflops`` was measured, one phrase."""
     memory: str

@@ -44,8 +44,9 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
-    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
     from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
+    from tvmbuild.preparing.original import open_original  # noqa: PLC0415
     from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
@@ -53,7 +54,8 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
         proto = load_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
-        nodes, tensors = len(proto.graph.node), fix_inputs(proto, given, path.name)
+        nodes, original = len(proto.graph.node), open_original(proto, given, path.name, 0)
+        proto, tensors = original.proto, original.tensors
         set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), path.name))
         simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
         found = _lower(simplified or proto, path.name, cpu)

@@ -151,7 +151,7 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, set[int]], model: s
             raise TvmbuildError(
                 f"{model}: dimension {index} of the input {value.name} {shown} is {dim.dim_value}, "
                 f"models.yaml says {size}",
-                "only dynamic dimensions can be fixed: correct `shape:` in models.yaml",
+                "only dynamic dimensions, and a batch of 1, can be changed: correct `shape:` in models.yaml",
             )
         if dim.dim_param:
             bound.setdefault(dim.dim_param, set()).add(size)

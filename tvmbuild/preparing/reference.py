@@ -37,6 +37,13 @@ SPREADS = 2.0
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
+Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+def _as_is(run: Run) -> Run:
+    return run
+
+
 @dataclass(frozen=True)
 class Reference:
     """Inputs, and the original model's outputs for them."""
@@ -93,9 +100,7 @@ def run_onnx(
     return open_onnx(model, what, optimized=optimized)(inputs)
 
 
-def open_onnx(
-    model: bytes, what: str, *, optimized: bool = False
-) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> Run:
     """Return what runs the model as it is written, on one thread; TvmbuildError with ONNX Runtime's own reason.
 
     Its integers are summed exactly on every CPU.
@@ -137,17 +142,22 @@ def _explained(what: str) -> Iterator[None]:
 
 
 def make_references(
-    model: bytes, feeds: Sequence[Mapping[str, np.ndarray]], precision: str, what: str
+    model: bytes,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    precision: str,
+    what: str,
+    way: Callable[[Run], Run] = _as_is,
 ) -> list[Reference]:
-    """Return the model's numbers for each of the inputs; of a quantised model with the largest spread of all."""
-    made = [Reference(feed, run_onnx(model, feed, what), precision) for feed in feeds]
+    """Return the model's numbers for each of the inputs; of a quantised model with the largest spread of all.
+
+    ``way`` makes of what runs the model what runs it on a feed: one sample after the other, say.
+    """
+    run = way(open_onnx(model, what))
+    made = [Reference(feed, run(feed), precision) for feed in feeds]
     if precision != "int8":
         return made
-    shaken = shake(model)
-    spread = 0.0
-    for each in made:
-        ways = (run_onnx(model, each.inputs, what, optimized=True), run_onnx(shaken, each.inputs, what))
-        spread = max(spread, *(find_error(way, each.outputs) for way in ways))
+    others = (way(open_onnx(model, what, optimized=True)), way(open_onnx(shake(model), what)))
+    spread = max([0.0, *(find_error(other(each.inputs), each.outputs) for each in made for other in others)])
     return [replace(each, spread=spread if math.isfinite(spread) else 0.0) for each in made]
 
 

@@ -15,15 +15,10 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.interface import explain_changed_interface
-from tvmbuild.preparing.onnx_graph import (
-    MAX_BYTES,
-    find_precision,
-    fix_inputs,
-    load_model,
-    set_output_shapes,
-)
+from tvmbuild.preparing.onnx_graph import load_model, set_output_shapes
 from tvmbuild.preparing.onnxsim_process import simplify_in_process
-from tvmbuild.preparing.reference import Reference, make_inputs, make_references, run_onnx
+from tvmbuild.preparing.original import open_original
+from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx
 from tvmbuild.preparing.specials import asks_for_specials, insert_specials
 
 DEFAULTS = SimplifyOptions()
@@ -85,21 +80,22 @@ def simplify(
     messages call the model ``name``, by default as the file.
     """
     said = name or path.name
-    proto = load_model(path, said)
-    source_nodes = len(proto.graph.node)
-    tensors = fix_inputs(proto, inputs, said)
+    loaded = load_model(path, said)
+    source_nodes = len(loaded.graph.node)
+    original = open_original(loaded, inputs, said, options.seed)
     report_progress("running the original model")
-    references = _run_original(proto, _draw(tensors, inputs, options.seed), said)
+    references = original.compute(_draw(original.tensors, inputs, options.seed))
+    proto = original.proto
     if asks_for_specials(proto):
-        special = insert_specials(references[0].inputs, options.seed)
-        references += _run_original(proto, [special], said)
+        references += original.compute([insert_specials(references[0].inputs, options.seed)])
         references[0] = replace(references[0], specials=references[-1])
+    original.check(references[0], references[0].allow(_tolerance(options)))
     set_output_shapes(proto, dict(references[0].outputs))
     outcome = _simplify(proto, references, options)
     return Simplified(
         model=outcome.model,
         reference=references[0],
-        inputs=tuple(tensors),
+        inputs=original.tensors,
         opset={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
         nodes=(source_nodes, outcome.nodes),
         is_simplified=outcome.simplified,
@@ -112,8 +108,8 @@ def _draw(tensors: Sequence[TensorInfo], inputs: Sequence[InputSpec], seed: int)
     return [make_inputs(tensors, inputs, seed + index) for index in range(GATE_SETS)]
 
 
-def _run_original(proto: Any, inputs: list[dict[str, np.ndarray]], model: str) -> list[Reference]:
-    return make_references(_serialize(proto, model), inputs, find_precision(proto), f"{model}'s original model")
+def _tolerance(options: SimplifyOptions) -> Tolerance:
+    return Tolerance(rtol=options.rtol, atol=options.atol)
 
 
 def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions) -> _Outcome:
@@ -130,7 +126,7 @@ def _simplify(proto: Any, references: list[Reference], options: SimplifyOptions)
         return _Outcome(original, nodes, simplified=False, notes=(f"not simplified: {trouble}",), gate=None)
     report_progress("comparing the simplified model with the original")
     data = simplified.SerializeToString(deterministic=True)
-    tolerance = references[0].allow(Tolerance(rtol=options.rtol, atol=options.atol))
+    tolerance = references[0].allow(_tolerance(options))
     try:
         gates = [compare(run_onnx(data, r.inputs, "the simplified model"), r.outputs, tolerance) for r in references]
     except TvmbuildError as error:
@@ -152,10 +148,3 @@ def _list_not_finite(reference: Reference) -> list[str]:
         for name, value in reference.outputs.items()
         if value.dtype.kind == "f" and not np.isfinite(value).all()
     ]
-
-
-def _serialize(proto: Any, model: str) -> bytes:
-    if proto.ByteSize() > MAX_BYTES:
-        raise TvmbuildError(f"{model} is larger than 2 GB", "models that large are not supported")
-    data: bytes = proto.SerializeToString(deterministic=True)
-    return data

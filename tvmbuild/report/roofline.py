@@ -61,4 +61,4 @@ def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
         )
     if on_cpu:
         return "No roof: this machine's peaks were not measured. tvmbuild report --peaks measures them, in seconds."
-    return "No roof: the peaks of this kind of device are not measured by tvmbuild."
+    return "No roof: a report measures the peaks of CPUs alone."

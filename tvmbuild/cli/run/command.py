@@ -15,7 +15,7 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.arguments import positive
 from tvmbuild.cli.run.device import check_wishes, choose_threads, find_device
 from tvmbuild.cli.run.inputs import collect_inputs, named_file
-from tvmbuild.cli.run.measure import Measurement, add_profile, measure_latency
+from tvmbuild.cli.run.measure import Measurement, add_profile, choose_peak, measure_latency
 from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.model_worker import Load
@@ -118,6 +118,5 @@ def _run(
             with device.hold(exclusive=True):
                 measurement = measure_latency(device, worker, args.number, args.repeat)
                 if profile:
-                    here = device.here and not info.target.on_gpu
-                    measurement = add_profile(worker, measurement, peak=here)
+                    measurement = add_profile(worker, measurement, choose_peak(device, info, worker.threads))
             return outputs, measurement

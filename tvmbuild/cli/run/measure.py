@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tvmbuild.devices.device import Device
+from tvmbuild.devices.local.card_peak import measure_card_peak
 from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.package.profile import Clock, OperatorRow, Peak
+from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.profile import Clock, GraphTime, OperatorRow, Peak
 from tvmbuild.package.timing import WARM_UP_S, Latency, count_samples, summarize
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured, and where; ``rows``, ``clock`` and ``peak`` are a profile's, ``warnings`` tell doubts."""
+    """What was measured, and where; ``rows`` to ``peak`` are a profile's, ``warnings`` tell doubts."""
 
     machine: str
     threads: int
     latency: Latency
     rows: tuple[OperatorRow, ...] = ()
     clock: Clock = "host"
+    graph: GraphTime | None = None
     peak: Peak | None = None
     warnings: tuple[str, ...] = ()
 
@@ -39,17 +44,27 @@ def measure_latency(device: Device, worker: Worker, number: int, repeat: int | N
     return Measurement(machine.cpu, worker.threads, summarize(samples, number), warnings=warnings)
 
 
-def add_profile(worker: Worker, measurement: Measurement, *, peak: bool) -> Measurement:
-    """Time the operators, with ``peak`` the machine as well; the worker is paused then. Hold the device's lock.
+def choose_peak(device: Device, info: PackageInfo, threads: int) -> Callable[[], Peak] | None:
+    """Return what measures the peaks of where the package runs; None where nothing does."""
+    if not device.here:
+        return None
+    if info.target.kind == "cuda":
+        return partial(measure_card_peak, info.target.precision)
+    return None if info.target.on_gpu else partial(measure_peak, threads)
+
+
+def add_profile(worker: Worker, measurement: Measurement, peak: Callable[[], Peak] | None) -> Measurement:
+    """Time the operators, then ``peak``, while the worker is paused. Hold the device's lock.
 
     A peak that cannot be measured is a warning: the operators' times are good without it.
     """
     profile = worker.profile(measurement.latency.repeat)
-    profiled = replace(measurement, rows=profile.rows, clock=profile.clock)
+    warnings = (*measurement.warnings, *profile.remarks)
+    profiled = replace(measurement, rows=profile.rows, clock=profile.clock, graph=profile.graph, warnings=warnings)
     worker.pause()
-    if not peak:
+    if peak is None:
         return profiled
     try:
-        return replace(profiled, peak=measure_peak(worker.threads))
+        return replace(profiled, peak=peak())
     except TvmbuildError as error:
         return replace(profiled, warnings=(*profiled.warnings, error.message))

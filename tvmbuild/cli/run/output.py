@@ -14,7 +14,7 @@ from tvmbuild.base.wording import count
 from tvmbuild.cli.run.measure import Measurement
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo
-from tvmbuild.package.profile import Clock, OperatorRow, Peak, is_on_host, share_of_peak
+from tvmbuild.package.profile import Clock, GraphTime, OperatorRow, Peak, is_on_host, share_of_peak
 from tvmbuild.package.ranking import is_ranking, rank_classes
 
 PROFILE_FORMAT = 1
@@ -84,12 +84,15 @@ def print_profile(console: Console, info: PackageInfo, measurement: Measurement)
         console.print(describe_places(info.target.kind, measurement.rows), highlight=False, markup=False)
     if info.target.on_gpu:
         console.print(describe_clock(info.target.kind, measurement.clock), highlight=False, markup=False)
+    if measurement.graph is not None:
+        console.print(describe_graph(measurement.graph), highlight=False, markup=False)
 
 
 def describe_peak(peak: Peak) -> str:
     """Return what the shares are of, and how that was measured."""
+    whose = f"peak with {count(peak.threads, 'thread')}" if peak.threads else "peak of the card"
     return (
-        f"peak with {count(peak.threads, 'thread')}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
+        f"{whose}: {peak.gflops:.0f} GFLOP/s ({peak.compute}), {peak.gb_s:.1f} GB/s "
         f"({peak.memory}). Memory is shown where it is the limit, were there no caches; over 100%: a cache served it."
     )
 
@@ -110,6 +113,14 @@ def describe_clock(kind: str, clock: Clock) -> str:
     return f"timed on the host, with a wait after each call: what a launch costs is in every time of the {kind} device"
 
 
+def describe_graph(graph: GraphTime) -> str:
+    """Return what the CUDA graph took as a whole, beside its kernels."""
+    return (
+        f"CUDA graph: {count(graph.kernels, 'kernel')}, {graph.sum_us:.1f} µs in all; {graph.us:.1f} µs from where "
+        "the first begins to where the last ends"
+    )
+
+
 def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, object]:
     """Return the JSON value of a profile, format 1."""
     peak = measurement.peak
@@ -122,6 +133,7 @@ def profile_json(info: PackageInfo, measurement: Measurement) -> dict[str, objec
         "clock": measurement.clock,
         "latency_ms": asdict(measurement.latency),
         "sum_us": sum(row.us for row in measurement.rows),
+        "graph": None if measurement.graph is None else asdict(measurement.graph),
         "peak": None if peak is None else peak.to_json(),
         "operators": [_row_json(row, peak, on_gpu=info.target.on_gpu) for row in measurement.rows],
     }

@@ -1,4 +1,4 @@
-"""The few calls of NVIDIA's driver with which a kernel is timed: a CUDA graph of its launches, between two events.
+"""The few calls of NVIDIA's driver with which kernels are timed: CUDA graphs of launches, copies, between two events.
 
 Through ctypes, for the driver is wherever a card is, and so that neither CuPy nor cuda-python is needed there. What
 TVM's runtime makes current is the primary context, which the driver's calls then use too.
@@ -7,9 +7,10 @@ TVM's runtime makes current is the primary context, which the driver's calls the
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 _RELAXED = 2
 """Of the capture: other threads of the process may do as they like."""
@@ -18,6 +19,59 @@ _NON_BLOCKING = 1
 
 class CudaError(RuntimeError):
     """The driver refused a call; most of its errors break the process's context for good."""
+
+
+@contextmanager
+def open_context() -> Iterator[None]:
+    """Have the first card's primary context be this thread's: where TVM's runtime has not done so."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _call("cuInit", 0)
+    _call("cuDeviceGet", ctypes.byref(device), 0)
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    _call("cuCtxSetCurrent", context)
+    try:
+        yield
+    finally:
+        _driver().cuDevicePrimaryCtxRelease_v2(device)
+
+
+def read_attribute(number: int) -> int:
+    """Return an attribute of the first card, by its number in cuda.h."""
+    value = ctypes.c_int()
+    _call("cuDeviceGetAttribute", ctypes.byref(value), number, 0)
+    return value.value
+
+
+@contextmanager
+def allocate(size: int) -> Iterator[int]:
+    """Yield the address of so many bytes on the card; what they hold is not said."""
+    address = ctypes.c_uint64()
+    _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+    try:
+        yield address.value
+    finally:
+        _driver().cuMemFree_v2(address)
+
+
+def copy(sink: int, source: int, size: int, stream: int) -> None:
+    """Copy bytes within the card's memory."""
+    addresses = ctypes.c_uint64(sink), ctypes.c_uint64(source)
+    _call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(size), ctypes.c_void_p(stream))
+
+
+def load_kernel(cubin: bytes, name: str) -> ctypes.c_void_p:
+    """Return the kernel of that name; it stays loaded."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _call("cuModuleLoadData", ctypes.byref(module), cubin)
+    _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+    return function
+
+
+def launch(kernel: ctypes.c_void_p, size: tuple[int, int], stream: int, arguments: Sequence[Any]) -> None:
+    """Launch so many blocks of so many threads with arguments of ctypes' types."""
+    pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
+    blocks, threads = size
+    _call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, ctypes.c_void_p(stream), pointers, None)
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx_graphs import node
+from kernels_model import write_model_of_kernels
 from small_package import ANY_X86, build_package
 from vulkan_blob import GROUP
 from vulkan_tensors import ScaleAndAdd, upload
@@ -133,7 +132,7 @@ def test_a_run_that_fails_ends_the_profile(told: list[list[str]]) -> None:
 
 @pytest.mark.compiler
 def test_a_profile_has_every_kernel_of_the_package_once(tmp_path: Path, told: list[list[str]]) -> None:
-    with Session(build_package(write_model(tmp_path), tmp_path, DEVICE, "vulkan", ANY_X86)) as session:
+    with Session(build_package(write_model_of_kernels(tmp_path), tmp_path, DEVICE, "vulkan", ANY_X86)) as session:
         profile = profile_operators(session, {"x": np.ones((8, 64), "float32")}, repeat=3)
     assert profile.clock == "device"
     assert all(names == told[0] for names in told)
@@ -148,31 +147,3 @@ def test_a_profile_has_every_kernel_of_the_package_once(tmp_path: Path, told: li
 
 
 DEVICE = FrozenMap(sorted(FAMILIES["lavapipe"].items()))
-
-
-def write_model(folder: Path) -> Path:
-    """Write a model that calls two functions twice, and one that launches two kernels."""
-    random = np.random.RandomState(0)
-    weights = {name: random.uniform(-1, 1, (64, 64)).astype("float32") for name in ("v", "w")}
-    weights |= {"axis": np.array(1), "k": np.array([4])}
-    make = onnx.helper
-    last = make.make_node("TopK", ["e", "k"], ["y", "z"])
-    graph = make.make_graph(
-        [
-            node("MatMul", "x", "v", out="a"),
-            node("MatMul", "a", "w", out="b"),
-            node("Softmax", "b", out="c"),
-            node("Softmax", "c", out="d"),
-            node("CumSum", "d", "axis", out="e"),
-            last,
-        ],
-        "kernels",
-        [make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (8, 64))],
-        [
-            make.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (8, 4)),
-            make.make_tensor_value_info("z", onnx.TensorProto.INT64, (8, 4)),
-        ],
-        [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9), folder / "net.onnx")
-    return folder / "net.onnx"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from tvmbuild.package.profile import VM_PREFIX, Event
+from tvmbuild.package.profile import VM_PREFIX, Event, is_kernel
 from tvmbuild.package.runtime.library import call, has_function
 
 
@@ -66,7 +66,7 @@ class DeviceClock:
             self._open[-1].operations += range(self._given, given)
         self._given = given
         if before:
-            self._begin(_Call(str(name), self._is_on_host(str(name))))
+            self._begin(_Call(str(name), not is_kernel(str(name), self._kernels)))
         else:
             self._end()
 
@@ -85,6 +85,3 @@ class DeviceClock:
         ended.nanoseconds = passed - ended.inside
         if self._open:
             self._open[-1].inside += passed
-
-    def _is_on_host(self, name: str) -> bool:
-        return self._kernels is not None and name not in self._kernels and not name.startswith(VM_PREFIX)

@@ -1,0 +1,66 @@
+"""The peaks of an NVIDIA card: its kernels compile without one; the last tests measure."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tvmbuild.cli.run.measure import choose_peak
+from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
+from tvmbuild.devices.device import Device
+from tvmbuild.devices.local.card_peak import measure_card_peak, write_kernel
+from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+
+
+@pytest.mark.parametrize(
+    ("precision", "arch", "operations", "how"),
+    [
+        ("fp32", 75, 64 * 2 * 32, "fp32 FMA in registers"),
+        ("fp16", 75, 64 * 2 * 32, "fp32 FMA in registers"),
+        ("fp16", 86, 8 * 4096, "fp16 mma.sync in registers"),
+        ("bf16", 90, 8 * 4096, "bf16 mma.sync in registers"),
+    ],
+)
+def test_the_kernel_of_a_precision(precision: str, arch: int, operations: int, how: str) -> None:
+    source, counted, told = write_kernel(precision, arch)
+    assert (counted, told) == (operations, how)
+    cubin = compile_by_nvrtc(source, f"sm_{arch}", Path())
+    assert cubin.startswith(b"\x7fELF")
+    assert re.search(rb"\0\.text\.peak\0", cubin)
+
+
+def test_a_card_has_its_own_peaks() -> None:
+    def package(kind: str, precision: str) -> PackageInfo:
+        target = PackageTarget("it", kind, precision=precision)  # type: ignore[arg-type]
+        return PackageInfo("net", target, (), (), "lifted", PackageCoverage(0, 0), "NCHW")
+
+    chosen = choose_peak(LOCAL, package("cuda", "fp16"), 2)
+    assert isinstance(chosen, partial)
+    assert (chosen.func, chosen.args) == (measure_card_peak, ("fp16",))
+    assert choose_peak(LOCAL, package("vulkan", "fp32"), 2) is None
+    away = Device("a board", LOCAL.start, LOCAL.watch, here=False)
+    assert choose_peak(away, package("cuda", "fp32"), 2) is None
+
+
+def test_without_a_card_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho 'OSError: libcuda.so.1: no such file' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    with pytest.raises(TvmbuildError, match=r"peak failed: OSError: libcuda\.so\.1: no such file"):
+        measure_card_peak("fp32")
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_card_is_measured(precision: str) -> None:
+    peak = measure_card_peak(precision)
+    assert peak.gflops > 0
+    assert peak.gb_s > 0
+    assert (peak.threads, peak.memory.endswith(" MiB copied")) == (0, True)

@@ -1,0 +1,122 @@
+"""What this machine's NVIDIA card can do at the most: the ceilings that a profile of its kernels is held against.
+
+`python -m tvmbuild.devices.local.card_peak PRECISION` measures in a process of its own, and prints JSON. The best of
+several runs counts.
+
+- Compute: of a float32 package fused multiply-adds of fp32 in registers; of one in float16 or bfloat16 products of
+  tensor cores, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80: fp32 always.
+- Memory: a copy within the card's memory, both directions counted, of far more than its caches hold.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
+from tvmbuild.devices.local import cuda_driver as driver
+from tvmbuild.devices.local.peak import measure_in_process
+from tvmbuild.package.profile import Peak
+
+BLOCK, BLOCKS_A_CORE = 512, 2
+"""Threads: 32 warps on a multiprocessor, which every card holds at once."""
+STEPS = 20_000
+RUNS = 5
+_CHAINS = 8
+"""Sums of a thread that do not wait for each other."""
+_WARP = 32
+_LEAST_MMA = 80
+_CORES, _L2, _MAJOR, _MINOR = 16, 38, 75, 76
+"""CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, …_L2_CACHE_SIZE, …_COMPUTE_CAPABILITY_MAJOR and …_MINOR."""
+_LEAST_BYTES = 1 << 30
+_TYPES = {"fp16": "f16", "bf16": "bf16"}
+_FMA = """
+extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int steps) {
+  float factor = 0.999f + threadIdx.x * 1e-9f, sums[8];
+  #pragma unroll
+  for (int i = 0; i < 8; ++i) sums[i] = threadIdx.x + i;
+  for (int step = 0; step < steps; ++step) {
+    #pragma unroll
+    for (int turn = 0; turn < 8; ++turn) {
+      #pragma unroll
+      for (int i = 0; i < 8; ++i) sums[i] = fmaf(sums[i], factor, 1e-3f);
+    }
+  }
+  float total = 0;
+  #pragma unroll
+  for (int i = 0; i < 8; ++i) total += sums[i];
+  if (total == -1.0f) out[0] = total;
+}
+"""
+_MMA = """
+extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int steps) {
+  unsigned a[4] = {threadIdx.x, threadIdx.x + 1, threadIdx.x + 2, threadIdx.x + 3}, b[2] = {threadIdx.x, 7};
+  float sums[8][4] = {};
+  for (int step = 0; step < steps; ++step) {
+    #pragma unroll
+    for (int i = 0; i < 8; ++i)
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.%(type)s.%(type)s.f32 "
+        "{%%0, %%1, %%2, %%3}, {%%4, %%5, %%6, %%7}, {%%8, %%9}, {%%0, %%1, %%2, %%3};"
+        : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  float total = 0;
+  #pragma unroll
+  for (int i = 0; i < 8; ++i) total += sums[i][0] + sums[i][1] + sums[i][2] + sums[i][3];
+  if (total == -1.0f) out[0] = total;
+}
+"""
+
+
+def measure_card_peak(precision: str) -> Peak:
+    """Measure in a second or two; nothing else should run on the card meanwhile."""
+    return measure_in_process("tvmbuild.devices.local.card_peak", precision, dict(os.environ))
+
+
+def write_kernel(precision: str, arch: int) -> tuple[str, int, str]:
+    """Return the CUDA source for ``arch`` (90: sm_90), the operations of one warp in one step, and how it is called."""
+    if precision in _TYPES and arch >= _LEAST_MMA:
+        source = _MMA % {"block": BLOCK, "type": _TYPES[precision]}
+        return source, _CHAINS * 2 * 16 * 8 * 16, f"{precision} mma.sync in registers"
+    return _FMA % {"block": BLOCK}, _WARP * 2 * 8 * _CHAINS, "fp32 FMA in registers"
+
+
+def measure_here(precision: str) -> Peak:
+    """Measure in this process."""
+    with driver.open_context(), driver.open_stream() as stream:
+        gflops, compute = _measure_compute(stream, precision)
+        gb_s, memory = _measure_memory(stream)
+    return Peak(gflops, gb_s, 0, compute, memory)
+
+
+def _measure_compute(stream: int, precision: str) -> tuple[float, str]:
+    arch = 10 * driver.read_attribute(_MAJOR) + driver.read_attribute(_MINOR)
+    source, operations, how = write_kernel(precision, arch)
+    kernel = driver.load_kernel(compile_by_nvrtc(source, f"sm_{arch}", Path()), "peak")
+    blocks = BLOCKS_A_CORE * driver.read_attribute(_CORES)
+    with driver.allocate(4) as out:
+        arguments = (ctypes.c_void_p(out), ctypes.c_int(STEPS))
+        seconds = _best(stream, lambda: driver.launch(kernel, (blocks, BLOCK), stream, arguments))
+    return operations * STEPS * (BLOCK // _WARP) * blocks / seconds / 1e9, how
+
+
+def _measure_memory(stream: int) -> tuple[float, str]:
+    size = max(_LEAST_BYTES, 8 * driver.read_attribute(_L2))
+    with driver.allocate(size) as source, driver.allocate(size) as sink:
+        seconds = _best(stream, lambda: driver.copy(sink, source, size, stream))
+    return 2 * size / seconds / 1e9, f"{size >> 20} MiB copied"
+
+
+def _best(stream: int, work: Callable[[], object]) -> float:
+    """Return the shortest of several times after one that does not count, in seconds."""
+    return min([driver.time_on_device(stream, work) for _ in range(1 + RUNS)][1:])
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    sys.stdout.write(json.dumps(measure_here(sys.argv[1]).to_json()) + "\n")

@@ -1,0 +1,79 @@
+"""The original model: its graph with the shapes that models.yaml gives, and the numbers that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tvmbuild.base.specs import InputSpec, Tolerance
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.batch import Batch, find_batch
+from tvmbuild.preparing.batch_check import explain_culprit, find_outputs
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.onnx_graph import MAX_BYTES, find_precision, fix_inputs
+from tvmbuild.preparing.rebatch import rebatch
+from tvmbuild.preparing.reference import Reference, make_inputs, make_references, run_onnx
+
+
+@dataclass(frozen=True)
+class Original:
+    """``proto`` goes on; its numbers are those of ``single``, of one sample at a time where there is a ``batch``."""
+
+    proto: Any
+    tensors: tuple[TensorInfo, ...]
+    name: str
+    single: Any
+    batch: Batch | None = None
+
+    def compute(self, feeds: Sequence[Mapping[str, np.ndarray]]) -> list[Reference]:
+        """Return what is right for each of the feeds."""
+        data, what = _serialize(self.single, self.name), f"{self.name}'s original model"
+        way = [self.batch.apart] if self.batch else []
+        return make_references(data, feeds, find_precision(self.proto), what, *way)
+
+    def check(self, reference: Reference, tolerance: Tolerance) -> None:
+        """Raise TvmbuildError, naming the node, where the graph of a batch has other numbers than each sample apart."""
+        if self.batch is None:
+            return
+        got = run_onnx(_serialize(self.proto, self.name), reference.inputs, self.name)
+        problem = compare(got, reference.outputs, tolerance).problem
+        if problem is not None:
+            raise _explain(self, self.batch, reference.inputs, problem)
+
+
+def open_original(proto: Any, specs: Sequence[InputSpec], name: str, seed: int) -> Original:
+    """Return the model with its inputs static; ``proto`` is changed. TvmbuildError for specs that do not fit it."""
+    batch = find_batch(proto, specs, name)
+    if batch is None:
+        tensors = fix_inputs(proto, specs, name)
+        return Original(proto, tuple(tensors), name, proto)
+    sample = fix_inputs(proto, batch.single(specs), name)
+    made = Original(rebatch(proto, batch), tuple(map(batch.widen, sample)), name, proto, batch)
+    feed = make_inputs(made.tensors, specs, seed)
+    run_onnx(_serialize(proto, name), batch.pick(feed, 0), f"{name}'s original model")  # else that is what is wrong
+    try:
+        batch = find_outputs(proto, made.proto, batch, feed)
+    except TvmbuildError as error:
+        raise _explain(made, batch, feed, error.message) from error
+    return Original(made.proto, made.tensors, name, proto, batch)
+
+
+def _explain(made: Original, batch: Batch, feed: Mapping[str, np.ndarray], problem: str) -> TvmbuildError:
+    tolerance = Tolerance().at_least(find_precision(made.single))
+    culprit = explain_culprit(made.single, batch, feed, tolerance) or problem
+    return TvmbuildError(
+        f"{made.name}: the ONNX file is of a batch of 1, and cannot be made one of {batch.size}: {culprit}",
+        "export the model with that batch or a dynamic first dimension, or leave the batch at 1 in `inputs:`",
+    )
+
+
+def _serialize(proto: onnx.ModelProto, model: str) -> bytes:
+    if proto.ByteSize() > MAX_BYTES:
+        raise TvmbuildError(f"{model} is larger than 2 GB", "models that large are not supported")
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
