@@ -1,4 +1,4 @@
-"""`build/peaks.json`: what machines can do at the most, by machine and threads; the roof of the roofline."""
+"""`build/peaks.json`: what machines and their GPUs can do at the most, by threads; the roof of the roofline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from tvmbuild.package.profile import Peak
 
 FORMAT = 1
 Peaks = Mapping[tuple[str, int], Peak]
-"""(The machine's name, as a benchmark has it; threads) → its peak."""
+"""(What computes, by `name_chip`; threads) → its peak."""
+GPU_THREADS = 0
+"""A GPU's peak is of all of it."""
+
+
+def name_chip(machine: str, kind: str) -> str:
+    """Return what a peak is of: the machine, as a benchmark has it, or its GPU by the target's kind."""
+    return machine if kind == "llvm" else f"{machine}, {kind}"
 
 
 def read_peaks(path: Path) -> Peaks:

@@ -55,10 +55,10 @@ def _draw_dot(frame: Frame, number: int, row: OperatorRow, intensity: float, spe
 def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
     """Return what the line is, or why there is none and how to get it."""
     if peak:
+        who = f"on this machine with {peak.threads} threads" if on_cpu else "on this machine's GPU"
         return (
             f"The roof: {peak.gflops:.0f} GFLOP/s ({peak.compute}) and {peak.gb_s:.1f} GB/s ({peak.memory}), measured "
-            f"on this machine with {peak.threads} threads; above the slope a cache served the operator."
+            f"{who}; above the slope a cache served the operator."
         )
-    if on_cpu:
-        return "No roof: this machine's peaks were not measured. tvmbuild report --peaks measures them, in seconds."
-    return "No roof: the peaks of this kind of device are not measured by tvmbuild."
+    whose = "this machine's peaks" if on_cpu else "the peaks of this machine's GPU"
+    return f"No roof: {whose} were not measured. tvmbuild report --peaks measures them, in seconds."

@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -41,7 +41,12 @@ def measure_peak(threads: int) -> Peak:
     """Measure in about two seconds; nothing else should run on the machine meanwhile."""
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     environment.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
-    command = [sys.executable, "-m", "tvmbuild.devices.local.peak", str(threads)]
+    return ask_alone("tvmbuild.devices.local.peak", str(threads), environment)
+
+
+def ask_alone(module: str, argument: str, environment: Mapping[str, str]) -> Peak:
+    """Return the peak that a module prints, run in a process of its own; TvmbuildError where it fails or hangs."""
+    command = [sys.executable, "-m", module, argument]
     with neutral_folder() as folder:
         try:
             done = subprocess.run(
