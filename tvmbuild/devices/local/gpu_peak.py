@@ -16,7 +16,7 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.devices.local.gpu_timer import use_gpu
-from tvmbuild.devices.local.peak import ask_alone
+from tvmbuild.devices.local.peak import measure_in_process
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.profile import Peak
 from tvmbuild.targets.table import target_kind
@@ -32,7 +32,7 @@ RUNS = 5
 def measure_gpu_peak(target: PackageTarget) -> Peak:
     """Measure this machine's first device of the target's kind; nothing else should run on it meanwhile."""
     asked = {"kind": target.kind, "attributes": target.attributes, "host": target.host}
-    return ask_alone("tvmbuild.devices.local.gpu_peak", canonical_json(asked), os.environ)
+    return measure_in_process("tvmbuild.devices.local.gpu_peak", canonical_json(asked), os.environ)
 
 
 def measure_here(asked: str) -> Peak:

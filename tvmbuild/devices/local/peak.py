@@ -41,11 +41,11 @@ def measure_peak(threads: int) -> Peak:
     """Measure in about two seconds; nothing else should run on the machine meanwhile."""
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     environment.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
-    return ask_alone("tvmbuild.devices.local.peak", str(threads), environment)
+    return measure_in_process("tvmbuild.devices.local.peak", str(threads), environment)
 
 
-def ask_alone(module: str, argument: str, environment: Mapping[str, str]) -> Peak:
-    """Return the peak that a module prints, run in a process of its own; TvmbuildError where it fails or hangs."""
+def measure_in_process(module: str, argument: str, environment: Mapping[str, str]) -> Peak:
+    """Return the peak that the module prints as JSON; TvmbuildError where it fails."""
     command = [sys.executable, "-m", module, argument]
     with neutral_folder() as folder:
         try:
