@@ -99,7 +99,8 @@ def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None
         (tmp_path / name).symlink_to(project_root / name)
     built = shutil.ignore_patterns("build", "__pycache__")
     shutil.copytree(project_root / "examples", tmp_path / "examples", symlinks=True, ignore=built)
-    script, shown = ["set -euo pipefail"], []
+    script = ["set -euo pipefail"]
+    shown: list[str] = []
     for name in TUTORIAL:
         text = (project_root / "docs/tutorial" / f"{name}.md").read_text(encoding="utf-8")
         shown += list_shown(text)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.specs import Attributes
 from tvmbuild.devices.local.gpu_peak import measure_gpu_peak
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = [pytest.mark.compiler]
-HOST = FrozenMap({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
+HOST: Attributes = FrozenMap({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
 SOFT = PackageTarget("soft", "vulkan", FrozenMap(sorted(FAMILIES["lavapipe"].items())), HOST)
 CARD = PackageTarget("h200", "cuda", FrozenMap({"arch": "sm_90", "max_threads_per_block": 1024}), HOST)
 
