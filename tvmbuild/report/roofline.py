@@ -78,5 +78,8 @@ def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
             f"The roof: {peak.gflops:.0f} GFLOP/s ({peak.compute}) and {peak.gb_s:.1f} GB/s ({peak.memory}), measured "
             f"{who}; above the slope a cache served the operator."
         )
-    whose = "this machine's peaks" if on_cpu else "the peaks of this machine's GPU"
-    return f"No roof: {whose} were not measured. tvmbuild report --peaks measures them, in seconds."
+    whose, here = ("machine", "this one") if on_cpu else ("GPU", "this machine's")
+    return (
+        f"No roof: the peaks of the {whose} that timed it were not measured. "
+        f"If it is {here}, tvmbuild report --peaks measures them, in seconds."
+    )
