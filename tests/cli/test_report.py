@@ -6,12 +6,14 @@ import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmark_results import make_result
 from doit_project import DoitProject
 from finished_project import CONV, write_finished_project
+from made_matrix import make_timed
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
@@ -20,6 +22,7 @@ from tvmbuild.cli import main
 from tvmbuild.cli.report.serve import LiveReport, Server
 from tvmbuild.doit_adapter.main import take_long
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.profile import Peak
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import load_plan
@@ -78,17 +81,18 @@ def test_peaks_are_measured_for_what_was_timed_here(
 ) -> None:
     assert main(["report", "--peaks"]) == 1
     assert "no cell was timed on this machine" in capsys.readouterr().err
-    machine, peak = make_result().machine, Peak(100.0, 10.0, 2, "FMA", "copy")
-    monkeypatch.setattr("tvmbuild.cli.report.command.collect_cells", lambda *_: [_Timed()])
+    machine = make_result().machine
+    peak, gpus = Peak(100.0, 10.0, 2, "FMA", "copy"), Peak(900.0, 90.0, 0, "FMA", "copy")
+    soft = replace(make_timed("net", "soft"), result=make_result(), built_for=PackageTarget("soft", "vulkan"))
+    here = replace(make_timed("net", "cpu"), result=make_result(), built_for=PackageTarget("cpu", "llvm"))
+    monkeypatch.setattr("tvmbuild.cli.report.command.collect_cells", lambda *_: [soft, here])
     monkeypatch.setattr("tvmbuild.devices.watch.Watch.read", lambda _: machine)
     monkeypatch.setattr("tvmbuild.devices.local.peak.measure_peak", lambda _: peak)
+    monkeypatch.setattr("tvmbuild.devices.local.gpu_peak.measure_gpu_peak", {PackageTarget("soft", "vulkan"): gpus}.get)
     assert main(["report", "--peaks"]) == 0
-    assert read_peaks(Layout(project.root).peaks) == {(machine.name, 2): peak}
-    assert "2 threads: 100 GFLOP/s, 10.0 GB/s" in capsys.readouterr().out
-
-
-class _Timed:
-    result = make_result()
+    assert read_peaks(Layout(project.root).peaks) == {(machine.name, 2): peak, (f"{machine.name}, vulkan", 0): gpus}
+    told = capsys.readouterr().out
+    assert f"{machine.name}, 2 threads: 100 GFLOP/s, 10.0 GB/s\n{machine.name}, vulkan: 900 GFLOP/s, 90.0 GB/s" in told
 
 
 def get(server: Server, path: str, host: str | None = None) -> tuple[int, bytes]:

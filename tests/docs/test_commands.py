@@ -7,26 +7,20 @@ import importlib
 import io
 import re
 import shlex
-import subprocess
-import sys
+import shutil
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pages import list_pages
+from shown_commands import find_unseen, list_blocks, list_shown, run_shell
 
 from tvmbuild.cli import COMMANDS
 
 TUTORIAL = ("first-package", "own-model", "own-board", "ci-keeps-it")
 NOT_HERE = re.compile(r"^pip install ")
 """tests/cli/test_wheel.py installs, and tests/fresh_machine.sh does all of README's two commands."""
-
-
-def list_blocks(text: str, language: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of a language, each with the reason that the comment before it gives for not running it."""
-    pattern = rf"^(?:<!-- not run: ([^\n]*) -->\n)?^ *```{language}\n(.*?)^ *```$"
-    yield from re.findall(pattern, text, flags=re.DOTALL | re.MULTILINE)
 
 
 def _list_calls(text: str) -> Iterator[list[str]]:
@@ -100,25 +94,41 @@ def test_readmes_two_commands_are_those_of_the_bare_machine(project_root: Path) 
 @pytest.mark.compiler
 @pytest.mark.timeout(900)
 def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None:
-    """Every block of theirs in one shell, beside what a clone of the repository has."""
-    for name in ("examples", "models", "records"):
+    """Every block of theirs in one shell, beside what a clone of the repository has, prints what they say."""
+    for name in ("models", "records"):
         (tmp_path / name).symlink_to(project_root / name)
+    built = shutil.ignore_patterns("build", "__pycache__")
+    shutil.copytree(project_root / "examples", tmp_path / "examples", symlinks=True, ignore=built)
     script = ["set -euo pipefail"]
+    shown: list[str] = []
     for name in TUTORIAL:
         text = (project_root / "docs/tutorial" / f"{name}.md").read_text(encoding="utf-8")
+        shown += list_shown(text)
         script += (block for reason, block in list_blocks(text, "sh") if not reason)
         script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(text, "python"))
     readme = (project_root / "README.md").read_text(encoding="utf-8")
     five_minutes = readme[readme.index("## Five minutes") : readme.index("## Use a package")]
-    script += ["cp ../examples/classify/chelsea.png ."]
     script += (block for _, block in list_blocks(five_minutes, "sh") if "init" not in block)
     script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(readme, "python"))
     text = "\n".join(line for line in "\n".join(script).splitlines() if not NOT_HERE.search(line))
-    done = _run_shell(text, tmp_path, project_root)
+    done = run_shell(text, tmp_path, project_root)
     assert done.returncode == 0, done.stdout[-4000:]
-    for wanted in ("1 cell: 1 ok", "0 done, 4 up to date", "speech: ", "Egyptian cat", "refused, as it should be"):
-        assert wanted in done.stdout, done.stdout
+    # The first command of README is the tutorial's, too.
+    first, second = (list(list_shown(part)) for part in five_minutes.split("Now one that sees"))
+    assert find_unseen([*shown, *second], done.stdout) == [], done.stdout
+    assert find_unseen(first, done.stdout) == [], done.stdout
+    assert "refused, as it should be" in done.stdout
     assert "285 Egyptian cat" in done.stdout  # README's Python
+
+
+def test_what_pages_say_is_printed_is_compared() -> None:
+    page = "```sh\nls\n```\n\n```\nok a@x86-64-v3  0.6 s\n ▲ 1.2 0.5x\n ─────\n```\n```\nno command's\n```\n"
+    page += "<!-- not run: why -->\n```sh\nls\n```\n\n```\nnever printed\n```\n"
+    shown = list(list_shown(page))
+    assert shown == ["ok a@x86-64-v3  0.6 s", " ▲ 1.2 0.5x"]
+    assert find_unseen(shown, "before\nok a@x86-64-v3 12.0 s\n▼? 1.3 2.5x\n") == []
+    assert find_unseen(shown, "ok a@x86-64-v4  0.6 s\n▲ 1.2 0.5x\n") == shown
+    assert find_unseen(shown, "▲ 1.2 0.5x\nok a@x86-64-v3  0.6 s\n") == shown[1:]
 
 
 @pytest.mark.nightly
@@ -128,22 +138,6 @@ def test_cpp_without_a_system_compiler(project_root: Path, tmp_path: Path) -> No
     page = (project_root / "docs/how-to/cpp.md").read_text(encoding="utf-8")
     (programs,) = (block for _, block in list_blocks(page, "sh") if block.startswith("cd "))
     compile_readmes = "python -m ziglang c++ -c $(tvmbuild config --cflags) main.cpp -o main.o"
-    done = _run_shell(f"set -e\n{compile_readmes}\n{programs}\n~/bench_model --help", tmp_path, project_root)
+    done = run_shell(f"set -e\n{compile_readmes}\n{programs}\n~/bench_model --help", tmp_path, project_root)
     assert done.returncode == 0, done.stdout
     assert "usage: bench_model" in done.stdout
-
-
-def _run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    who = {f"GIT_{part}_{what}": "someone" for part in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environment = {"PATH": path, "PYTHONPATH": str(project_root), "HOME": str(folder), "COLUMNS": "200", **who}
-    (folder / "locks").mkdir(mode=0o700)
-    return subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env=environment | {"XDG_RUNTIME_DIR": str(folder / "locks")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )

@@ -1,4 +1,4 @@
-"""README's picture is what its command draws from the committed measurements."""
+"""The pictures of ratios are what their command draws from the committed measurements."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import json
 from pathlib import Path
 
 import pytest
-from ratio_chart import PICTURE, RESULTS, draw, read_groups
+from ratio_chart import PICTURES, RESULTS, draw_all
+from ratio_results import read_groups
 
 GROUPS = json.loads(RESULTS.read_text(encoding="utf-8"))["groups"]
 
 
-def test_the_picture_shows_the_measurements() -> None:
-    assert PICTURE.read_text(encoding="utf-8") == draw(read_groups(RESULTS)), "python benchmarks/ratio_chart.py"
+DRAWN = draw_all(RESULTS)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_picture_shows_the_measurements(name: str) -> None:
+    assert (PICTURES / name).read_text(encoding="utf-8") == DRAWN[name], "python benchmarks/ratio_chart.py"
+
+
+def test_each_picture_says_which_side_is_faster_and_all_means() -> None:
+    means = [f"{group.mean:.2f}<" for group in read_groups(RESULTS)]
+    for drawn in DRAWN.values():
+        assert [part for part in ("← package is faster", "slower →", *means) if part not in drawn] == []
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: f"{group['title']}, {group['threads']}")

@@ -16,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from quantized_nets import INPUT, SIZE, quantize_net, write_float_net
 
+from tvmbuild.base.progress import PREFIX
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
@@ -71,6 +72,15 @@ def test_a_float_model_is_quantised(simplified: Simplified, method: str) -> None
     assert made.error is not None
     assert 0 < made.error < 0.2
     assert made.notes[0].startswith(f"quantised by {method} with 6 samples: outputs up to ")
+
+
+@BY_BOTH
+def test_how_far_it_is_gets_told(simplified: Simplified, method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    quantise_net(simplified, method)
+    told = capsys.readouterr().out.splitlines()
+    walk = [line.partition(",")[0].removeprefix(f"{PREFIX}{method} ") for line in told if f"{PREFIX}{method} " in line]
+    assert walk[:6] == [*(f"finds ranges: {done} of 6 samples" for done in range(5)), "takes the last of 6 samples"]
+    assert all(line.startswith(PREFIX) for line in told), "the library was heard, too"
 
 
 @BY_BOTH

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmark_results import make_entry, make_result
 from made_matrix import PEAK, make_matrix, make_timed
-from report_cells import cell_steps, only, write_built, write_result
+from report_cells import cell_steps, only, write_built, write_built_for, write_result
 
 from tvmbuild.base.layout import Layout
 from tvmbuild.package.metadata import PackageTarget
@@ -21,7 +21,7 @@ from tvmbuild.report.html_page import write_html
 from tvmbuild.report.html_parts import Html, cell_id, join, tag
 from tvmbuild.report.limits import choose_limits
 from tvmbuild.report.matrix import arrange, describe_face
-from tvmbuild.report.peaks import add_peak, read_peaks
+from tvmbuild.report.peaks import GPU_THREADS, add_peak, name_chip, read_peaks
 from tvmbuild.report.plot import Axis, fit_linear, fit_log
 from tvmbuild.report.roofline import describe_roof
 
@@ -74,7 +74,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     for said in (
         "No earlier run on this machine",
         "Its tasks.json is not here",
-        "No roof: this machine's peaks",
+        "No roof: the peaks of the machine that timed it were not measured. If it is this one, tvmbuild report --peaks",
     ):
         assert said in page, said
 
@@ -93,7 +93,7 @@ def test_the_roof_is_that_of_the_machine_and_its_threads(tmp_path: Path) -> None
     assert len(read_peaks(layout.peaks)) == 3
     layout.peaks.write_text("[]")
     assert only(tmp_path, steps).peak is None
-    assert describe_roof(None, on_cpu=False).startswith("No roof: a report measures the peaks of CPUs alone")
+    assert "with 2 threads" in describe_roof(PEAK, on_cpu=True)
 
 
 def test_tuning_is_read_from_records_and_courses(tmp_path: Path) -> None:
@@ -139,9 +139,19 @@ def test_regressions_are_marked() -> None:
     assert "▲ slower" in page
 
 
-def test_cells_of_gpus_have_no_roof_of_a_cpu() -> None:
-    cell = replace(make_timed("net", "h200"), built_for=PackageTarget("h200", "cuda"), peak=None)
-    assert "No roof: a report measures the peaks of CPUs alone" in write_html([cell])
+def test_the_roof_of_a_gpus_cell_is_the_gpus(tmp_path: Path) -> None:
+    layout, steps, result = Layout(tmp_path), cell_steps("net", "h200"), make_result("net@h200")
+    write_built_for(layout, "net", PackageTarget("h200", "cuda"))
+    write_result(layout, "net", "h200")
+    add_peak(layout.peaks, result.machine.name, PEAK)
+    assert only(tmp_path, steps).peak is None
+    assert "No roof: the peaks of the GPU that timed it were not measured. If it is this machine's" in write_html(
+        [only(tmp_path, steps)]
+    )
+    peak = replace(PEAK, threads=GPU_THREADS)
+    add_peak(layout.peaks, name_chip(result.machine.name, PackageTarget("h200", "cuda")), peak)
+    assert only(tmp_path, steps).peak == peak
+    assert "measured on this machine's GPU;" in write_html([only(tmp_path, steps)])
 
 
 @pytest.mark.parametrize("cells", [1, 3, 15])

@@ -108,7 +108,7 @@ def test_a_failed_step_shows_no_numbers_of_an_earlier_run(tmp_path: Path) -> Non
     assert cell.package_bytes is None
     layout.failure("compile:net@cpu").unlink()
     write_report(tmp_path, steps)
-    expected = "- net@cpu: benchmark:net@cpu: off by 3. Hint: raise it. Log: build/logs/b"
+    expected = "- benchmark:net@cpu: off by 3. Hint: raise it. Log: build/logs/b"
     assert expected in layout.report_markdown.read_text()
     assert f"<li>{expected[2:]}</li>" in layout.report_html.read_text()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
+from typing import TextIO
 
 from tvmbuild.base.masking import mask_credentials
 
@@ -17,10 +21,12 @@ def report_progress(text: str) -> None:
 
     Credentials in URLs are masked.
     """
-    if _shown_by:
-        _shown_by[-1](mask_credentials(text))
-    else:
-        print(f"{PREFIX}{mask_credentials(text)}", flush=True)
+    show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)
+    show(mask_credentials(text))
+
+
+def _print_to(stream: TextIO, text: str) -> None:
+    print(f"{PREFIX}{text}", file=stream, flush=True)
 
 
 @contextmanager
@@ -31,3 +37,11 @@ def progress_shown_by(show: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _shown_by.pop()
+
+
+@contextmanager
+def only_progress_printed() -> Iterator[None]:
+    """Lose what is printed meanwhile, for libraries that cannot be quiet; progress is shown as before."""
+    show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)
+    with progress_shown_by(show), redirect_stdout(io.StringIO()):
+        yield

@@ -121,14 +121,14 @@ def is_on_host(row: OperatorRow) -> bool:
 
 @dataclass(frozen=True)
 class Peak:
-    """What the machine can do at the most with so many threads, as measured."""
+    """What the machine, or its GPU, can do at the most, as measured."""
 
     gflops: float
     """Of fp32 multiplications and additions, two a fused one."""
     gb_s: float
     """To and from memory, beyond the caches."""
     threads: int
-    """0: a card's."""
+    """Of the CPU; 0 for a GPU, all of which computes."""
     compute: str
     """How ``gflops`` was measured, one phrase."""
     memory: str

@@ -23,6 +23,7 @@ from tvmbuild.preparing.exclusions import find_excluded
 from tvmbuild.preparing.interface import explain_changed_interface
 from tvmbuild.preparing.modernise import modernise
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
+from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
 from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import ORT_ERRORS, Reference, make_references, run_onnx
@@ -107,7 +108,7 @@ def quantise(model: bytes, reference: Reference, options: Quantize, samples: Sam
     modern = _modernise(model, reference, name)
     excluded = find_excluded(modern, options.exclude, name)
     report_progress(f"quantising by {options.method}")
-    quantised = _call_library(Work(modern, samples, excluded), options.method, name)
+    quantised = _call_library(Work(modern, CountedSamples(samples, options.method), excluded), options.method, name)
     make_unsigned(quantised)
     set_output_shapes(quantised, dict(reference.outputs))
     _check(quantised, proto, options.method, name)

@@ -20,7 +20,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, PackageTarget
 from tvmbuild.package.profile import Peak
 from tvmbuild.report.limits import choose_limits
-from tvmbuild.report.peaks import Peaks, read_peaks
+from tvmbuild.report.peaks import GPU_THREADS, Peaks, name_chip, read_peaks
 from tvmbuild.report.tuning import UNTUNED, Tuning, collect_tuning
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
@@ -115,10 +115,11 @@ def collect_cells(root: Path, steps: Sequence[AnyStep]) -> list[CellReport]:
 
 
 def _find_peak(cell: CellReport, peaks: Peaks) -> Peak | None:
-    """Return the peak of the CPU that timed the cell."""
-    if cell.result is None or cell.built_for is None or cell.built_for.on_gpu:
+    """Return the peak of the CPU or the GPU that timed the cell."""
+    if cell.result is None or cell.built_for is None:
         return None
-    return peaks.get((cell.result.machine.name, cell.result.threads))
+    threads = GPU_THREADS if cell.built_for.on_gpu else cell.result.threads
+    return peaks.get((name_chip(cell.result.machine.name, cell.built_for), threads))
 
 
 def _list_longest(cell: CellReport) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, tag
+from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, tag, wrap_name
 from tvmbuild.report.matrix import DOUBTFUL, SIGNS, Kind, Matrix, describe_face
 
 TITLE = "Models by targets"
@@ -17,7 +17,7 @@ def draw_grid(matrix: Matrix) -> Html:
     rows = [
         tag(
             "tr",
-            tag("th", model, scope="row"),
+            tag("th", wrap_name(model), scope="row"),
             *(_draw_cell(matrix.cells.get((model, target))) for target in matrix.targets),
         )
         for model in matrix.models

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from urllib.parse import quote
 
-VOID = frozenset({"input", "meta", "br"})
+VOID = frozenset({"input", "meta", "br", "wbr"})
 
 
 class Html(str):
@@ -38,6 +38,11 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 def join(parts: Iterable[str], between: str = "") -> Html:
     """Return the parts one after the other, escaped but what is `Html`."""
     return Html(between.join(part if isinstance(part, Html) else escape(part, quote=False) for part in parts))
+
+
+def wrap_name(name: str) -> Html:
+    """Return a name that breaks after its underscores where it is too long, as `conv2d_add_maximum` is on a phone."""
+    return join(name.split("_"), "_<wbr>")
 
 
 def _shorten(value: str | float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag
+from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag, wrap_name
 from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 
 TITLE = "Operators"
@@ -34,7 +34,7 @@ def _draw_table(cell: CellReport, limit: int) -> Html:
         rows.append(
             (
                 str(number),
-                row.name,
+                wrap_name(row.name),
                 str(row.calls),
                 f"{row.us:.3g}" if row.us < 100 else f"{row.us:.0f}",
                 f"{row.share:.0%}",

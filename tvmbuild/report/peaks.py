@@ -1,4 +1,4 @@
-"""`build/peaks.json`: what machines can do at the most, by machine and threads; the roof of the roofline."""
+"""`build/peaks.json`: what machines and their GPUs can do at the most, by threads; the roof of the roofline."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tvmbuild.base.files import write_json
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.profile import Peak
 
 FORMAT = 1
 Peaks = Mapping[tuple[str, int], Peak]
-"""(The machine's name, as a benchmark has it; threads) → its peak."""
+"""(What computes, by `name_chip`; threads) → its peak."""
+GPU_THREADS = 0
+"""A GPU's peak is of all of it."""
+
+
+def name_chip(machine: str, target: PackageTarget) -> str:
+    """Return what a peak is of: the machine, as a benchmark has it, or its GPU, a card's by what it multiplies."""
+    if not target.on_gpu:
+        return machine
+    return f"{machine}, {target.kind}" + (f" {target.precision}" if target.kind == "cuda" else "")
 
 
 def read_peaks(path: Path) -> Peaks:

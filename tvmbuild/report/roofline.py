@@ -12,6 +12,10 @@ from tvmbuild.report.plot import Frame, fit_log
 INTENSITY = "FLOP per byte moved at the least"
 SPEED = "GFLOP/s"
 LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
+BESIDE = ((0, -10), (12, 0), (0, 11), (-12, 0), (11, -10), (-11, -10), (11, 11), (-11, 11))
+"""Where a dot's number may stand, across and down from the dot's middle, the best place first."""
+ROOM = (13.0, 10.0)
+"""How far across or down numbers stand from each other and from other dots."""
 
 
 def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
@@ -28,13 +32,12 @@ def draw_roofline(points: Sequence[tuple[int, OperatorRow]], peak: Peak | None) 
     y = fit_log([*speeds, *([peak.gflops] if peak else [])], SPEED)
     frame = Frame(x, y)
     roof = [_draw_roof(frame, peak)] if peak else []
-    dots = [
-        part
-        for (number, row), (intensity, speed) in zip(points, places, strict=True)
-        for part in _draw_dot(frame, number, row, intensity, speed)
-    ]
+    dots = [_draw_dot(frame, row, *place) for (_, row), place in zip(points, places, strict=True)]
+    numbers = _draw_numbers(
+        [(number, frame.left(x), frame.top(y)) for (number, _), (x, y) in zip(points, places, strict=True)]
+    )
     label = f"Roofline of {len(points)} operators; the table below has their numbers"
-    return frame.draw(label, *roof, tag("g", *dots, class_="middle"))
+    return frame.draw(label, *roof, *dots, tag("g", *numbers, class_="middle"))
 
 
 def _draw_roof(frame: Frame, peak: Peak) -> Html:
@@ -45,20 +48,38 @@ def _draw_roof(frame: Frame, peak: Peak) -> Html:
     return frame.draw_path(line, "roof")
 
 
-def _draw_dot(frame: Frame, number: int, row: OperatorRow, intensity: float, speed: float) -> list[Html]:
+def _draw_dot(frame: Frame, row: OperatorRow, intensity: float, speed: float) -> Html:
     radius = max(LEAST_RADIUS, GREATEST_RADIUS * math.sqrt(row.share))
-    x, y = frame.left(intensity), frame.top(speed)
-    dot = tag("circle", tag("title", row.name), class_="dot", cx=x, cy=y, r=radius)
-    return [dot, tag("text", str(number), x=x, y=y + 4)]
+    title = tag("title", row.name)
+    return tag("circle", title, class_="dot", cx=frame.left(intensity), cy=frame.top(speed), r=radius)
+
+
+def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
+    """Return each dot's number, beside it where nothing else stands, or as far from all else as there is room."""
+    numbers: list[tuple[float, float]] = []
+    for number, x, y in dots:
+        others = [*numbers, *((left, top) for other, left, top in dots if other != number)]
+        places = [(x + across, y + down) for across, down in BESIDE]
+        numbers.append(max(places, key=lambda place: min(1.0, _find_distance(place, others))))
+    return [tag("text", str(number), x=x, y=y + 4) for (number, *_), (x, y) in zip(dots, numbers, strict=True)]
+
+
+def _find_distance(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> float:
+    """Return how far the nearest of the others is; below 1 a number there would touch it."""
+    distances = (max(abs(place[0] - x) / ROOM[0], abs(place[1] - y) / ROOM[1]) for x, y in others)
+    return min(distances, default=1.0)
 
 
 def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
     """Return what the line is, or why there is none and how to get it."""
     if peak:
+        who = f"on this machine with {peak.threads} threads" if on_cpu else "on this machine's GPU"
         return (
             f"The roof: {peak.gflops:.0f} GFLOP/s ({peak.compute}) and {peak.gb_s:.1f} GB/s ({peak.memory}), measured "
-            f"on this machine with {peak.threads} threads; above the slope a cache served the operator."
+            f"{who}; above the slope a cache served the operator."
         )
-    if on_cpu:
-        return "No roof: this machine's peaks were not measured. tvmbuild report --peaks measures them, in seconds."
-    return "No roof: a report measures the peaks of CPUs alone."
+    whose, here = ("machine", "this one") if on_cpu else ("GPU", "this machine's")
+    return (
+        f"No roof: the peaks of the {whose} that timed it were not measured. "
+        f"If it is {here}, tvmbuild report --peaks measures them, in seconds."
+    )

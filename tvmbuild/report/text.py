@@ -80,7 +80,9 @@ def failures(cells: Sequence[CellReport]) -> list[str]:
     lines = []
     for cell in cells:
         if cell.failure is not None:
-            parts = [f"{cell.name}: {cell.failure.step}: {_sentence(cell.failure.message)}"]
+            step = cell.failure.step
+            who = step if step.endswith(f":{cell.name}") else f"{cell.name}: {step}"
+            parts = [f"{who}: {_sentence(cell.failure.message)}"]
             parts += [f"Hint: {_sentence(cell.failure.hint)}"] if cell.failure.hint else []
             parts += [f"Log: {cell.failure.log}"] if cell.failure.log else []
             lines.append(" ".join(parts))

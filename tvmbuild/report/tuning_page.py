@@ -8,7 +8,7 @@ from urllib.parse import quote
 from tvmbuild.base.wording import count
 from tvmbuild.records.course import Course
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag
+from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag, wrap_name
 from tvmbuild.report.plot import Axis, Frame, fit_linear
 from tvmbuild.report.text import list_uncovered
 from tvmbuild.report.tuning import TunedTask
@@ -66,7 +66,7 @@ def _list_shares(course: Course) -> list[tuple[int, float]]:
 
 
 def _list_values(number: int, tuned: TunedTask) -> tuple[str, ...]:
-    name: str = tuned.task.name
+    name = wrap_name(tuned.task.name)
     if tuned.record is not None:
         name = tag("a", name, href=TO_THE_ROOT + quote(tuned.record))
     measured = "no record" if tuned.record is None else "its record file is damaged"

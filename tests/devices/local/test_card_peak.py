@@ -14,6 +14,7 @@ from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.local.card_peak import measure_card_peak, write_kernel
 from tvmbuild.devices.local.device import LOCAL
+from tvmbuild.devices.local.gpu_peak import measure_gpu_peak
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
 
@@ -24,6 +25,7 @@ from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarge
         ("fp32", 75, 64 * 2 * 32, "fp32 FMA in registers"),
         ("fp16", 75, 64 * 2 * 32, "fp32 FMA in registers"),
         ("fp16", 86, 8 * 4096, "fp16 mma.sync in registers"),
+        ("tf32", 86, 8 * 2048, "tf32 mma.sync in registers"),
         ("bf16", 90, 8 * 4096, "bf16 mma.sync in registers"),
     ],
 )
@@ -35,15 +37,18 @@ def test_the_kernel_of_a_precision(precision: str, arch: int, operations: int, h
     assert re.search(rb"\0\.text\.peak\0", cubin)
 
 
-def test_a_card_has_its_own_peaks() -> None:
+def test_a_card_has_its_own_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     def package(kind: str, precision: str) -> PackageInfo:
         target = PackageTarget("it", kind, precision=precision)  # type: ignore[arg-type]
         return PackageInfo("net", target, (), (), "lifted", PackageCoverage(0, 0), "NCHW")
 
     chosen = choose_peak(LOCAL, package("cuda", "fp16"), 2)
     assert isinstance(chosen, partial)
-    assert (chosen.func, chosen.args) == (measure_card_peak, ("fp16",))
-    assert choose_peak(LOCAL, package("vulkan", "fp32"), 2) is None
+    assert (chosen.func, chosen.args) == (measure_gpu_peak, (package("cuda", "fp16").target,))
+    asked: list[str] = []
+    monkeypatch.setattr("tvmbuild.devices.local.gpu_peak.measure_card_peak", asked.append)
+    chosen()
+    assert asked == ["fp16"]
     away = Device("a board", LOCAL.start, LOCAL.watch, here=False)
     assert choose_peak(away, package("cuda", "fp32"), 2) is None
 

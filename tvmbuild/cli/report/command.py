@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from tvmbuild.base.console import make_console
@@ -13,7 +14,7 @@ from tvmbuild.base.steps import AnyStep, Settings
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root, load_plan
 from tvmbuild.report.cells import collect_cells
-from tvmbuild.report.peaks import add_peak
+from tvmbuild.report.peaks import add_peak, name_chip
 from tvmbuild.report.terminal import print_matrix
 from tvmbuild.report.write import write_report
 
@@ -27,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", dest="long", action="store_true", help="print a row a cell, with all columns")
     parser.add_argument("--port", type=int, default=0, help="of --serve (default: any that is free)")
     parser.add_argument(
-        "--peaks", action="store_true", help="first measure what this machine can do at the most: rooflines' roof"
+        "--peaks",
+        action="store_true",
+        help="first measure what this machine and its GPU can do at the most: rooflines' roof",
     )
 
 
@@ -58,17 +61,24 @@ def _open(url: str) -> None:
 
 
 def _measure_peaks(root: Path, layout: Layout, steps: Sequence[AnyStep]) -> None:
-    """Measure with as many threads as cells were timed with on this machine, and keep it."""
+    """Measure what timed cells on this machine, its CPU with as many threads and its GPU, and keep it."""
     from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
+    from tvmbuild.devices.local.gpu_peak import measure_gpu_peak  # noqa: PLC0415 - as above
     from tvmbuild.devices.local.peak import measure_peak  # noqa: PLC0415 - as above
 
     machine = LOCAL.watch([]).read().name
-    results = [cell.result for cell in collect_cells(root, steps) if cell.result]
-    threads = sorted({result.threads for result in results if result.machine.name == machine})
-    if not threads:
+    timed = [cell for cell in collect_cells(root, steps) if cell.result and cell.result.machine.name == machine]
+    if not timed:
         raise TvmbuildError(f"no cell was timed on this machine ({machine})", "`tvmbuild benchmark` times them.")
-    for each in threads:
+    built = [(cell.built_for, cell.result.threads) for cell in timed if cell.built_for and cell.result]
+    gpus = {name_chip(machine, target): target for target, _ in built if target.on_gpu}
+    asked = [
+        *((machine, partial(measure_peak, each)) for each in sorted({n for target, n in built if not target.on_gpu})),
+        *((chip, partial(measure_gpu_peak, gpus[chip])) for chip in sorted(gpus)),
+    ]
+    for chip, measure in asked:
         with LOCAL.hold(exclusive=True):
-            peak = measure_peak(each)
-        add_peak(layout.peaks, machine, peak)
-        print(f"{machine}, {each} threads: {peak.gflops:.0f} GFLOP/s, {peak.gb_s:.1f} GB/s")
+            peak = measure()
+        add_peak(layout.peaks, chip, peak)
+        threads = f", {peak.threads} threads" if peak.threads else ""
+        print(f"{chip}{threads}: {peak.gflops:.0f} GFLOP/s, {peak.gb_s:.1f} GB/s")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tvmbuild.devices.device import Device
-from tvmbuild.devices.local.card_peak import measure_card_peak
+from tvmbuild.devices.local.gpu_peak import measure_gpu_peak
 from tvmbuild.devices.local.peak import measure_peak
 from tvmbuild.devices.model_worker import Worker
 from tvmbuild.errors import TvmbuildError
@@ -48,9 +48,7 @@ def choose_peak(device: Device, info: PackageInfo, threads: int) -> Callable[[],
     """Return what measures the peaks of where the package runs; None where nothing does."""
     if not device.here:
         return None
-    if info.target.kind == "cuda":
-        return partial(measure_card_peak, info.target.precision)
-    return None if info.target.on_gpu else partial(measure_peak, threads)
+    return partial(measure_gpu_peak, info.target) if info.target.on_gpu else partial(measure_peak, threads)
 
 
 def add_profile(worker: Worker, measurement: Measurement, peak: Callable[[], Peak] | None) -> Measurement:

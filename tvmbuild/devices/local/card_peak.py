@@ -3,8 +3,8 @@
 `python -m tvmbuild.devices.local.card_peak PRECISION` measures in a process of its own, and prints JSON. The best of
 several runs counts.
 
-- Compute: of a float32 package fused multiply-adds of fp32 in registers; of one in float16 or bfloat16 products of
-  tensor cores, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80: fp32 always.
+- Compute: of a float32 package fused multiply-adds of fp32 in registers; of one in float16, bfloat16 or TF32 products
+  of tensor cores, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80: fp32 always.
 - Memory: a copy within the card's memory, both directions counted, of far more than its caches hold.
 """
 
@@ -34,7 +34,8 @@ _LEAST_MMA = 80
 _CORES, _L2, _MAJOR, _MINOR = 16, 38, 75, 76
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, …_L2_CACHE_SIZE, …_COMPUTE_CAPABILITY_MAJOR and …_MINOR."""
 _LEAST_BYTES = 1 << 30
-_TYPES = {"fp16": "f16", "bf16": "bf16"}
+_TYPES = {"fp16": ("f16", 16), "bf16": ("bf16", 16), "tf32": ("tf32", 8)}
+"""By precision, PTX's type of the operands, and how deep a product of theirs is."""
 _FMA = """
 extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int steps) {
   float factor = 0.999f + threadIdx.x * 1e-9f, sums[8];
@@ -60,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int ste
   for (int step = 0; step < steps; ++step) {
     #pragma unroll
     for (int i = 0; i < 8; ++i)
-      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.%(type)s.%(type)s.f32 "
+      asm volatile("mma.sync.aligned.m16n8k%(depth)d.row.col.f32.%(type)s.%(type)s.f32 "
         "{%%0, %%1, %%2, %%3}, {%%4, %%5, %%6, %%7}, {%%8, %%9}, {%%0, %%1, %%2, %%3};"
         : "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -81,8 +82,9 @@ def measure_card_peak(precision: str) -> Peak:
 def write_kernel(precision: str, arch: int) -> tuple[str, int, str]:
     """Return the CUDA source for ``arch`` (90: sm_90), the operations of one warp in one step, and how it is called."""
     if precision in _TYPES and arch >= _LEAST_MMA:
-        source = _MMA % {"block": BLOCK, "type": _TYPES[precision]}
-        return source, _CHAINS * 2 * 16 * 8 * 16, f"{precision} mma.sync in registers"
+        kind, depth = _TYPES[precision]
+        source = _MMA % {"block": BLOCK, "type": kind, "depth": depth}
+        return source, _CHAINS * 2 * 16 * 8 * depth, f"{precision} mma.sync in registers"
     return _FMA % {"block": BLOCK}, _WARP * 2 * 8 * _CHAINS, "fp32 FMA in registers"
 
 

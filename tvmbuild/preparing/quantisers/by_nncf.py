@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import io
 import logging
 import sys
 from typing import Any
 
+from tvmbuild.base.progress import only_progress_printed
 from tvmbuild.preparing.quantisers.quantiser import Work
 
 _TELEMETRY = "openvino_telemetry"
@@ -19,7 +18,7 @@ def quantise(work: Work) -> Any:
     nncf = _import_nncf()
     nncf.set_log_level(logging.ERROR)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with only_progress_printed():
             return nncf.quantize(
                 work.model,
                 nncf.Dataset(work.samples),

@@ -1,0 +1,109 @@
+"""The committed times beside ONNX Runtime's, as the pictures of them take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tvmbuild.benchmarking.estimates import geometric_mean
+
+STYLE = """
+text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; fill: #1f2328; }
+.title { font-size: 16px; font-weight: 600; }
+.head, .side { font-weight: 600; }
+.section { font-size: 14px; font-weight: 600; }
+.side { fill: var(--colour); }
+.quiet { fill: #59636e; font-size: 11px; }
+.number { font-variant-numeric: tabular-nums; }
+.sheet { fill: #ffffff; }
+.over { stroke: #ffffff; stroke-width: 4px; paint-order: stroke; }
+.grid { stroke: #d8dee4; }
+.one { stroke: #59636e; }
+.faster { --colour: #1a7f5a; }
+.even { --colour: #818b98; }
+.slower { --colour: #c2570c; }
+.bar { stroke: var(--colour); stroke-width: 5; stroke-opacity: 0.28; }
+.interval { stroke: var(--colour); stroke-width: 1.5; }
+.point { fill: var(--colour); }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3; }
+  .quiet { fill: #9198a1; }
+  .sheet { fill: #0d1117; }
+  .over { stroke: #0d1117; }
+  .grid { stroke: #2f363d; }
+  .one { stroke: #9198a1; }
+  .faster { --colour: #3fb98a; }
+  .slower { --colour: #f0883e; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network's times."""
+
+    name: str
+    ratio: float
+    interval: tuple[float, float] | None
+
+    @property
+    def verdict(self) -> str:
+        """Return whether it is faster: only where the whole interval says so."""
+        low, high = self.interval or (self.ratio, self.ratio)
+        return "faster" if high < 1 else "slower" if low > 1 else "even"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Networks that were measured by one command."""
+
+    title: str
+    arithmetic: str
+    setting: str
+    networks: tuple[Network, ...]
+    """The fastest first."""
+
+    @property
+    def mean(self) -> float:
+        """Return the geometric mean of the ratios."""
+        return geometric_mean([network.ratio for network in self.networks])
+
+
+def read_groups(path: Path) -> list[Group]:
+    """Return what is to be drawn, each group's fastest networks first."""
+    found: list[Any] = json.loads(path.read_text(encoding="utf-8"))["groups"]
+    return [_read_group(group) for group in found if group["drawn"]]
+
+
+def _read_group(group: Any) -> Group:
+    networks = (Network(each["name"], each["ratio"], _pair(each["interval"])) for each in group["networks"])
+    threads = "1 thread" if group["threads"] == 1 else f"{group['threads']} threads"
+    setting = f"{threads}, {group['chip']}, {group['date']}"
+    return Group(
+        group["title"], group["arithmetic"], setting, tuple(sorted(networks, key=lambda network: network.ratio))
+    )
+
+
+def _pair(interval: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0], interval[1])
+
+
+def draw_text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
+    """Return the SVG's text of some of STYLE's classes."""
+    attributes = (f' class="{kind}"' if kind else "") + (f' text-anchor="{anchor}"' if anchor else "")
+    return f'<text x="{x:g}" y="{y:g}"{attributes}>{escape(text)}</text>'
+
+
+def begin(width: int, height: int, title: str) -> list[str]:
+    """Return the beginning of a picture with such a title, which is not drawn."""
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">',
+        f"<title>{title}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="sheet" width="{width}" height="{height}" rx="6"/>',
+    ]

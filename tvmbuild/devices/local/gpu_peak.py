@@ -1,0 +1,85 @@
+"""What this machine's GPU can do at the most: multiply-adds and a copy, in kernels built as those of packages are.
+
+NVIDIA's cards have kernels of their own (card_peak.py), for what tensor cores multiply.
+`python -m tvmbuild.devices.local.gpu_peak TARGET` takes a target as JSON and prints the peak, in a process of its own:
+a driver that crashes takes nobody along. The best of several runs counts: whatever disturbs makes slower.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.base.specs import freeze_attributes
+from tvmbuild.devices.local.card_peak import measure_card_peak
+from tvmbuild.devices.local.gpu_timer import use_gpu
+from tvmbuild.devices.local.peak import measure_in_process
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.profile import Peak
+from tvmbuild.targets.table import target_kind
+
+if TYPE_CHECKING:
+    from tvmbuild.devices.local.gpu_peak_kernels import GpuKernel  # imports TVM
+
+LEAST_S = 0.02
+"""Calls that are waited for together take so long: then launches do not count."""
+RUNS = 5
+
+
+def measure_gpu_peak(target: PackageTarget) -> Peak:
+    """Measure this machine's first device of the target's kind; nothing else should run on it meanwhile."""
+    if target.kind == "cuda":
+        return measure_card_peak(target.precision)
+    asked = {"kind": target.kind, "attributes": target.attributes, "host": target.host}
+    return measure_in_process("tvmbuild.devices.local.gpu_peak", canonical_json(asked), os.environ)
+
+
+def measure_here(asked: str) -> Peak:
+    """Measure in this process."""
+    import tvm  # noqa: PLC0415 - as below
+
+    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415 - who asks another process needs no TVM
+    from tvmbuild.devices.local.gpu_peak_kernels import (  # noqa: PLC0415
+        COPIED_BYTES,
+        LANES,
+        build_copy,
+        build_multiply_adds,
+    )
+
+    given = json.loads(asked)
+    kind = str(given["kind"])
+    target = tvm_target(kind, freeze_attributes(given["attributes"]), freeze_attributes(given["host"]))
+    use_gpu(kind)
+    device = tvm.device(kind, 0)
+    compute = _rate(build_multiply_adds(target), device)
+    memory = max(_rate(build_copy(target, lanes), device) for lanes in LANES)
+    name = target_kind(kind).find_device_class()
+    return Peak(compute, memory, 0, f"fp32 multiply-adds in registers, {name}", f"{COPIED_BYTES >> 20} MiB copied")
+
+
+def _rate(kernel: GpuKernel, device: Any) -> float:
+    """Return how much the fastest calls do in a nanosecond; the first, which loads the code, does not count."""
+    arguments = kernel.make_arguments(device)
+
+    def run(calls: int) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            kernel.function(*arguments)
+        device.sync()
+        return time.perf_counter() - start
+
+    run(1)
+    calls = 1
+    while run(calls) < LEAST_S:
+        calls *= 2
+    return kernel.amount * calls / min(run(calls) for _ in range(RUNS)) / 1e9
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    sys.stdout.write(json.dumps(measure_here(sys.argv[1]).to_json()) + "\n")
