@@ -14,8 +14,8 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
-_FIRST_WITH_TENSOR_CORES = 70
-"""The number of an architecture, `sm_70`."""
+_FIRST_WITH_TENSOR_CORES, _FIRST_WITH_DOT = 70, 61
+"""Numbers of architectures, `sm_70`."""
 
 
 def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
@@ -59,8 +59,19 @@ def _check_cpu(target: tvm.target.Target) -> None:
 
 def has_tensor_cores(target: tvm.target.Target) -> bool:
     """Say whether the target is a card whose tensor cores multiply float16."""
+    return _read_arch(target) >= _FIRST_WITH_TENSOR_CORES
+
+
+def multiplies_bytes(target: tvm.target.Target) -> bool:
+    """Say whether the target is a GPU that adds up the products of four bytes in one instruction."""
+    is_told = target.kind.name == "vulkan" and bool(dict(target.attrs).get("supports_integer_dot_product", False))
+    return is_told or _read_arch(target) >= _FIRST_WITH_DOT
+
+
+def _read_arch(target: tvm.target.Target) -> int:
+    """Return the number of a card's architecture; 0 of other targets."""
     number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
-    return str(target.kind.name) == "cuda" and number.isdigit() and int(number) >= _FIRST_WITH_TENSOR_CORES
+    return int(number) if str(target.kind.name) == "cuda" and number.isdigit() else 0
 
 
 def is_gpu(target: tvm.target.Target) -> bool:

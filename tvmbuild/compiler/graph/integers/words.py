@@ -1,0 +1,175 @@
+"""Integer convolutions and products on GPUs that multiply four bytes at once: their operands as words of four channels.
+
+The sum of a product of words is scheduled as one of any numbers of 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.calls import is_call
+from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes, register_byte_products
+from tvmbuild.compiler.expressions import (
+    FUSABLE_WITH_ELEMENTWISE,
+    INJECTIVE,
+    constant,
+    int32,
+    shift,
+    static_shape,
+    wide,
+)
+from tvmbuild.compiler.graph.integers.functions import CONVOLUTION, PRODUCT
+from tvmbuild.compiler.graph.integers.values import UNSIGNED
+from tvmbuild.compiler.graph.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.target import multiplies_bytes
+
+_PACK = "pack_bytes"
+_LAYOUTS = ("NCHW", "OIHW")
+_OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
+"""A word of zeros of uint8, when they have become int8."""
+
+
+def use_words(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Rewrite each dense NCHW convolution and each product of bytes with int8 weights, where the target has `dp4a`."""
+    if not multiplies_bytes(target):
+        return mod
+    register_byte_products()
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod)))
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule) -> None:
+        super().__init__(mod)
+        self._words: dict[tuple[relax.Expr, int], relax.Expr] = {}
+        """Of tensors that were packed, along which axis."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and _is_dense(call):
+            return self._rewrite(call, (1, 1), (1, 2, 3), _write_convolution)
+        if is_call(call, "relax.matmul") and _is_of_bytes(call) and len(static_shape(call.args[1]) or ()) == 2:
+            return self._rewrite(call, (len(static_shape(call.args[0]) or ()) - 1, 0), (0,), _write_product)
+        return call
+
+    def _rewrite(self, call: relax.Call, axes: tuple[int, int], summed: tuple[int, ...], write: _Write) -> relax.Expr:
+        """Return the sums of words along these axes of the data and of the weights, whose axes ``summed`` are added."""
+        data, weights = call.args[0], call.args[1].value.numpy()
+        words, by = self._pack(data, axes[0])
+        packed = constant(_pack_constant(weights, axes[1]))
+        name, function = write(call, words, packed, _OF_ZEROS if by else 0)
+        sums = relax.call_tir(self.builder_.add_func(function, name), [words, packed], call.ty)
+        if not by:
+            return sums
+        more = by * weights.astype(np.int64).sum(axis=summed, keepdims=len(summed) > 1)
+        shape = (-1, 1, 1) if len(summed) > 1 else (-1,)
+        return relax.op.add(self.builder_.emit(sums), constant(more.reshape(shape).astype(np.int32)))
+
+    def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
+        """Return the words, and how much less than the data their bytes are."""
+        by = 0 if str(data.ty.dtype) == "int8" else UNSIGNED
+        key = find_origin(self, data), axis
+        if key not in self._words:
+            signed = shift(self.builder_.emit, data, -by, "int8") if by else data
+            function, shape = _write_packing(signed, axis)
+            made = relax.call_tir(self.builder_.add_func(function, _PACK), [signed], relax.TensorType(shape, "int32"))
+            self._words[key] = self.builder_.emit(made)
+        return self._words[key], by
+
+
+_Write = Callable[[relax.Call, relax.Expr, relax.Expr, int], tuple[str, tirx.PrimFunc]]
+"""The last is the word of four zeros of the data."""
+
+
+def _write_convolution(
+    call: relax.Call, words: relax.Expr, packed: relax.Expr, zeros: int
+) -> tuple[str, tirx.PrimFunc]:
+    data, weights = _placeholder(words), _placeholder(packed)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    pads = [int(each) for each in call.attrs.padding]
+    read = topi.nn.pad(data, wide(0, 0, *pads[:2]), wide(0, 0, *pads[2:]), int32(zeros)) if any(pads) else data
+    group, row, column = (_reduce(extent) for extent in packed.ty.shape.values[1:])
+
+    def multiply(n: Any, o: Any, y: Any, x: Any) -> Any:
+        number = read[n, group, y * down + row * below, x * right + column * beside]
+        return te.sum(multiply_bytes(number, weights[o, group, row, column]), axis=[group, row, column])
+
+    return CONVOLUTION, _finish([data, weights, te.compute(call.ty.shape.values, multiply, name=CONVOLUTION)])
+
+
+def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr, _zeros: int) -> tuple[str, tirx.PrimFunc]:
+    data, weights = _placeholder(words), _placeholder(packed)
+    group = _reduce(packed.ty.shape.values[0])
+
+    def multiply(*at: Any) -> Any:
+        return te.sum(multiply_bytes(data(*at[:-1], group), weights[group, at[-1]]), axis=[group])
+
+    return PRODUCT, _finish([data, weights, te.compute(call.ty.shape.values, multiply, name=PRODUCT)])
+
+
+def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence[Any]]:
+    """Return what makes words of four neighbours along the axis, zeros after the last, and their shape."""
+    source, extent = _placeholder(data), int(data.ty.shape.values[axis])
+    shape = list(data.ty.shape.values)
+    (shape[axis],) = wide(-(-extent // BYTES))
+
+    def read(at: Sequence[Any], place: int) -> Any:
+        index = at[axis] * BYTES + place
+        number = source(*at[:axis], index, *at[axis + 1 :]).astype("int32")
+        if extent % BYTES:
+            number = tirx.if_then_else(index < extent, number, int32(0))
+        return (number & int32(255)) << int32(8 * place)
+
+    def pack(*at: Any) -> Any:
+        first, *others = (read(at, place) for place in range(BYTES))
+        for each in others:
+            first = first | each
+        return first
+
+    function = te.create_prim_func([source, te.compute(shape, pack, name=_PACK)])
+    return function.without_attr("global_symbol").with_attr("op_pattern", INJECTIVE), shape
+
+
+def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
+    """Return the words of int8 weights."""
+    extent = values.shape[axis]
+    last = np.moveaxis(values, axis, -1)
+    filled = np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, -extent % BYTES)])
+    words = np.ascontiguousarray(filled).view("<i4").astype(np.int32)
+    return np.ascontiguousarray(np.moveaxis(words, -1, axis))
+
+
+def _is_of_bytes(call: relax.Call) -> bool:
+    """Tell whether the call sums up products of bytes with constant int8 weights, all of known shapes."""
+    data, weights = call.args
+    types = (str(data.ty.dtype), str(weights.ty.dtype), str(call.ty.dtype))
+    return (
+        types in {("int8", "int8", "int32"), ("uint8", "int8", "int32")}
+        and isinstance(weights, tvm.ir.GenericConst)
+        and all(static_shape(each) for each in (data, weights, call))
+    )
+
+
+def _is_dense(call: relax.Call) -> bool:
+    attributes = call.attrs
+    return int(attributes.groups) == 1 and (attributes.data_layout, attributes.kernel_layout) == _LAYOUTS
+
+
+def _placeholder(expr: relax.Expr) -> te.Tensor:
+    return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
+
+
+def _reduce(extent: Any) -> Any:
+    return te.reduce_axis(wide(0, int(extent)))
+
+
+def _finish(arguments: list[te.Tensor]) -> tirx.PrimFunc:
+    function = te.create_prim_func(arguments)
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)
