@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, int64, wide
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, INJECTIVE, int64, wide
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_within
 
@@ -62,7 +62,7 @@ def write_product(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Return the sums of a product with a matrix, which begin as those of a convolution do."""
+    """Return the sums of products with a matrix, or with one for each, which begin as those of a convolution do."""
     data, weights, *first = (_placeholder(each) for each in (source, packed, begin) if each is not None)
     read = _widen(data, instruction)
 
@@ -77,13 +77,13 @@ def _sum_up(
     call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
 ) -> te.Tensor:
     """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
-    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
+    *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
     row, column, use, k = _reduce(rows, columns, uses, steps * own)
 
     def product(*at: Any) -> Any:
         *place, c = at
         number = find(place, row, column, use * steps * own + k)
-        weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
+        weight = weights(*place[: len(many)], c // lanes, row, column, use, k // own, c % lanes, k % own)
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
     filled = (*call.ty.shape.values[:-1], int64(vectors * lanes))
@@ -94,6 +94,22 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
     if int(whole.shape[-1]) == int(call.ty.shape.values[-1]):
         return whole
     return te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")
+
+
+def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
+    """Return what packs matrices as constant weights are when the package is built, and the shape."""
+    source = _placeholder(matrices)
+    *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
+    lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
+    shape = (*many, -(-outputs // lanes), 1, 1, -(-depth // instruction.depth), steps, lanes, group)
+
+    def read(*at: Any) -> Any:
+        *place, vector, _row, _column, use, step, lane, own = at
+        k, c = (use * steps + step) * group + own, vector * lanes + lane
+        return tirx.if_then_else(tirx.all(k < depth, c < outputs), source(*place, k, c), tirx.const(0, "int8"))
+
+    function = te.create_prim_func([source, te.compute([int64(each) for each in shape], read, name="pack_matrix")])
+    return function.without_attr("global_symbol").with_attr("op_pattern", INJECTIVE), shape
 
 
 def write_depthwise(

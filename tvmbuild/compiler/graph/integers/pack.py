@@ -1,4 +1,7 @@
-"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them."""
+"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them.
+
+So is the second matrix of a product of two activations, by a function of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.dot_instructions import DotInstruction, find_instruction
 from tvmbuild.compiler.expressions import constant, shift, static_shape
@@ -22,6 +26,7 @@ from tvmbuild.compiler.graph.integers.functions import (
     Padded,
     write_dense,
     write_depthwise,
+    write_packing,
     write_product,
 )
 from tvmbuild.compiler.graph.integers.values import UNSIGNED
@@ -34,7 +39,7 @@ EXACT = 1 << 24
 
 
 def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each NHWC convolution and each product with constant int8 weights that the target has one for."""
+    """Rewrite each NHWC convolution with constant int8 weights and each product that the target has one for."""
     instruction = find_instruction(target)
     if instruction is None:
         return mod
@@ -55,7 +60,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if is_used_once and (taken := self._take_over(call)) is not None:
             return taken
         if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
-            return self._pack_product(call)
+            return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
         if not is_constant_convolution(call) or not _is_of_integers(call):
             return call
         groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
@@ -122,6 +127,25 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         write = partial(write_product, call, data, packed, instruction, *begin)
         return self._call(_Sums(PRODUCT, write, (data, packed, *begin), _count_filled(packed)), call.ty)
 
+    def _pack_matrices(self, call: relax.Call) -> relax.Expr:
+        """Multiply matrices of the call, one after the other; what the data's type adds to sums is taken off them."""
+        matrices = call.args[1]
+        data, by = self._take_type(call.args[0])
+        data = self._fill_groups(data)
+        instruction = self._fit(data)
+        function, shape = write_packing(matrices, instruction)
+        packing = relax.call_tir(
+            self.builder_.add_func(function, "pack_matrix"), [matrices], relax.TensorType(shape, "int8")
+        )
+        packed = self.builder_.emit(packing)
+        write = partial(write_product, call, data, packed, instruction)
+        sums = self._call(_Sums(PRODUCT, write, (data, packed), _count_filled(packed)), call.ty)
+        if not by:
+            return sums
+        columns = add_up(self.builder_.emit, matrices, -2)
+        more = self.builder_.emit(relax.op.multiply(columns, relax.const(by, "int32")))
+        return relax.op.subtract(self.builder_.emit(sums), more)
+
     def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
         """Return the bytes in the instruction's type, and by how much they are more so."""
         wanted = self._instruction.tensor
@@ -177,15 +201,11 @@ class _Sums:
 
 
 def _is_product_of_integers(call: relax.Call) -> bool:
-    """Tell whether the call is a product of known shape with a constant matrix."""
-    if (
-        not is_call(call, "relax.matmul")
-        or not isinstance(call.args[1], tvm.ir.GenericConst)
-        or not _is_of_integers(call)
-    ):
-        return False
-    shapes = [static_shape(each) for each in call.args]
-    return None not in shapes and len(shapes[0] or ()) > 1 and len(shapes[1] or ()) == 2
+    return is_call(call, "relax.matmul") and _is_of_integers(call) and are_paired(*call.args)
+
+
+def _is_constant(expr: relax.Expr) -> bool:
+    return isinstance(expr, tvm.ir.GenericConst) and len(static_shape(expr) or ()) == 2
 
 
 def _add_up(weights: np.ndarray[Any, Any]) -> int:
@@ -203,7 +223,7 @@ def _undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[r
 
 def _count_filled(packed: relax.Expr) -> int:
     """Return how many outputs packed weights have with those that fill vectors."""
-    vectors, *_, lanes, _ = (int(each) for each in packed.ty.shape.values)
+    vectors, *_, lanes, _ = (int(each) for each in packed.ty.shape.values[-7:])
     return vectors * lanes
 
 

@@ -1,10 +1,11 @@
-"""Convolutions and products of quantised tensors with constant weights: sums in int32."""
+"""Convolutions of quantised tensors with constant weights, and products with those or with each other: int32 sums."""
 
 from __future__ import annotations
 
 import numpy as np
 from tvm import relax
 
+from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
 from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.graph.integers.elementary import Emit
 from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, ByChannel, Known, Quantised, Sum
@@ -55,6 +56,14 @@ def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     offset = -data.zero * values.astype(np.int64).sum(axis=0)
     scale = data.scale * weights.scales.astype(np.float32)
     return Sum(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
+
+
+def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Sum | None:
+    """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
+    if not suits(left.value, right.value):
+        return None
+    total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
+    return Sum(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
 
 
 def _read_weights(weights: Known, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:

@@ -12,7 +12,7 @@ from tvm import relax
 from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.integers.elementary import sum_up
 from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
-from tvmbuild.compiler.graph.integers.products import convolve, multiply
+from tvmbuild.compiler.graph.integers.products import convolve, multiply, multiply_both
 from tvmbuild.compiler.graph.integers.rounding import sign
 from tvmbuild.compiler.graph.integers.values import MOST, MOST_OF_BIAS, ByChannel, Known, Quantised, Sum
 
@@ -27,6 +27,11 @@ def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    left, right = (ledger.find(each) for each in call.args)
+    if isinstance(left, Quantised) and isinstance(right, Quantised):
+        first = sign(ledger, left) if ledger.wants_signed else left
+        return _keep(ledger, multiply_both(ledger.emit, first, sign(ledger, right)))
+
     def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
         if isinstance(data, ByChannel):
             return None
@@ -41,7 +46,10 @@ def _product(
     data, weights = (ledger.find(each) for each in call.args)
     if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, Known):
         return None
-    made = compute(data, weights)
+    return _keep(ledger, compute(data, weights))
+
+
+def _keep(ledger: Ledger, made: Sum | None) -> relax.Expr | None:
     return None if made is None else ledger.track(sum_up(ledger.emit, made), made)
 
 

@@ -5,7 +5,7 @@ The sum of a product of words is scheduled as one of any numbers of 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes, register_byte_products
 from tvmbuild.compiler.expressions import (
@@ -36,7 +37,10 @@ _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
 
 
 def use_words(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each dense NCHW convolution and each product of bytes with int8 weights, where the target has `dp4a`."""
+    """Rewrite each dense NCHW convolution and each product of bytes with int8 weights, where the target has `dp4a`.
+
+    A product's second operand is a constant, or another tensor of int8.
+    """
     if not multiplies_bytes(target):
         return mod
     register_byte_products()
@@ -53,23 +57,38 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and _is_dense(call):
-            return self._rewrite(call, (1, 1), (1, 2, 3), _write_convolution)
-        if is_call(call, "relax.matmul") and _is_of_bytes(call) and len(static_shape(call.args[1]) or ()) == 2:
-            return self._rewrite(call, (len(static_shape(call.args[0]) or ()) - 1, 0), (0,), _write_product)
+            return self._convolve(call)
+        if is_call(call, "relax.matmul") and _is_of_bytes(call) and are_paired(*call.args):
+            return self._multiply(call)
         return call
 
-    def _rewrite(self, call: relax.Call, axes: tuple[int, int], summed: tuple[int, ...], write: _Write) -> relax.Expr:
-        """Return the sums of words along these axes of the data and of the weights, whose axes ``summed`` are added."""
-        data, weights = call.args[0], call.args[1].value.numpy()
-        words, by = self._pack(data, axes[0])
-        packed = constant(_pack_constant(weights, axes[1]))
-        name, function = write(call, words, packed, _OF_ZEROS if by else 0)
-        sums = relax.call_tir(self.builder_.add_func(function, name), [words, packed], call.ty)
+    def _convolve(self, call: relax.Call) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        words, by = self._pack(call.args[0], 1)
+        packed = constant(_pack_constant(weights, 1))
+        sums = self._call(CONVOLUTION, _write_convolution(call, words, packed, _OF_ZEROS if by else 0), call)
         if not by:
             return sums
-        more = by * weights.astype(np.int64).sum(axis=summed, keepdims=len(summed) > 1)
-        shape = (-1, 1, 1) if len(summed) > 1 else (-1,)
-        return relax.op.add(self.builder_.emit(sums), constant(more.reshape(shape).astype(np.int32)))
+        more = by * weights.astype(np.int64).sum(axis=(1, 2, 3)).reshape(-1, 1, 1)
+        return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
+
+    def _multiply(self, call: relax.Call) -> relax.Expr:
+        """Multiply by a matrix, a constant or one of the call; or by as many as there are before it."""
+        data, right = call.args
+        words, by = self._pack(data, len(data.ty.shape.values) - 1)
+        if isinstance(right, tvm.ir.GenericConst):
+            packed = constant(_pack_constant(right.value.numpy(), right.ty.ndim - 2))
+        else:
+            packed, _ = self._pack(right, right.ty.ndim - 2)
+        sums = self._call(PRODUCT, _write_product(call, words, packed), call)
+        if not by:
+            return sums
+        columns = self.builder_.emit(relax.op.multiply(add_up(self.builder_.emit, right, -2), relax.const(by, "int32")))
+        return relax.op.add(self.builder_.emit(sums), columns)
+
+    def _call(self, name: str, made: _Made, call: relax.Call) -> relax.Expr:
+        function, arguments = made
+        return relax.call_tir(self.builder_.add_func(function, name), arguments, call.ty)
 
     def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
         """Return the words, and how much less than the data their bytes are."""
@@ -83,13 +102,12 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return self._words[key], by
 
 
-_Write = Callable[[relax.Call, relax.Expr, relax.Expr, int], tuple[str, tirx.PrimFunc]]
-"""The last is the word of four zeros of the data."""
+_Made = tuple[tirx.PrimFunc, list[relax.Expr]]
+"""A function and what it is called with."""
 
 
-def _write_convolution(
-    call: relax.Call, words: relax.Expr, packed: relax.Expr, zeros: int
-) -> tuple[str, tirx.PrimFunc]:
+def _write_convolution(call: relax.Call, words: relax.Expr, packed: relax.Expr, zeros: int) -> _Made:
+    """Return the sums of a convolution; ``zeros`` is the word of four zeros of the data."""
     data, weights = _placeholder(words), _placeholder(packed)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
@@ -101,17 +119,21 @@ def _write_convolution(
         number = read[n, group, y * down + row * below, x * right + column * beside]
         return te.sum(multiply_bytes(number, weights[o, group, row, column]), axis=[group, row, column])
 
-    return CONVOLUTION, _finish([data, weights, te.compute(call.ty.shape.values, multiply, name=CONVOLUTION)])
+    sums = te.compute(call.ty.shape.values, multiply, name=CONVOLUTION)
+    return _finish([data, weights, sums], FUSABLE_WITH_ELEMENTWISE), [words, packed]
 
 
-def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr, _zeros: int) -> tuple[str, tirx.PrimFunc]:
+def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr) -> _Made:
     data, weights = _placeholder(words), _placeholder(packed)
-    group = _reduce(packed.ty.shape.values[0])
+    *many, depth, _ = packed.ty.shape.values
+    group = _reduce(depth)
 
     def multiply(*at: Any) -> Any:
-        return te.sum(multiply_bytes(data(*at[:-1], group), weights[group, at[-1]]), axis=[group])
+        weight = weights(*at[: len(many)], group, at[-1])
+        return te.sum(multiply_bytes(data(*at[:-1], group), weight), axis=[group])
 
-    return PRODUCT, _finish([data, weights, te.compute(call.ty.shape.values, multiply, name=PRODUCT)])
+    sums = te.compute(call.ty.shape.values, multiply, name=PRODUCT)
+    return _finish([data, weights, sums], FUSABLE_WITH_ELEMENTWISE), [words, packed]
 
 
 def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence[Any]]:
@@ -133,8 +155,7 @@ def _write_packing(data: relax.Expr, axis: int) -> tuple[tirx.PrimFunc, Sequence
             first = first | each
         return first
 
-    function = te.create_prim_func([source, te.compute(shape, pack, name=_PACK)])
-    return function.without_attr("global_symbol").with_attr("op_pattern", INJECTIVE), shape
+    return _finish([source, te.compute(shape, pack, name=_PACK)], INJECTIVE), shape
 
 
 def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
@@ -147,19 +168,19 @@ def _pack_constant(values: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, A
 
 
 def _is_of_bytes(call: relax.Call) -> bool:
-    """Tell whether the call sums up products of bytes with constant int8 weights, all of known shapes."""
+    """Tell whether the call sums up products of bytes with int8, all of known shapes."""
     data, weights = call.args
     types = (str(data.ty.dtype), str(weights.ty.dtype), str(call.ty.dtype))
-    return (
-        types in {("int8", "int8", "int32"), ("uint8", "int8", "int32")}
-        and isinstance(weights, tvm.ir.GenericConst)
-        and all(static_shape(each) for each in (data, weights, call))
-    )
+    is_known = all(static_shape(each) for each in (data, weights, call))
+    return types in {("int8", "int8", "int32"), ("uint8", "int8", "int32")} and is_known
 
 
 def _is_dense(call: relax.Call) -> bool:
     attributes = call.attrs
-    return int(attributes.groups) == 1 and (attributes.data_layout, attributes.kernel_layout) == _LAYOUTS
+    is_constant = isinstance(call.args[1], tvm.ir.GenericConst)
+    return (
+        is_constant and int(attributes.groups) == 1 and (attributes.data_layout, attributes.kernel_layout) == _LAYOUTS
+    )
 
 
 def _placeholder(expr: relax.Expr) -> te.Tensor:
@@ -170,6 +191,5 @@ def _reduce(extent: Any) -> Any:
     return te.reduce_axis(wide(0, int(extent)))
 
 
-def _finish(arguments: list[te.Tensor]) -> tirx.PrimFunc:
-    function = te.create_prim_func(arguments)
-    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)
+def _finish(arguments: list[te.Tensor], pattern: int) -> tirx.PrimFunc:
+    return te.create_prim_func(arguments).without_attr("global_symbol").with_attr("op_pattern", pattern)
