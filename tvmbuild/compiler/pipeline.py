@@ -91,10 +91,12 @@ def lower(
     """
     with target:
         instruction = find_instruction(target)
-        signed = multiplies_bytes(target) or (instruction is not None and instruction.tensor == "int8")
+        by_words = multiplies_bytes(target)
+        signed = by_words or (instruction is not None and instruction.tensor == "int8")
+        plain = instruction is None and not by_words
         chosen = layout or _default_layout(target, imported.mod)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
-        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
+        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         if not is_gpu(target):
             mod = pad_columns(mod, target)

@@ -55,6 +55,33 @@ def write_dense(
     return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
 
 
+def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
+    """Return the sums of a convolution in groups of several channels.
+
+    Where a group's channels fill no uses of the instruction it reads those of the next, and weights there are 0.
+    """
+    data, weights = _placeholder(padded.source), _placeholder(packed)
+    read = _widen(_pad(data, padded), instruction)
+    inputs = int(call.args[1].ty.shape.values[2])
+    groups, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column, use, k = _reduce(rows, columns, uses, steps * own)
+
+    def multiply(n: Any, y: Any, g: Any, x: Any, c: Any) -> Any:
+        channel = g * inputs + use * steps * own + k
+        number = read[n, y * down + row * below, x * right + column * beside, channel]
+        weight = weights[g, c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
+
+    batch, height, width, outputs = call.ty.shape.values
+    filled = (batch, height, *wide(groups), width, *wide(vectors * lanes))
+    whole = te.compute(filled, multiply, name=CONVOLUTION, attrs={ANNOTATION: instruction.intrinsic})
+    each = int(outputs) // groups
+    joined = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, c // each, x, c % each], name="channels")
+    return _finish([data, weights, joined], None)
+
+
 def write_product(
     call: relax.Call,
     source: relax.Expr,

@@ -37,9 +37,9 @@ _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
 
 
 def use_words(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each dense NCHW convolution and each product of bytes with int8 weights, where the target has `dp4a`.
+    """Rewrite NCHW convolutions and products of bytes with int8 weights, where the target has `dp4a`.
 
-    A product's second operand is a constant, or another tensor of int8.
+    A convolution's groups are of whole words. A product's second operand is a constant, or another tensor of int8.
     """
     if not multiplies_bytes(target):
         return mod
@@ -56,7 +56,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
-        if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and _is_dense(call):
+        if is_call(call, "relax.nn.conv2d") and _is_of_bytes(call) and _has_words(call):
             return self._convolve(call)
         if is_call(call, "relax.matmul") and _is_of_bytes(call) and are_paired(*call.args):
             return self._multiply(call)
@@ -113,11 +113,14 @@ def _write_convolution(call: relax.Call, words: relax.Expr, packed: relax.Expr, 
     below, beside = (int(each) for each in call.attrs.dilation)
     pads = [int(each) for each in call.attrs.padding]
     read = topi.nn.pad(data, wide(0, 0, *pads[:2]), wide(0, 0, *pads[2:]), int32(zeros)) if any(pads) else data
-    group, row, column = (_reduce(extent) for extent in packed.ty.shape.values[1:])
+    outputs, depth = (int(each) for each in packed.ty.shape.values[:2])
+    each = outputs // int(call.attrs.groups)
+    word, row, column = (_reduce(extent) for extent in packed.ty.shape.values[1:])
 
     def multiply(n: Any, o: Any, y: Any, x: Any) -> Any:
-        number = read[n, group, y * down + row * below, x * right + column * beside]
-        return te.sum(multiply_bytes(number, weights[o, group, row, column]), axis=[group, row, column])
+        channel = word if each == outputs else o // each * depth + word
+        number = read[n, channel, y * down + row * below, x * right + column * beside]
+        return te.sum(multiply_bytes(number, weights[o, word, row, column]), axis=[word, row, column])
 
     sums = te.compute(call.ty.shape.values, multiply, name=CONVOLUTION)
     return _finish([data, weights, sums], FUSABLE_WITH_ELEMENTWISE), [words, packed]
@@ -126,11 +129,11 @@ def _write_convolution(call: relax.Call, words: relax.Expr, packed: relax.Expr, 
 def _write_product(call: relax.Call, words: relax.Expr, packed: relax.Expr) -> _Made:
     data, weights = _placeholder(words), _placeholder(packed)
     *many, depth, _ = packed.ty.shape.values
-    group = _reduce(depth)
+    word = _reduce(depth)
 
     def multiply(*at: Any) -> Any:
-        weight = weights(*at[: len(many)], group, at[-1])
-        return te.sum(multiply_bytes(data(*at[:-1], group), weight), axis=[group])
+        weight = weights(*at[: len(many)], word, at[-1])
+        return te.sum(multiply_bytes(data(*at[:-1], word), weight), axis=[word])
 
     sums = te.compute(call.ty.shape.values, multiply, name=PRODUCT)
     return _finish([data, weights, sums], FUSABLE_WITH_ELEMENTWISE), [words, packed]
@@ -175,12 +178,11 @@ def _is_of_bytes(call: relax.Call) -> bool:
     return types in {("int8", "int8", "int32"), ("uint8", "int8", "int32")} and is_known
 
 
-def _is_dense(call: relax.Call) -> bool:
-    attributes = call.attrs
-    is_constant = isinstance(call.args[1], tvm.ir.GenericConst)
-    return (
-        is_constant and int(attributes.groups) == 1 and (attributes.data_layout, attributes.kernel_layout) == _LAYOUTS
-    )
+def _has_words(call: relax.Call) -> bool:
+    layouts, groups = (call.attrs.data_layout, call.attrs.kernel_layout), int(call.attrs.groups)
+    if layouts != _LAYOUTS or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return False
+    return groups == 1 or int(call.args[1].ty.shape.values[1]) % BYTES == 0
 
 
 def _placeholder(expr: relax.Expr) -> te.Tensor:
