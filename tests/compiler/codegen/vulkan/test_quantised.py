@@ -64,14 +64,20 @@ def test_pools_transposes_and_concatenations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "activations"), [(QuantFormat.QDQ, QuantType.QUInt8), (QuantFormat.QOperator, QuantType.QInt8)]
+    ("form", "activations", "dots"),
+    [
+        (QuantFormat.QDQ, QuantType.QUInt8, False),
+        (QuantFormat.QDQ, QuantType.QUInt8, True),
+        (QuantFormat.QOperator, QuantType.QInt8, False),
+    ],
 )
-def test_a_network(tmp_path: Path, form: QuantFormat, activations: QuantType) -> None:
+def test_a_network(tmp_path: Path, form: QuantFormat, activations: QuantType, *, dots: bool) -> None:
+    target = dotting() if dots else lavapipe()
     source = write_float_net(tmp_path / "float.onnx")
     path = tmp_path / "net.onnx"
     quantize_net(source, path, quant_format=form, per_channel=True, activation_type=activations)
     simplified = simplify(path)
-    got = run_built(onnx.load_from_string(simplified.model), simplified.reference.inputs, lavapipe())
+    got = run_built(onnx.load_from_string(simplified.model), simplified.reference.inputs, target)
     steps = find_steps(onnx.load(path))
     for value, want, step in zip(got, simplified.reference.outputs.values(), steps, strict=True):
         assert np.ptp(want) > 10 * step
