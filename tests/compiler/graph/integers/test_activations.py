@@ -81,6 +81,12 @@ def test_the_target_s_instruction_is_used(cpu: str) -> None:
     assert [task.name for task in extract_tasks(lowered) if sums_without_tiles(task.mod["main"], machine)] == []
 
 
+def test_they_stay_in_floats_without_an_instruction() -> None:
+    model = attention()
+    sums = operator_calls(use_integers(import_onnx(model).mod, plain=True), "relax.matmul")
+    assert [str(call.ty.dtype) for call in sums] == ["float32", "float32"]
+
+
 @pytest.mark.parametrize("kind", GPUS)
 @pytest.mark.parametrize("activations", BYTES)
 def test_gpus_multiply_words(activations: str, kind: str) -> None:

@@ -106,6 +106,13 @@ def test_groups_and_dilation_stay_in_floats(attributes: dict[str, Any]) -> None:
     assert np.abs(got - want).max() <= OUT_SCALE * 1.01
 
 
+def test_they_stay_in_floats_without_an_instruction() -> None:
+    model, shape = transposed(CASES["patches"])
+    (call,) = operator_calls(use_integers(import_onnx(model).mod, plain=True), "relax.nn.conv")
+    assert str(call.ty.dtype) == "float32"
+    check(compute(model, draw(shape), host_target("x86-64", 2)), run_optimized(model, {"x": draw(shape)})["y"])
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_sums_of_one_dimension_are_rounded_once(seed: int) -> None:
     net = Network(np.random.RandomState(seed))

@@ -25,7 +25,7 @@ class Ledger:
     def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
         self.rewriter = rewriter
         self.is_plain = is_plain
-        """Whether floats are faster where weights differ from group to group, or are not constant."""
+        """Whether the target has no instruction: what floats have better tiles for then stays in floats."""
         self.wants_signed = wants_signed
         """Whether products and dense convolutions get their data as int8."""
         self.unsigned: dict[relax.Var, relax.Expr] = {}

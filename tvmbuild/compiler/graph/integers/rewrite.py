@@ -23,8 +23,8 @@ def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = Fa
     """Compute in integers what stands between quantisations; a module without any stays as it is.
 
     ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
-    ``plain``: it has no such instruction; groups of several channels and products of two activations stay in
-    floats there, which have tiles for them.
+    ``plain``: it has no such instruction; groups of several channels, transposed convolutions and products of two
+    activations stay in floats there, which have tiles for them.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod

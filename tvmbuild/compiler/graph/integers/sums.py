@@ -33,7 +33,7 @@ def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 def _convolve_transposed(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
-        if isinstance(data, ByChannel):
+        if ledger.is_plain or isinstance(data, ByChannel):
             return None
         return convolve_transposed(ledger.emit, call, sign(ledger, data) if ledger.wants_signed else data, weights)
 
