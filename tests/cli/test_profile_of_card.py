@@ -41,6 +41,11 @@ class Fake:
         """Do nothing."""
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def profiled(profile: Profile) -> Measurement:
     return add_profile(cast("Worker", Fake(profile)), MEASURED, None)
 

@@ -120,6 +120,9 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
     "one scale": {"channels": 16, "out": 32, "size": (5, 5), "kernel_shape": [1, 1], "axis": None},
     "no bias": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "bias": False, "zero": 0},
     "relu": {"channels": 16, "out": 16, "size": (5, 5), "kernel_shape": [3, 3], "after": "Relu"},
+    "groups": {"channels": 24, "out": 12, "size": (9, 8), "kernel_shape": [3, 3], "group": 3, "pads": [1, 0, 1, 1]},
+    "odd groups": {"channels": 15, "out": 90, "size": (6, 7), "kernel_shape": [3, 2], "group": 5, "strides": [2, 1]},
+    "two outputs a channel": {"channels": 12, "out": 24, "size": (6, 6), "kernel_shape": [3, 3], "group": 12},
     "saturated": {"channels": 64, "out": 16, "size": (4, 4), "kernel_shape": [3, 3], "extreme": True, "zero": 0},
 }
 

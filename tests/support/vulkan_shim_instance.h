@@ -28,6 +28,9 @@ void get_properties_2(VkPhysicalDevice handle, VkPhysicalDeviceProperties2 *prop
     if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES) {
       auto *maintenance = reinterpret_cast<VkPhysicalDeviceMaintenance3Properties *>(at);
       set("maxMemoryAllocationSize", maintenance->maxMemoryAllocationSize);
+    } else if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES) {
+      auto *dot = reinterpret_cast<VkPhysicalDeviceShaderIntegerDotProductProperties *>(at);
+      set("integerDotProduct4x8BitPackedSignedAccelerated", dot->integerDotProduct4x8BitPackedSignedAccelerated);
     }
 }
 
@@ -83,6 +86,8 @@ void visit_features(VkPhysicalDeviceFeatures &core, void *chain, Visit visit) {
       auto *small = reinterpret_cast<VkPhysicalDeviceShaderFloat16Int8Features *>(at);
       SHIM_FEATURE(*small, shaderFloat16), SHIM_FEATURE(*small, shaderInt8);
     }
+    if (at->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES)
+      SHIM_FEATURE(*reinterpret_cast<VkPhysicalDeviceShaderIntegerDotProductFeatures *>(at), shaderIntegerDotProduct);
   }
 }
 

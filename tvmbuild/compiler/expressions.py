@@ -10,8 +10,9 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-FUSABLE_WITH_ELEMENTWISE, OPAQUE = 4, 8
-"""Relax's kinds of operators (`op_pattern`): what an elementwise one after it is fused with, what nothing is."""
+INJECTIVE, FUSABLE_WITH_ELEMENTWISE, OPAQUE = 2, 4, 8
+"""Relax's kinds of operators (`op_pattern`): what reads each element at one place, what an elementwise one after it is
+fused with, what nothing is."""
 
 
 def constant(values: np.ndarray[Any, Any]) -> relax.Expr:
@@ -27,6 +28,11 @@ def wide(*numbers: int) -> tuple[tirx.IntImm, ...]:
 def int64(value: int) -> tirx.IntImm:
     """Return such a constant."""
     return tirx.IntImm("int64", value)
+
+
+def int32(value: int) -> tirx.IntImm:
+    """Return a constant of that type."""
+    return tirx.IntImm("int32", value)
 
 
 def float32(value: float) -> tirx.FloatImm:

@@ -30,6 +30,7 @@ from tvmbuild.compiler.graph.integers.functions import keep_beginnings
 from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.integers.tables import use_tables
+from tvmbuild.compiler.graph.integers.words import use_words
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
@@ -45,7 +46,7 @@ from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import map_prim_funcs, replace_main
 from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import has_tensor_cores, is_gpu
+from tvmbuild.compiler.target import has_tensor_cores, is_gpu, multiplies_bytes
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
@@ -91,10 +92,12 @@ def lower(
     """
     with target:
         instruction = find_instruction(target)
-        signed = instruction is not None and instruction.tensor == "int8"
+        by_words = multiplies_bytes(target)
+        signed = by_words or (instruction is not None and instruction.tensor == "int8")
+        plain = instruction is None and not by_words
         chosen = layout or _default_layout(target, imported)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
-        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed)))))
+        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         if not is_gpu(target):
             mod = pad_columns(mod, target)
@@ -108,7 +111,7 @@ def lower(
                 notes = (f"{SLOW}transposes around its convolutions: {problem}",)
                 converted, problem = _attempt(_convert_each_to_nhwc, mod)
             if is_gpu(target) and problem is None:
-                fused, problem = _fuse_as_nhwc(converted)
+                fused, problem = _fuse_as_nhwc(use_words(converted, target))
             elif problem is None:
                 rewritten = apply_algorithms(converted, algorithms, target)
                 packed = pack_integers(use_tables(fill_channels(rewritten.mod, target), target), target)
@@ -121,7 +124,7 @@ def lower(
                 chosen, notes, convolutions = "NCHW", (f"{SLOW}its convolutions stay in NCHW: {problem}",), ()
         if chosen == "NCHW":
             with name_culprit(mod, _fuse):
-                fused = _fuse(_anonymise(pack_integers(use_tables(mod, target), target)))
+                fused = _fuse(_anonymise(use_words(pack_integers(use_tables(mod, target), target), target)))
         check_runtime_calls(fused)
         if not is_gpu(target):
             fused = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused)))

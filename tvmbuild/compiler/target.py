@@ -14,7 +14,7 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
-FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, _FIRST_WITH_ASYNC_COPIES = 70, 80, 80
+FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, _FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT = 70, 80, 80, 61
 """The number of an architecture, `sm_70`."""
 
 
@@ -65,6 +65,12 @@ def has_tensor_cores(target: tvm.target.Target) -> bool:
 def copies_asynchronously(target: tvm.target.Target) -> bool:
     """Say whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
     return cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
+
+
+def multiplies_bytes(target: tvm.target.Target) -> bool:
+    """Say whether the target is a GPU that adds up the products of four bytes in one instruction."""
+    is_told = target.kind.name == "vulkan" and bool(dict(target.attrs).get("supports_integer_dot_product", False))
+    return is_told or cuda_generation(target) >= _FIRST_WITH_DOT
 
 
 def cuda_generation(target: tvm.target.Target) -> int:

@@ -152,14 +152,18 @@ def test_a_model_that_is_all_constants_needs_no_kernel(gpu: tvm.target.Target) -
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["padded", "depthwise"])
-def test_quantised_convolutions_are_machine_code_of_integers(name: str, gpu: tvm.target.Target) -> None:
+@pytest.mark.parametrize(
+    ("name", "operands"), [("padded", r"int\*.*, int\*"), ("depthwise", r"uchar\*.*, signed char\*")]
+)
+def test_quantised_convolutions_are_machine_code_of_integers(name: str, operands: str, gpu: tvm.target.Target) -> None:
     model, _ = convolution(np.random.RandomState(0), "int8", **CONVOLUTIONS[name])
     applied = apply_records(lower(import_onnx(model), gpu), gpu, ms.database.MemoryDatabase())
     executable = build_executable(applied.mod, gpu)
     (host,) = executable.mod.imports
     (kernels,) = host.imports
     source = kernels.inspect_source("cuda")
-    assert re.search(r"uchar\* __restrict__ \w+, signed char\* __restrict__ \w+, int\* __restrict__", source)
+    (signature,) = re.findall(r"__global__ void .*conv2d.*{$", source, re.MULTILINE)
+    assert re.search(operands, signature)
+    assert ("__dp4a(" in source) == (name == "padded")
     assert re.search(r"\bint \w*conv2d\w*\[", source)
     assert export_library(executable, gpu, LinkOptions()).count(sized(b"cubin")) == 1

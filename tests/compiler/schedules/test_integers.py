@@ -37,6 +37,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "pointwise": {"weights": (58, 37, 1, 1), "size": (7, 7)},
     "one pixel": {"weights": (16, 4, 1, 1), "size": (1, 1)},
     "one row": {"weights": (64, 64, 1, 3), "size": (1, 31)},
+    "groups": {"weights": (24, 8, 3, 3), "size": (9, 8), "pads": [1, 1, 1, 1], "group": 3},
+    "odd groups": {"weights": (90, 3, 3, 3), "size": (9, 8), "group": 5},
     "depthwise": {"weights": (20, 1, 5, 5), "size": (11, 8), "pads": [2, 2, 2, 2], "group": 20},
 }
 

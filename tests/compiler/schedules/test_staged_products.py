@@ -30,6 +30,7 @@ PRODUCTS: dict[str, tuple[Shape, Shape, str]] = {
     "many": ((2, 3, 41, 32), (2, 3, 32, 23), "nothing"),
     "the same weights for each": ((2, 50, 32), (32, 24), "bias"),
     "half precision": ((64, 36), (36, 64), "half"),
+    "words of bytes": ((37, 45), (45, 41), "bytes"),
 }
 
 
@@ -46,7 +47,7 @@ def test_tiles_need_not_divide(product: tuple[Shape, Shape, str], gpu: tvm.targe
         assert fits(stage(matrices, tile).mod, gpu)
 
 
-@pytest.mark.parametrize("name", ["a prime of rows", "many", "half precision"])
+@pytest.mark.parametrize("name", ["a prime of rows", "many", "half precision", "words of bytes"])
 def test_the_kernels_compile_for_cards(name: str) -> None:
     limits = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
     for arch in ("sm_75", "sm_90"):

@@ -53,6 +53,12 @@ class Chain:
         made = self.net.add("Gemm", [self._results[-1], weights, bias])
         self._results.append(self.net.round(made, self._scale * features**0.5, 120))
 
+    def attend(self) -> None:
+        """Append the product of the last result's pixels with each other: of two activations."""
+        rows = self.net.add("Reshape", [self._data, self.net.keep(np.array([0, self._channels, -1], np.int64))])
+        product = self.net.add("MatMul", [rows, self.net.add("Transpose", [rows], perm=[0, 2, 1])])
+        self._results.append(self.net.add("Flatten", [self.net.round(product, self._scale**2 * 3000, 17)]))
+
     def finish(self) -> bytes:
         """Return the model."""
         return self.net.finish(self.net.add("Concat", self._results, axis=1), SHAPE)
@@ -69,6 +75,9 @@ def model() -> bytes:
     chain.convolve(64, 1, extreme=True)  # four, and a result of nothing but bounds
     chain.convolve(32, 3, extreme=True)
     chain.multiply(10, 32 * 9 * 8)
+    chain.convolve(24, 3, group=4)  # of eight channels
+    chain.attend()
+    chain.convolve(18, 1, group=2)
     return chain.finish()
 
 

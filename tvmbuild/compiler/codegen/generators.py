@@ -8,6 +8,7 @@ from typing import Any
 
 import tvm
 
+from tvmbuild.compiler.codegen.byte_products import register_byte_products
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
@@ -23,6 +24,7 @@ def pass_config(target: tvm.target.Target) -> dict[str, Any]:
 def use_generators(target: tvm.target.Target) -> Iterator[None]:
     """Within the context TVM generates code for the target as we do; whatever makes code is inside."""
     use_fast_math()
+    register_byte_products()
     if target.kind.name == "vulkan":
         register_generator()
     with compile_with_tvm(target):

@@ -21,6 +21,8 @@ from tvmbuild.compiler.graph.transposes import ELEMENTWISE
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
 """What is computed on pictures too, so that it stays fused with the convolution before it."""
+_ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
+"""So that a sum of integers is rounded at once."""
 
 
 def widen_one_dimensional(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -39,6 +41,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return self._drop_row(rule(call, [self._add_row(each) for each in call.args]))
         if call.op.name in _PASSED and any(self._picture(each) is not None for each in call.args):
             return self._drop_row(relax.Call(call.op, [self._add_row(each) for each in call.args], call.attrs))
+        if call.op.name in _ROUNDED and int(call.attrs.axis) in {0, 1} and self._picture(call.args[0]) is not None:
+            return self._drop_row(relax.Call(call.op, [self._add_row(call.args[0]), *call.args[1:]], call.attrs))
         return call
 
     def _drop_row(self, made: relax.Call) -> relax.Expr:

@@ -10,6 +10,8 @@ import tvm
 import tvm_ffi
 from tvm import sym, tirx
 
+from tvmbuild.compiler.codegen.byte_products import DOT
+
 
 @dataclass(frozen=True)
 class Access:
@@ -59,7 +61,7 @@ class Found:
     calls: int
 
 
-_FREE = frozenset({"prim.likely", "tirx.reinterpret", "tirx.nearbyint"})
+_FREE = frozenset({"prim.likely", "tirx.reinterpret", "tirx.nearbyint", DOT})
 """No more than an instruction."""
 
 

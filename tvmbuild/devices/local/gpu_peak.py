@@ -17,7 +17,6 @@ from tvmbuild.base.files import canonical_json
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.devices.local.card_peak import measure_card_peak
-from tvmbuild.devices.local.gpu_timer import use_gpu
 from tvmbuild.devices.local.peak import measure_in_process
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.profile import Peak
@@ -50,6 +49,7 @@ def measure_here(asked: str) -> Peak:
         build_copy,
         build_multiply_adds,
     )
+    from tvmbuild.devices.local.gpu_timer import use_gpu  # noqa: PLC0415
 
     given = json.loads(asked)
     kind = str(given["kind"])

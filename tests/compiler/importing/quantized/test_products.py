@@ -11,7 +11,7 @@ import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from quantized_nodes import MICROSOFT, Drawn, check
+from quantized_nodes import MICROSOFT, Drawn, check, run_built, run_onnx
 
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -74,7 +74,7 @@ def test_matrices(cpu: tvm.target.Target, drawn: Case) -> None:
 
 
 @st.composite
-def gemms(draw: st.DrawFn) -> Case:
+def gemms(draw: st.DrawFn) -> tuple[Case, np.ndarray]:
     drawn = Drawn.start(draw)
     left, right = drawn.pick(("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8"))
     rows, inner, columns = drawn.pick(1, 5), drawn.pick(4, 64, 999), drawn.pick(1, 8, 16)
@@ -90,13 +90,47 @@ def gemms(draw: st.DrawFn) -> Case:
         names += [fit(drawn, "ys", inner), drawn.zero_point("yz", left)]
     attributes: dict[str, Any] = {"alpha": drawn.pick(1.0, 0.5), "transA": swapped[0], "transB": swapped[1]}
     node = helper.make_node("QGemm", names, ["y"], domain=MICROSOFT, **attributes)
-    return drawn.model(node, drawn.pick(13, 21)), drawn.fed
+    return (drawn.model(node, drawn.pick(13, 21)), drawn.fed), bound_error(drawn, attributes)
+
+
+def bound_error(drawn: Drawn, attributes: dict[str, Any]) -> np.ndarray:
+    """Return how far from each other two sums in floats may be: as many roundings as there are, of all terms' sizes.
+
+    Sums of integers are exact, and rounded when they are scaled; floats are added up where weights do not fit in int8,
+    and where a factor comes before the product.
+    """
+    given = {**drawn.fed, **drawn.constants}
+    left, right = (given[name].astype(np.float64) for name in "ab")
+    left = (left.T if attributes["transA"] else left) - given["az"]
+    right = (right.T if attributes["transB"] else right) - given["bz"]
+    terms = np.abs(left) @ np.abs(right) + np.abs(given.get("c", 0))
+    is_exact = right.min() >= -128 and right.max() <= 127 and attributes["alpha"] == 1
+    roundings = 8 + (0 if is_exact else left.shape[1])
+    return np.asarray(terms * attributes["alpha"] * given["as"] * given["bs"] * roundings * 2.0**-24)
 
 
 @given(drawn=gemms())
 @FEW
-def test_gemms(cpu: tvm.target.Target, drawn: Case) -> None:
-    check(drawn, cpu, steps=1)
+def test_gemms(cpu: tvm.target.Target, drawn: tuple[Case, np.ndarray]) -> None:
+    case, allowed = drawn
+    check(case, cpu, steps=1, allowed=allowed)
+
+
+def test_terms_that_cancel(cpu: tvm.target.Target) -> None:
+    drawn = Drawn(random=np.random.default_rng(0))
+    drawn.fed["a"] = np.full((1, 64), 255, "uint8")
+    drawn.constants["b"] = np.where(np.arange(64 * 8).reshape(64, 8) % 2, 127, -127).astype("int8")
+    names = ["a", drawn.constant("as", 0.0317), drawn.constant("az", 0, "uint8")]
+    names += ["b", drawn.constant("bs", 0.0213), drawn.constant("bz", 0, "int8")]
+    sums = 255 * 127 * 64 * (np.arange(8) % 2 * 2 - 1)
+    names.append(drawn.constant("c", -sums + 7, "int32"))
+    attributes = {"alpha": 1.0, "transA": 0, "transB": 0}
+    case = drawn.model(helper.make_node("QGemm", names, ["y"], domain=MICROSOFT, **attributes)), drawn.fed
+    (want,) = run_onnx(*case)
+    (got,) = run_built(*case, cpu)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    check(case, cpu, steps=1, allowed=bound_error(drawn, attributes))
 
 
 @pytest.mark.parametrize("of_left", [0, 1])

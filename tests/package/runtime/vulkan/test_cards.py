@@ -64,3 +64,17 @@ def test_one_allocation_that_is_larger_than_the_driver_takes() -> None:
     card = shim_environment(devices=ONE_CARD, set="heap=100663296,maxMemoryAllocationSize=8388608")
     message = "Vulkan: out of memory on RTX 4090: asked for 16 MiB, and one allocation may have 8 MiB"
     assert run_child(code, card).splitlines() == [message, "None"]
+
+
+@pytest.mark.parametrize(
+    ("accelerated", "hidden", "told"), [(0, "", "False"), (1, "", "True"), (1, "shaderIntegerDotProduct", "False")]
+)
+def test_dot_products_are_a_target_s_where_the_card_has_an_instruction_for_them(
+    accelerated: int, hidden: str, told: str
+) -> None:
+    code = """
+from tvmbuild.devices.local.describe import describe_gpu
+print(describe_gpu("vulkan", 0)["supports_integer_dot_product"])
+"""
+    properties = f"integerDotProduct4x8BitPackedSignedAccelerated={accelerated}"
+    assert run_child(code, shim_environment(devices=ONE_CARD, hide=hidden, set=properties)) == told

@@ -27,6 +27,7 @@ FEATURES = {
     "shaderFloat64": 16,
     "storageBuffer8BitAccess": 32,
     "storageBuffer16BitAccess": 64,
+    "shaderIntegerDotProduct": 128,
 }
 EXTENSIONS = (
     *("VK_KHR_push_descriptor", "VK_KHR_8bit_storage", "VK_KHR_shader_float16_int8", "VK_KHR_driver_properties"),
@@ -78,7 +79,7 @@ compute, a, out = ScaleAndAdd(), upload(np.ones(64, "float32")), empty(64)
 compute(a, a, out)
 print(download(out).sum())
 """
-    kept = ("VK_KHR_8bit_storage", "VK_KHR_shader_float16_int8", *FEATURES)
+    kept = ("VK_KHR_8bit_storage", "VK_KHR_shader_float16_int8", "VK_KHR_shader_integer_dot_product", *FEATURES)
     assert run_child(code, old_driver(kept=kept)).splitlines() == [",".join(FEATURES), "128.0"]
 
 

@@ -11,6 +11,7 @@ from tvmbuild.compiler.codegen.vulkan.opcodes import Capability, Decoration, Op,
 _EXTENSIONS = {
     Capability.STORAGE_BUFFER_8BIT_ACCESS: "SPV_KHR_8bit_storage",
     Capability.STORAGE_BUFFER_16BIT_ACCESS: "SPV_KHR_16bit_storage",
+    Capability.DOT_PRODUCT: "SPV_KHR_integer_dot_product",
 }
 _TYPES = {"f16": Capability.FLOAT16, "f64": Capability.FLOAT64, "u64": Capability.INT64}
 _FLOATS = {"f16": 16, "f32": 32, "f64": 64}

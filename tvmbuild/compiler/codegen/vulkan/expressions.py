@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tvm import ir, tirx
 
+from tvmbuild.compiler.codegen.byte_products import DOT
 from tvmbuild.compiler.codegen.vulkan.conditions import COMPARISONS, Conditions
 from tvmbuild.compiler.codegen.vulkan.conversions import Conversions
 from tvmbuild.compiler.codegen.vulkan.emitter import Emitter
@@ -227,6 +228,8 @@ class Expressions:
             return tuple(self.floats.call(_NAMES.get(name, name), each, dtype, result) for each in lanes)
         if name == "abs":
             return tuple(self.integers.absolute(each, dtype) for (each,) in lanes)
+        if f"tirx.{name}" == DOT:
+            return tuple(self.integers.add_byte_products(*each) for each in lanes)
         raise NotImplementedError(f"the function {name} of {dtype.kind}{dtype.bits}")
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Expressions, Any], Vector]]] = {

@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
+from tvmbuild.compiler.codegen.vulkan.opcodes import PACKED_4X8BIT, Capability, Glsl, Op
 from tvmbuild.compiler.codegen.vulkan.values import INT32, INT64, DType, Value
 from tvmbuild.compiler.codegen.vulkan.widths import Bounds, Widths
 
 _ANY = Bounds(INT64.bounds[0], 2 * INT64.bounds[1] + 1)
 """More than any type holds."""
+_OF_BYTES = Bounds(-4 * 128 * 127, 4 * 128 * 128)
+"""What four products of int8 add up to."""
 
 
 class Integers(Widths):
@@ -82,6 +84,12 @@ class Integers(Widths):
         return self._emit_in(
             Op.I_ADD, a, b, dtype, Bounds(a.low + b.low, a.high + b.high, math.gcd(a.multiple, b.multiple))
         )
+
+    def add_byte_products(self, a: Value, b: Value, total: Value) -> Value:
+        """Return ``total`` and the products of the four bytes of two words, int8 each."""
+        self._emit.assembly.capabilities |= {Capability.DOT_PRODUCT, Capability.DOT_PRODUCT_INPUT_4X8BIT_PACKED}
+        dot = self._emit.pure(Op.S_DOT, "u32", self.narrow(a).id, self.narrow(b).id, PACKED_4X8BIT)
+        return self.add(Value(dot, "u32", *_OF_BYTES), total, INT32)
 
     # ------------------------------------------------------------------- division
 

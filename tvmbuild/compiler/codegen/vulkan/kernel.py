@@ -30,8 +30,11 @@ _FEATURES = {
     Capability.FLOAT64: (4, "supports_float64"),
     Capability.STORAGE_BUFFER_8BIT_ACCESS: (5, "supports_8bit_buffer"),
     Capability.STORAGE_BUFFER_16BIT_ACCESS: (6, "supports_16bit_buffer"),
+    Capability.DOT_PRODUCT: (7, "supports_integer_dot_product"),
 }
 """Bits of the module's format, and the target's attributes."""
+_GRANTED = frozenset({Capability.SHADER, Capability.DOT_PRODUCT_INPUT_4X8BIT_PACKED})
+"""What every device has, and what those have that compute dot products."""
 _LIMITS = {
     "max_threads_per_block": ("threads in a block", 1024),
     "max_shared_memory_per_block": ("bytes of shared memory", 16384),
@@ -183,7 +186,7 @@ class _Generator:
 
     def _check_capabilities(self) -> list[Capability]:
         """Return what of a device the kernel needs; TvmbuildError where the target says that it is not there."""
-        needed = sorted(self._assembly.capabilities - {Capability.SHADER})
+        needed = sorted(self._assembly.capabilities - _GRANTED)
         for capability in needed:
             attribute = _FEATURES[capability][1]
             if not self._attributes.get(attribute, False):

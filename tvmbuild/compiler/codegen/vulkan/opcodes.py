@@ -1,4 +1,7 @@
-"""Numbers of SPIR-V 1.3 and of its GLSL.std.450 instructions. Source: the Khronos registry's specifications."""
+"""Numbers of SPIR-V 1.3, of its GLSL.std.450 instructions and of dot products, SPV_KHR_integer_dot_product.
+
+Source: the Khronos registry's specifications.
+"""
 
 from __future__ import annotations
 
@@ -93,6 +96,7 @@ class Op(IntEnum):
     BRANCH = 249
     BRANCH_CONDITIONAL = 250
     RETURN = 253
+    S_DOT = 4450
 
 
 class Glsl(IntEnum):
@@ -122,6 +126,8 @@ class Capability(IntEnum):
     INT64 = 11
     STORAGE_BUFFER_16BIT_ACCESS = 4433
     STORAGE_BUFFER_8BIT_ACCESS = 4448
+    DOT_PRODUCT_INPUT_4X8BIT_PACKED = 6018
+    DOT_PRODUCT = 6019
 
 
 class Storage(IntEnum):
@@ -160,3 +166,5 @@ LOGICAL, GLSL450 = 0, 1
 WORKGROUP_SCOPE, SHARED_MEMORY_ORDER = 2, 0x108
 """Of a barrier: acquire, release, and the group's memory."""
 NO_CONTROL, UNROLL = 0, 1
+PACKED_4X8BIT = 0
+"""How the operands of a dot product are read: as four bytes each."""

@@ -11,7 +11,7 @@ import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, int64, wide
+from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, INJECTIVE, int64, wide
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_within
 
@@ -55,6 +55,33 @@ def write_dense(
     return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
 
 
+def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
+    """Return the sums of a convolution in groups of several channels.
+
+    Where a group's channels fill no uses of the instruction it reads those of the next, and weights there are 0.
+    """
+    data, weights = _placeholder(padded.source), _placeholder(packed)
+    read = _widen(_pad(data, padded), instruction)
+    inputs = int(call.args[1].ty.shape.values[2])
+    groups, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column, use, k = _reduce(rows, columns, uses, steps * own)
+
+    def multiply(n: Any, y: Any, g: Any, x: Any, c: Any) -> Any:
+        channel = g * inputs + use * steps * own + k
+        number = read[n, y * down + row * below, x * right + column * beside, channel]
+        weight = weights[g, c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
+
+    batch, height, width, outputs = call.ty.shape.values
+    filled = (batch, height, *wide(groups), width, *wide(vectors * lanes))
+    whole = te.compute(filled, multiply, name=CONVOLUTION, attrs={ANNOTATION: instruction.intrinsic})
+    each = int(outputs) // groups
+    joined = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, c // each, x, c % each], name="channels")
+    return _finish([data, weights, joined], None)
+
+
 def write_product(
     call: relax.Call,
     source: relax.Expr,
@@ -62,7 +89,7 @@ def write_product(
     instruction: DotInstruction,
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
-    """Return the sums of a product with a matrix, which begin as those of a convolution do."""
+    """Return the sums of products with a matrix, or with one for each, which begin as those of a convolution do."""
     data, weights, *first = (_placeholder(each) for each in (source, packed, begin) if each is not None)
     read = _widen(data, instruction)
 
@@ -77,13 +104,13 @@ def _sum_up(
     call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
 ) -> te.Tensor:
     """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
-    vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
+    *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
     row, column, use, k = _reduce(rows, columns, uses, steps * own)
 
     def product(*at: Any) -> Any:
         *place, c = at
         number = find(place, row, column, use * steps * own + k)
-        weight = weights[c // lanes, row, column, use, k // own, c % lanes, k % own]
+        weight = weights(*place[: len(many)], c // lanes, row, column, use, k // own, c % lanes, k % own)
         return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
 
     filled = (*call.ty.shape.values[:-1], int64(vectors * lanes))
@@ -94,6 +121,22 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
     if int(whole.shape[-1]) == int(call.ty.shape.values[-1]):
         return whole
     return te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")
+
+
+def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
+    """Return what packs matrices as constant weights are when the package is built, and the shape."""
+    source = _placeholder(matrices)
+    *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
+    lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
+    shape = (*many, -(-outputs // lanes), 1, 1, -(-depth // instruction.depth), steps, lanes, group)
+
+    def read(*at: Any) -> Any:
+        *place, vector, _row, _column, use, step, lane, own = at
+        k, c = (use * steps + step) * group + own, vector * lanes + lane
+        return tirx.if_then_else(tirx.all(k < depth, c < outputs), source(*place, k, c), tirx.const(0, "int8"))
+
+    function = te.create_prim_func([source, te.compute([int64(each) for each in shape], read, name="pack_matrix")])
+    return function.without_attr("global_symbol").with_attr("op_pattern", INJECTIVE), shape
 
 
 def write_depthwise(

@@ -22,8 +22,10 @@ Tracked = Quantised | ByChannel | Known | Sum | Joined
 class Ledger:
     """What stands for each variable, by the variable that was bound first."""
 
-    def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool) -> None:
+    def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
         self.rewriter = rewriter
+        self.is_plain = is_plain
+        """Whether the target has no instruction: what floats have better tiles for then stays in floats."""
         self.wants_signed = wants_signed
         """Whether products and dense convolutions get their data as int8."""
         self.unsigned: dict[relax.Var, relax.Expr] = {}

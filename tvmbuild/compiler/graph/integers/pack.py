@@ -1,17 +1,20 @@
-"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them."""
+"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them.
+
+So is the second matrix of a product of two activations, by a function of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.dot_instructions import DotInstruction, find_instruction
 from tvmbuild.compiler.expressions import constant, shift, static_shape
@@ -22,19 +25,29 @@ from tvmbuild.compiler.graph.integers.functions import (
     Padded,
     write_dense,
     write_depthwise,
+    write_groups,
+    write_packing,
     write_product,
 )
+from tvmbuild.compiler.graph.integers.packed import (
+    EXACT,
+    Sums,
+    Write,
+    add_up_most,
+    count_filled,
+    pack_weights,
+    undo,
+)
+from tvmbuild.compiler.graph.integers.products import is_depthwise
 from tvmbuild.compiler.graph.integers.values import UNSIGNED
 from tvmbuild.compiler.graph.rewrite import bound_value, count_uses, rewrite_main
 
 _TO_NHWC = [0, 2, 3, 1]
 _BYTES = frozenset({"uint8", "int8"})
-EXACT = 1 << 24
-"""Below it float32 has all integers."""
 
 
 def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Rewrite each NHWC convolution and each product with constant int8 weights that the target has one for."""
+    """Rewrite each NHWC convolution with constant int8 weights and each product that the target has one for."""
     instruction = find_instruction(target)
     if instruction is None:
         return mod
@@ -47,7 +60,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         super().__init__(mod)
         self._instruction = instruction
         self._uses = count_uses(mod["main"])
-        self._sums: dict[relax.GlobalVar, _Sums] = {}
+        self._sums: dict[relax.GlobalVar, Sums] = {}
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         is_used_once = bool(call.args) and self._uses[call.args[0]] == 1
@@ -55,28 +68,52 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if is_used_once and (taken := self._take_over(call)) is not None:
             return taken
         if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
-            return self._pack_product(call)
+            return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
         if not is_constant_convolution(call) or not _is_of_integers(call):
             return call
-        groups, weights = int(call.attrs.groups), call.args[1].value.numpy()
-        padded = self._find_padding(call)
-        if groups == 1 and str(padded.source.ty.dtype) in _BYTES:
-            source, by = self._take_type(padded.source)
-            padded = replace(padded, source=self._fill_groups(source), value=padded.value + by)
-            instruction = self._fit(padded.source)
-            packed = constant(_pack(weights, instruction))
-            begin = _undo(by, weights, packed)
-            write: _Write = partial(write_dense, call, padded, packed, instruction, *begin)
-            sums = _Sums(CONVOLUTION, write, (padded.source, packed, *begin), _count_filled(packed))
-            return self._call(sums, call.ty)
-        if groups > 1 and weights.shape[2] == 1 and groups == weights.shape[3] and _add_up(weights) < EXACT:
-            packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
-            write = partial(write_depthwise, call, padded, packed)
-            in_floats = _add_up(weights) if self._instruction.depthwise == "float32" else None
-            return self._call(_Sums(CONVOLUTION, write, (padded.source, packed), groups, in_floats), call.ty)
+        padded, groups = self._find_padding(call), int(call.attrs.groups)
+        is_of_bytes = str(padded.source.ty.dtype) in _BYTES
+        if is_depthwise(call.args[1].value.shape[::-1], groups):  # HWIO
+            return self._pack_depthwise(call, padded)
+        if is_of_bytes:
+            return self._pack_groups(call, padded) if groups > 1 else self._pack_dense(call, padded)
         return call
 
-    def _call(self, sums: _Sums, type_: Any) -> relax.Expr:
+    def _pack_dense(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        source, by = self._take_type(padded.source)
+        padded = replace(padded, source=self._fill_groups(source), value=padded.value + by)
+        instruction = self._fit(padded.source)
+        packed = constant(pack_weights(weights, instruction))
+        begin = undo(by, weights, packed)
+        write: Write = partial(write_dense, call, padded, packed, instruction, *begin)
+        return self._call(Sums(CONVOLUTION, write, (padded.source, packed, *begin), count_filled(packed)), call.ty)
+
+    def _pack_depthwise(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        if add_up_most(weights) >= EXACT:
+            return call
+        packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
+        write: Write = partial(write_depthwise, call, padded, packed)
+        in_floats = add_up_most(weights) if self._instruction.depthwise == "float32" else None
+        return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3], in_floats), call.ty)
+
+    def _pack_groups(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
+        source, by = self._take_type(padded.source)
+        instruction = self._instruction.fit(-(-weights.shape[2] // self._instruction.group))
+        packed = np.stack([pack_weights(each, instruction) for each in np.split(weights, groups, axis=3)])
+        read = packed.shape[4] * instruction.depth - weights.shape[2]  # beyond the last group
+        source = self._fill(source, max(read, 0))
+        padded = replace(padded, source=source, value=padded.value + by)
+        function = write_groups(call, padded, constant(packed), instruction)
+        sums = relax.call_tir(self.builder_.add_func(function, CONVOLUTION), [source, constant(packed)], call.ty)
+        if not by:
+            return sums
+        more = -by * weights.astype(np.int64).sum(axis=(0, 1, 2))
+        return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
+
+    def _call(self, sums: Sums, type_: Any) -> relax.Expr:
         variable = self.builder_.add_func(sums.write(), sums.name)
         self._sums[variable] = sums
         return relax.call_tir(variable, sums.arguments, type_)
@@ -117,10 +154,29 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         data, by = self._take_type(call.args[0])
         data = self._fill_groups(data)
         instruction = self._fit(data)
-        packed = constant(_pack(weights[None, None], instruction))
-        begin = _undo(by, weights, packed)
+        packed = constant(pack_weights(weights[None, None], instruction))
+        begin = undo(by, weights, packed)
         write = partial(write_product, call, data, packed, instruction, *begin)
-        return self._call(_Sums(PRODUCT, write, (data, packed, *begin), _count_filled(packed)), call.ty)
+        return self._call(Sums(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
+
+    def _pack_matrices(self, call: relax.Call) -> relax.Expr:
+        """Multiply matrices of the call, one after the other; what the data's type adds to sums is taken off them."""
+        matrices = call.args[1]
+        data, by = self._take_type(call.args[0])
+        data = self._fill_groups(data)
+        instruction = self._fit(data)
+        function, shape = write_packing(matrices, instruction)
+        packing = relax.call_tir(
+            self.builder_.add_func(function, "pack_matrix"), [matrices], relax.TensorType(shape, "int8")
+        )
+        packed = self.builder_.emit(packing)
+        write = partial(write_product, call, data, packed, instruction)
+        sums = self._call(Sums(PRODUCT, write, (data, packed), count_filled(packed)), call.ty)
+        if not by:
+            return sums
+        columns = add_up(self.builder_.emit, matrices, -2)
+        more = self.builder_.emit(relax.op.multiply(columns, relax.const(by, "int32")))
+        return relax.op.subtract(self.builder_.emit(sums), more)
 
     def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
         """Return the bytes in the instruction's type, and by how much they are more so."""
@@ -132,90 +188,26 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _fill_groups(self, data: relax.Expr) -> relax.Expr:
         """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
-        shape = data.ty.shape.values
-        more = -int(shape[-1]) % self._instruction.group
+        return self._fill(data, -int(data.ty.shape.values[-1]) % self._instruction.group)
+
+    def _fill(self, data: relax.Expr, more: int) -> relax.Expr:
+        """Return the tensor with so many more channels, zeros."""
         if not more:
             return data
-        return self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * len(shape) - 1) + [more]))
+        return self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * data.ty.ndim - 1) + [more]))
 
     def _fit(self, data: relax.Expr) -> DotInstruction:
         return self._instruction.fit(int(data.ty.shape.values[-1]) // self._instruction.group)
 
 
-_Write = Callable[..., tirx.PrimFunc]
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """What a function is called with that adds up products, and how it is written otherwise."""
-
-    name: str
-    write: _Write
-    arguments: tuple[relax.Expr, ...]
-    filled: int
-    """Outputs, with those that fill vectors."""
-    in_floats: int | None = None
-    """How much its sums may be, where they are floats."""
-
-    def begin_with(self, addend: relax.Expr, outputs: int) -> _Sums | None:
-        """Return the function whose sums begin with a number for each output; None for other addends."""
-        values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
-        if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
-            return None
-        largest = int(np.abs(values.astype(np.int64)).max(initial=0)) + (self.in_floats or 0)
-        if len(self.arguments) > 2 or (self.in_floats is not None and largest >= EXACT):
-            return None
-        filled = np.pad(values.reshape(-1), (0, self.filled - values.size))
-        begin = constant(filled if self.in_floats is None else filled.astype(np.float32))
-        in_floats = None if self.in_floats is None else largest
-        write, arguments = partial(self.write, begin=begin), (*self.arguments, begin)
-        return replace(self, write=write, arguments=arguments, in_floats=in_floats)
-
-    def keep_floats(self) -> _Sums | None:
-        """Return the function whose sums are not made integers."""
-        return None if self.in_floats is None else replace(self, write=partial(self.write, result="float32"))
-
-
 def _is_product_of_integers(call: relax.Call) -> bool:
-    """Tell whether the call is a product of known shape with a constant matrix."""
-    if (
-        not is_call(call, "relax.matmul")
-        or not isinstance(call.args[1], tvm.ir.GenericConst)
-        or not _is_of_integers(call)
-    ):
-        return False
-    shapes = [static_shape(each) for each in call.args]
-    return None not in shapes and len(shapes[0] or ()) > 1 and len(shapes[1] or ()) == 2
+    return is_call(call, "relax.matmul") and _is_of_integers(call) and are_paired(*call.args)
 
 
-def _add_up(weights: np.ndarray[Any, Any]) -> int:
-    """Return how much an output's products may be in all."""
-    return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255
-
-
-def _undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[relax.Expr, ...]:
-    """Return what sums of data begin with that are so much more; nothing where they are not."""
-    if not by:
-        return ()
-    begin = -by * weights.astype(np.int64).sum(axis=tuple(range(weights.ndim - 1)))
-    return (constant(np.pad(begin.astype(np.int32), (0, _count_filled(packed) - begin.size))),)
-
-
-def _count_filled(packed: relax.Expr) -> int:
-    """Return how many outputs packed weights have with those that fill vectors."""
-    vectors, *_, lanes, _ = (int(each) for each in packed.ty.shape.values)
-    return vectors * lanes
+def _is_constant(expr: relax.Expr) -> bool:
+    return isinstance(expr, tvm.ir.GenericConst) and len(static_shape(expr) or ()) == 2
 
 
 def _is_of_integers(call: relax.Call) -> bool:
     data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
     return data in {"uint8", "int8", "int16"} and (weights, result) == ("int8", "int32")
-
-
-def _pack(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
-    """Return vectors of outputs x rows x columns x uses of it x steps x outputs x inputs, filled up with zeros."""
-    rows, columns, inputs, outputs = weights.shape
-    lanes, group = instruction.lanes, instruction.group
-    filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))
-    apart = filled.reshape(rows, columns, -1, instruction.steps, group, filled.shape[3] // lanes, lanes)
-    return np.ascontiguousarray(apart.transpose(5, 0, 1, 2, 3, 6, 4))

@@ -1,10 +1,13 @@
-"""Convolutions and products of quantised tensors with constant weights: sums in int32."""
+"""Convolutions of quantised tensors with constant weights, and products with those or with each other: int32 sums."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
 
+from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
 from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.graph.integers.elementary import Emit
 from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, ByChannel, Known, Quantised, Sum
@@ -13,16 +16,13 @@ from tvmbuild.compiler.graph.integers.values import MOST, UNSIGNED, ByChannel, K
 def convolve(emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: Known) -> Sum | None:
     """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
 
-    So has data with a scale for each channel, unless each output is of one channel. Groups of several channels stay in
-    floats, which have tiles for them.
+    So has data with a scale for each channel, unless each output is of the channel of its number.
     """
-    values = _read_weights(weights, outputs=0)
+    values = read_weights(weights, outputs=0)
     if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
         return None
     attributes, source = call.attrs, data.value
-    if int(attributes.groups) > 1 and (values.shape[1] > 1 or values.shape[0] != int(attributes.groups)):
-        return None
-    if isinstance(data, ByChannel) and values.shape[1] > 1:
+    if isinstance(data, ByChannel) and not is_depthwise(values.shape, int(attributes.groups)):
         return None
     padding = [int(each) for each in attributes.padding]
     if any(padding) and data.zero:
@@ -46,9 +46,14 @@ def convolve(emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights:
     return Sum(emit(total), offset, scale)
 
 
+def is_depthwise(weights: Sequence[int], groups: int) -> bool:
+    """Say of a convolution's weights, OIHW, whether each output is of one channel, and of each channel."""
+    return groups > 1 and weights[1] == 1 and weights[0] == groups
+
+
 def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
-    values = _read_weights(weights, outputs=-1)
+    values = read_weights(weights, outputs=-1)
     if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
         return None
     total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
@@ -57,7 +62,15 @@ def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     return Sum(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
 
 
-def _read_weights(weights: Known, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Sum | None:
+    """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
+    if not suits(left.value, right.value):
+        return None
+    total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
+    return Sum(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
+
+
+def read_weights(weights: Known, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
     """Return the weights without their zeros; None where they or what an output adds up are too large."""
     values = weights.differences
     if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:

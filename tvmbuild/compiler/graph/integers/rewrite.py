@@ -19,22 +19,24 @@ from tvmbuild.compiler.graph.rewrite import rewrite_main
 _RULES: Mapping[str, Rule] = {**rounding.RULES, **sums.RULES, **moves.RULES}
 
 
-def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False) -> tvm.ir.IRModule:
+def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
     """Compute in integers what stands between quantisations; a module without any stays as it is.
 
     ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
+    ``plain``: it has no such instruction; groups of several channels, transposed convolutions and products of two
+    activations stay in floats there, which have tiles for them.
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed)))
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed, plain=plain)))
     return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    def __init__(self, mod: tvm.ir.IRModule, *, signed: bool) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, *, signed: bool, plain: bool) -> None:
         super().__init__(mod)
-        self._ledger = Ledger(self, wants_signed=signed)
+        self._ledger = Ledger(self, wants_signed=signed, is_plain=plain)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)

@@ -12,21 +12,42 @@ from tvm import relax
 from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.integers.elementary import sum_up
 from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
-from tvmbuild.compiler.graph.integers.products import convolve, multiply
+from tvmbuild.compiler.graph.integers.products import convolve, is_depthwise, multiply, multiply_both
 from tvmbuild.compiler.graph.integers.rounding import sign
+from tvmbuild.compiler.graph.integers.transposed import convolve_transposed
 from tvmbuild.compiler.graph.integers.values import MOST, MOST_OF_BIAS, ByChannel, Known, Quantised, Sum
 
 
 def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
-        if ledger.wants_signed and int(call.attrs.groups) == 1 and isinstance(data, Quantised):
+        groups = int(call.attrs.groups)
+        is_dense = not is_depthwise(weights.values.shape, groups)
+        if ledger.is_plain and is_dense and groups > 1:
+            return None
+        if ledger.wants_signed and is_dense and isinstance(data, Quantised):
             data = sign(ledger, data)
         return convolve(ledger.emit, call, data, weights)
 
     return _product(ledger, call, compute)
 
 
+def _convolve_transposed(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+        if ledger.is_plain or isinstance(data, ByChannel):
+            return None
+        return convolve_transposed(ledger.emit, call, sign(ledger, data) if ledger.wants_signed else data, weights)
+
+    return _product(ledger, call, compute)
+
+
 def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    left, right = (ledger.find(each) for each in call.args)
+    if isinstance(left, Quantised) and isinstance(right, Quantised):
+        if ledger.is_plain:
+            return None
+        first = sign(ledger, left) if ledger.wants_signed else left
+        return _keep(ledger, multiply_both(ledger.emit, first, sign(ledger, right)))
+
     def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
         if isinstance(data, ByChannel):
             return None
@@ -41,7 +62,10 @@ def _product(
     data, weights = (ledger.find(each) for each in call.args)
     if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, Known):
         return None
-    made = compute(data, weights)
+    return _keep(ledger, compute(data, weights))
+
+
+def _keep(ledger: Ledger, made: Sum | None) -> relax.Expr | None:
     return None if made is None else ledger.track(sum_up(ledger.emit, made), made)
 
 
@@ -111,6 +135,7 @@ def _drop_leading_ones(array: np.ndarray[Any, Any], rank: int) -> np.ndarray[Any
 
 RULES: Mapping[str, Rule] = {
     "relax.nn.conv2d": _convolve,
+    "relax.nn.conv2d_transpose": _convolve_transposed,
     "relax.matmul": _multiply,
     "relax.add": _add,
     "relax.nn.relu": _relu,

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
 from tvmbuild.compiler.expressions import constant, shift, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.quantization import scalar
@@ -34,7 +35,20 @@ def convert_matmul_integer(call: NodeCall) -> relax.Expr:
     weights = _read_weights(call, [1, -1])
     if weights is not None and weights.ndim == 2:
         return _multiply_bytes(call, weights)
-    return _multiply_wide(call)
+    return _multiply_both(call) if suits(*call.inputs[:2]) else _multiply_wide(call)
+
+
+def _multiply_both(call: NodeCall) -> relax.Expr:
+    """Multiply two matrices of bytes, neither of which need be constant, as they are."""
+    left, right = (_read_bytes(call, index, form) for index, form in enumerate(([-1, 1], [1, -1])))
+    return multiply_matrices(call.builder.emit, left, right)
+
+
+def _read_bytes(call: NodeCall, index: int, form: list[int]) -> Bytes:
+    given = call.inputs[index + 2]
+    zero = None if given is None else _widen_zero(call, given, form)
+    known = 0 if zero is None else _read_number(zero)
+    return Bytes(call.inputs[index], zero if known is None else known)
 
 
 def _multiply_wide(call: NodeCall) -> relax.Expr:

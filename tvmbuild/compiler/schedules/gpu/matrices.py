@@ -9,6 +9,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from tvmbuild.compiler.calls import is_call
+from tvmbuild.compiler.codegen.byte_products import DOT
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
@@ -88,15 +90,21 @@ def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any |
 
 
 def _adds_products(body: Any) -> bool:
-    """Say whether a sum's terms are products of two numbers: zeros, which fill tiles up, then add nothing."""
+    """Say whether a sum's terms are products of two numbers, or of their bytes: zeros, which fill up, add nothing."""
     value = body.value
     if not isinstance(value, tirx.Add):
         return False
     sums = [
         each for each in (value.a, value.b) if isinstance(each, tvm.ir.TensorLoad) and each.source.same_as(body.buffer)
     ]
-    terms = [each for each in (value.a, value.b) if isinstance(each, tirx.Mul)]
-    return len(sums) == len(terms) == 1 and all(_is_number(each) for each in (terms[0].a, terms[0].b))
+    factors = [found for each in (value.a, value.b) if (found := _read_factors(each))]
+    return len(sums) == len(factors) == 1 and all(_is_number(each) for each in factors[0])
+
+
+def _read_factors(term: Any) -> tuple[Any, Any] | None:
+    if is_call(term, DOT):
+        return term.args[0], term.args[1]
+    return (term.a, term.b) if isinstance(term, tirx.Mul) else None
 
 
 def _is_number(value: Any) -> bool:

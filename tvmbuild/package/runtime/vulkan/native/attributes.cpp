@@ -61,7 +61,7 @@ bool find_property(const DeviceInfo &info, const char *name, TVMFFIAny &result) 
       {"supports_storage_buffer_storage_class", make_bool(true)},
       {"supports_push_descriptor", make_bool(info.push_descriptors > 0)},
       {"supports_dedicated_allocation", make_bool(true)},
-      {"supports_integer_dot_product", has(DOT_PRODUCT)},
+      {"supports_integer_dot_product", make_bool((info.features & DOT_PRODUCT) != 0 && info.has_fast_dot)},
       {"supports_cooperative_matrix", make_bool(false)},
       {"supported_subgroup_operations", make_int(0)},  // none is generated
       {"max_num_threads", make_int(limits.maxComputeWorkGroupInvocations)},

@@ -43,6 +43,7 @@ void read_properties(const VulkanLibrary &library, const Extensions &extensions,
   VkPhysicalDeviceIDProperties identity = {};
   VkPhysicalDeviceMaintenance3Properties maintenance = {};
   VkPhysicalDevicePushDescriptorPropertiesKHR push = {};
+  VkPhysicalDeviceShaderIntegerDotProductProperties dot = {};
   void *head = nullptr;
   chain(head, identity, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES);
   chain(head, maintenance, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES);
@@ -50,12 +51,15 @@ void read_properties(const VulkanLibrary &library, const Extensions &extensions,
     chain(head, push, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
   if (info.properties.apiVersion >= make_version(1, 2) || extensions.has("VK_KHR_driver_properties"))
     chain(head, info.driver, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES);
+  if (info.properties.apiVersion >= make_version(1, 3) || extensions.has("VK_KHR_shader_integer_dot_product"))
+    chain(head, dot, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES);
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = head;
   library.vk.GetPhysicalDeviceProperties2(info.physical, &properties);
   info.properties = properties.properties;
   memcpy(info.uuid, identity.deviceUUID, sizeof(info.uuid));
   info.push_descriptors = push.maxPushDescriptors;
+  info.has_fast_dot = dot.integerDotProduct4x8BitPackedSignedAccelerated;
   info.most_bytes = maintenance.maxMemoryAllocationSize;
 }
 

@@ -30,6 +30,7 @@ struct DeviceInfo {
   uint32_t queue_family;
   uint64_t timestamp_mask;   // of the bits that count, after which the clock begins anew; 0: there is none
   bool has_memory_budget, is_unified;
+  bool has_fast_dot;         // an instruction of its own for products of four signed bytes
   bool has_extension_8bit, has_extension_float16, has_extension_dot;
 
   const char *name() const { return properties.deviceName; }

@@ -77,6 +77,11 @@ struct VkPhysicalDevicePushDescriptorPropertiesKHR {
   void *pNext;
   uint32_t maxPushDescriptors;
 };
+struct VkPhysicalDeviceShaderIntegerDotProductProperties {
+  VkStructureType sType;
+  void *pNext;
+  VkBool32 gap_0[4], integerDotProduct4x8BitPackedSignedAccelerated, gap_5[25];
+};
 
 struct VkPhysicalDeviceFeatures {
   VkBool32 gap_0[39], shaderFloat64, shaderInt64, shaderInt16, gap_42[13];

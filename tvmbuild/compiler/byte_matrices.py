@@ -1,0 +1,80 @@
+"""Products of two matrices of bytes less their zero points: the bytes as they are, and sums of rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm import relax
+
+from tvmbuild.compiler.expressions import shift, static_shape
+
+Emit = Callable[[relax.Expr], relax.Expr]
+MOST_DEPTH = (1 << 31) // (4 * 255 * 128) - 1
+"""Of a row: what is taken off its sum fits in int32 with it."""
+_UNSIGNED = 128
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """value - zero, where the value is a tensor of uint8 or int8; a zero that only the call knows is of int32."""
+
+    value: relax.Expr
+    zero: int | relax.Expr
+
+    @property
+    def has_zero(self) -> bool:
+        """Say whether there is something to take off."""
+        return not isinstance(self.zero, int) or self.zero != 0
+
+
+def suits(left: relax.Expr, right: relax.Expr) -> bool:
+    """Say whether the two are matrices, or as many of them, of known shapes and of few enough numbers a row."""
+    before, after = static_shape(left), static_shape(right)
+    if before is None or after is None or min(len(before), len(after)) < 2:
+        return False
+    return 0 < before[-1] <= MOST_DEPTH
+
+
+def are_paired(left: relax.Expr, right: relax.Expr) -> bool:
+    """Say whether they are matrices of known shapes by one matrix, or by as many as there are before it."""
+    before, after = static_shape(left) or (), static_shape(right) or ()
+    return len(before) > 1 and (len(after) == 2 or (len(after) > 2 and before[:-2] == after[:-2]))
+
+
+def multiply_matrices(emit: Emit, left: Bytes, right: Bytes) -> relax.Expr:
+    """Return the sums of products, int32; the second is multiplied as int8, which instructions take."""
+    right = sign(emit, right)
+    total = emit(relax.op.matmul(left.value, right.value, out_dtype="int32"))
+    if right.has_zero:
+        rows = add_up(emit, left.value, -1)
+        if left.has_zero:
+            depth = (static_shape(left.value) or ())[-1]
+            whole = emit(relax.op.multiply(_widen(left.zero), relax.const(depth, "int32")))
+            rows = emit(relax.op.subtract(rows, whole))
+        total = emit(relax.op.subtract(total, emit(relax.op.multiply(rows, _widen(right.zero)))))
+    if left.has_zero:
+        columns = add_up(emit, right.value, -2)
+        total = emit(relax.op.subtract(total, emit(relax.op.multiply(columns, _widen(left.zero)))))
+    return total
+
+
+def sign(emit: Emit, matrix: Bytes) -> Bytes:
+    """Return the same numbers by int8."""
+    if str(matrix.value.ty.dtype) == "int8":
+        return matrix
+    zero = matrix.zero - _UNSIGNED if isinstance(matrix.zero, int) else _less(emit, matrix.zero)
+    return Bytes(shift(emit, matrix.value, -_UNSIGNED, "int8"), zero)
+
+
+def add_up(emit: Emit, matrix: relax.Expr, axis: int) -> relax.Expr:
+    """Return the sums along an axis, which stays."""
+    return emit(relax.op.sum(emit(relax.op.astype(matrix, "int32")), axis=axis, keepdims=True))
+
+
+def _less(emit: Emit, zero: relax.Expr) -> relax.Expr:
+    return emit(relax.op.subtract(zero, _widen(_UNSIGNED)))
+
+
+def _widen(zero: int | relax.Expr) -> relax.Expr:
+    return relax.const(zero, "int32") if isinstance(zero, int) else zero
