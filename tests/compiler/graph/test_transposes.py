@@ -78,6 +78,22 @@ def test_a_channel_shuffle_stays_in_the_convolutions_layout(save_model: SaveMode
 
 
 @pytest.mark.compiler
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "GlobalAveragePool"])
+def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tvm.target.Target, pool: str) -> None:
+    """TVM's ConvertLayout goes back to NCHW for a bias that has no dimension of pictures, as mnist's has."""
+    sizes = {} if pool.startswith("Global") else {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("Add", "a bias", "b"),
+        node("Relu", "b", "c"),
+        node(pool, "c", "d", **sizes),
+        node("Conv", "d u", "y"),
+    ]
+    names = check(save_model(nodes, WEIGHTS | {"bias": draw(8, 1, 1)}, SHAPE), cpu)
+    assert sum(name.count("transpose") for name in names) <= 2, names  # the model's input and output
+
+
+@pytest.mark.compiler
 def test_a_detectors_head_needs_no_transpose(save_model: SaveModel, cpu: tvm.target.Target) -> None:
     nodes = [
         node("Conv", "x w", "a"),

@@ -9,7 +9,7 @@ from tvm import relax
 
 from tvmbuild.compiler.graph.rewrite import rewrite_calls
 
-_TO_NHWC, _TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
+_TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
 
 def convert_each(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -22,7 +22,7 @@ def _convert(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     if rule is None or _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
         return None
     data = builder.emit(relax.op.permute_dims(call.args[0], _TO_NHWC))
-    return relax.op.permute_dims(builder.emit(rule(call, data)), _TO_NCHW)
+    return relax.op.permute_dims(builder.emit(rule(call, data)), TO_NCHW)
 
 
 def _layout(call: relax.Call) -> str:
@@ -67,9 +67,10 @@ def _pool_adaptively(call: relax.Call, data: relax.Expr) -> relax.Expr:
     return relax.op.nn.adaptive_avg_pool2d(data, None if size is None else list(size), layout="NHWC")
 
 
-_RULES: dict[str, Callable[[relax.Call, relax.Expr], relax.Expr]] = {
-    "relax.nn.conv2d": _convolve,
+POOLS: dict[str, Callable[[relax.Call, relax.Expr], relax.Expr]] = {
     "relax.nn.max_pool2d": _pool(relax.op.nn.max_pool2d),
     "relax.nn.avg_pool2d": _pool(relax.op.nn.avg_pool2d),
     "relax.nn.adaptive_avg_pool2d": _pool_adaptively,
 }
+"""By operator: what computes the same of data in NHWC."""
+_RULES = {"relax.nn.conv2d": _convolve, **POOLS}

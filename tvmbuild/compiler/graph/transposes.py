@@ -16,6 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.expressions import constant, static_shape
+from tvmbuild.compiler.graph.layouts import POOLS, TO_NCHW
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 ELEMENTWISE = frozenset(
@@ -29,7 +30,7 @@ ELEMENTWISE = frozenset(
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape and pad."""
+    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling."""
     sunk = rewrite_main(mod, _Rewriter(mod))
     # FuseOps does not see through one variable that is another.
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
@@ -47,6 +48,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             "reshape": self._reshape,
             "permute_dims": self._permute,
             "nn.pad": self._pad,
+            **{name.removeprefix("relax."): self._pool for name in POOLS},
         }
         rule = rules.get(call.op.name.removeprefix("relax."))
         if rule is not None:
@@ -118,6 +120,12 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return relax.op.nn.pad(sources[0], moved, call.attrs.pad_mode, call.attrs.pad_value)
 
         return self._move_behind(call, call.args, make)
+
+    def _pool(self, call: relax.Call) -> relax.Expr:
+        found = self._transposed(call.args[0])
+        if found is None or list(found[1]) != TO_NCHW or call.attrs.layout != "NCHW" or call.attrs.out_layout != "NCHW":
+            return call
+        return relax.op.permute_dims(self.builder_.emit(POOLS[call.op.name](call, found[0])), TO_NCHW)
 
     def _permute(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
