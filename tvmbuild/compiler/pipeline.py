@@ -15,8 +15,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
+from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.dot_instructions import find_instruction
+from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.attention.cpu.function import write_attention
 from tvmbuild.compiler.graph.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.graph.attention.rewrite import Write, fuse_attention
@@ -146,11 +148,13 @@ def _attention_of(target: tvm.target.Target) -> Write:
 def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
     """Return the layout of a cell for which none was chosen.
 
-    CPU convolutions tune far better in NHWC; tensor cores multiply them as one matrix of all pixels there.
+    CPU convolutions tune far better in NHWC; tensor cores multiply those with channels enough as one matrix of all
+    pixels there.
     """
     if not is_gpu(target):
         return "NHWC"
-    types = {str(call.args[0].ty.dtype) for call in operator_calls(imported.mod, "relax.nn.conv2d")}
+    calls = operator_calls(imported.mod, "relax.nn.conv2d")
+    types = {str(call.args[0].ty.dtype) for call in calls if min((static_shape(call.args[1]) or (0,))[:2]) >= SIDE}
     on_tensor_cores = {"float16", "bfloat16", *(["float32"] if imported.tf32 else [])}
     return "NHWC" if has_tensor_cores(target) and types & on_tensor_cores else "NCHW"
 

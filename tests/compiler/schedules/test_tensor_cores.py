@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import tvm
 import tvm_ffi
 from matrix_products import Shape, run, write_product
+from onnx import helper
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
 from window_sums import sum_windows
@@ -17,7 +20,10 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.codegen.generators import pass_config
+from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
@@ -111,6 +117,22 @@ def test_float32_as_tf32_and_bfloat16_are_multiplied_too(precision: Precision, i
     assert source is not None
     assert f"mma.sync.aligned.{instruction}" in source
     assert cuda.compile_source(source, target)
+
+
+def test_few_columns_are_filled_up(gpu: tvm.target.Target) -> None:
+    """A detector's heads have 12 channels; below 8 other rules are as good."""
+    made = {columns: write_product((300, 128), (128, columns), "half") for columns in (4, 12)}
+    assert not list_on_tensor_cores(view_matrices(made[4]["main"]), gpu, 1)
+    (schedule,) = list_on_tensor_cores(view_matrices(made[12]["main"]), gpu, 1)
+    assert fits(schedule.mod, gpu)
+
+
+def test_networks_of_few_channels_stay_in_nchw(gpu: tvm.target.Target, save_model: Callable[..., Path]) -> None:
+    """Tensor cores would idle: mnist, of 8 and 16 channels, was slower in NHWC."""
+    for channels, layout in ((8, "NCHW"), (16, "NHWC")):
+        weights = {"w": np.ones((channels, channels, 3, 3), np.float32)}
+        model = import_onnx(save_model([helper.make_node("Conv", ["x", "w"], ["y"])], weights, (1, channels, 9, 9)))
+        assert lower(reduce_precision(model, "fp16", "cuda"), gpu).layout == layout
 
 
 def test_tasks_of_tf32_are_others_where_they_multiply() -> None:
