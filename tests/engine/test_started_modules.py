@@ -22,6 +22,8 @@ PROCESSES = {
     "tvmbuild.cli.target": {"tvmbuild.devices.local.describe"},
     "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},
+    "tvmbuild.devices.local.card_peak": {"tvmbuild.devices.local.card_peak"},
+    "tvmbuild.devices.local.gpu_peak": {"tvmbuild.devices.local.gpu_peak"},
     "tvmbuild.devices.qemu.device": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.rpc.device": {"tvmbuild.devices.rpc.relay"},
     "tvmbuild.devices.rpc.boards": {"tvmbuild.devices.rpc.timer"},

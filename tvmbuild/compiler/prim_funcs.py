@@ -10,7 +10,7 @@ from tvm import s_tir, tirx
 
 Node = TypeVar("Node")
 _SCHEDULED = "tirx.is_scheduled"
-_TF32 = "tvmbuild.tf32"
+_TF32 = "tvmbuild_tf32"
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
 """A call of a function of LLVM's."""
 
