@@ -48,7 +48,7 @@ from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import map_prim_funcs, replace_main
 from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import has_tensor_cores, is_gpu, multiplies_bytes
+from tvmbuild.compiler.target import is_gpu, multiplies_bytes, tensor_core_types
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 Layout = Literal["NHWC", "NCHW"]
@@ -155,8 +155,7 @@ def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layou
         return "NHWC"
     calls = operator_calls(imported.mod, "relax.nn.conv2d")
     types = {str(call.args[0].ty.dtype) for call in calls if min((static_shape(call.args[1]) or (0,))[:2]) >= SIDE}
-    on_tensor_cores = {"float16", "bfloat16", *(["float32"] if imported.tf32 else [])}
-    return "NHWC" if has_tensor_cores(target) and types & on_tensor_cores else "NCHW"
+    return "NHWC" if types & tensor_core_types(target, tf32=imported.tf32) else "NCHW"
 
 
 def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -14,8 +14,10 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
-FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, _FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT = 70, 80, 80, 61
-"""The number of an architecture, `sm_70`."""
+_FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT = 80, 61
+"""The number of an architecture, `sm_80`."""
+_FIRST_WITH_TYPE = {"float16": 70, "bfloat16": 80, "float32": 80}
+"""By type, where tensor cores begin to multiply it; of float32 the first 10 bits (TF32)."""
 
 
 def tvm_target(kind: str, attributes: Attributes, host: Attributes) -> tvm.target.Target:
@@ -57,23 +59,24 @@ def _check_cpu(target: tvm.target.Target) -> None:
             raise TvmbuildError(f"LLVM knows no feature {feature} for {triple}", "correct `mattr` in targets.yaml")
 
 
-def has_tensor_cores(target: tvm.target.Target) -> bool:
-    """Say whether the target is a card whose tensor cores multiply float16."""
-    return cuda_generation(target) >= FIRST_WITH_TENSOR_CORES
+def tensor_core_types(target: tvm.target.Target, *, tf32: bool) -> set[str]:
+    """Return the types that the target's tensor cores multiply; float32 only where the model allows ``tf32``."""
+    known = {dtype for dtype, least in _FIRST_WITH_TYPE.items() if _cuda_generation(target) >= least}
+    return known if tf32 else known - {"float32"}
 
 
 def copies_asynchronously(target: tvm.target.Target) -> bool:
     """Say whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
-    return cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
+    return _cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
 
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:
     """Say whether the target is a GPU that adds up the products of four bytes in one instruction."""
     is_told = target.kind.name == "vulkan" and bool(dict(target.attrs).get("supports_integer_dot_product", False))
-    return is_told or cuda_generation(target) >= _FIRST_WITH_DOT
+    return is_told or _cuda_generation(target) >= _FIRST_WITH_DOT
 
 
-def cuda_generation(target: tvm.target.Target) -> int:
+def _cuda_generation(target: tvm.target.Target) -> int:
     """Return 90 for `sm_90`; 0 for what is no NVIDIA card."""
     number = str(dict(target.attrs).get("arch", "")).removeprefix("sm_").rstrip("af")
     return int(number) if str(target.kind.name) == "cuda" and number.isdigit() else 0

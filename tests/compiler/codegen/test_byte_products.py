@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from cuda_sources import write_source
 from tvm import s_tir, te, tirx
 from vulkan_devices import HOST
 from vulkan_kernels import build, explain_invalid, generate, lavapipe, run
@@ -81,9 +82,7 @@ def test_a_vulkan_device_without_it_is_told() -> None:
 def test_cards_have_an_instruction(arch: str) -> None:
     register_byte_products()
     target = card(arch)
-    built = tirx.build(write(bound=True), target=target)
-    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-    assert source is not None
+    source = write_source(write(bound=True), target)
     assert "__dp4a(" in source
     if arch != "sm_61":  # the compiler of today's CUDA begins with sm_75
         assert cuda.compile_source(source, target)

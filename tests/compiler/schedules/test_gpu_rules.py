@@ -11,6 +11,7 @@ import onnx_graphs
 import pytest
 import tvm
 import tvm_ffi
+from cuda_sources import write_source
 from onnx_graphs import RELU, Graph, node
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
@@ -150,16 +151,9 @@ def test_the_kernels_compile_for_a_card(
 ) -> None:
     barriers = {"pointwise": 2 if half else 4, "padded-stride-2": 1}.get(graph, 0)
     task = only_task({**PRODUCTS, **SHORT_SUMS}[graph], half)
-    source = cuda_source(list_schedules(task.mod["main"], gpu, 1)[0], gpu)
+    source = write_source(list_schedules(task.mod["main"], gpu, 1)[0].mod, gpu)
     assert source.count("__syncthreads") == barriers
     assert cuda.compile_source(source, gpu)
-
-
-def cuda_source(schedule: tvm.s_tir.Schedule, gpu: tvm.target.Target) -> str:
-    built = tvm.tirx.build(schedule.mod, target=gpu)
-    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-    assert source is not None
-    return source
 
 
 def test_wide_sums_fit_in_shared_memory(gpu: tvm.target.Target) -> None:
@@ -168,7 +162,7 @@ def test_wide_sums_fit_in_shared_memory(gpu: tvm.target.Target) -> None:
     schedules = list_schedules(mod["main"], gpu, 6)
     assert len(schedules) == 6
     assert all(fits(schedule.mod, gpu) for schedule in schedules)
-    assert cuda.compile_source(cuda_source(schedules[0], gpu), gpu)
+    assert cuda.compile_source(write_source(schedules[0].mod, gpu), gpu)
 
 
 @pytest.mark.parametrize(("axis", "stop"), [(1, 8), (2, 5), (3, 5)])
@@ -180,7 +174,7 @@ def test_what_takes_a_part_of_a_product_still_gets_a_schedule(
     for task in extract_tasks(lower(import_onnx(save_model(nodes, weights, shape)), gpu)):
         schedules = list_schedules(task.mod["main"], gpu, 16)
         assert schedules
-        assert cuda.compile_source(cuda_source(schedules[0], gpu), gpu)
+        assert cuda.compile_source(write_source(schedules[0].mod, gpu), gpu)
 
 
 def test_functions_without_a_record_get_the_first_of_the_list(save_model: SaveModel, gpu: tvm.target.Target) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from cuda_sources import write_source
 from matrix_products import Shape, run, write_product
 from onnx import helper
 from tvm.s_tir import meta_schedule as ms
@@ -19,7 +20,6 @@ from window_sums import sum_windows
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.codegen.generators import pass_config
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.limits import GpuLimits, staging_limits
@@ -64,9 +64,7 @@ def test_the_kernels_compile_for_cards(name: str, arch: str, monkeypatch: pytest
     monkeypatch.setattr(cuda, "_installed_toolkit", lambda: None)  # the headers that pip installs suffice
     target = card(arch)
     (schedule,) = list_schedules(write_product(*PRODUCTS[name], "half")["main"], target, 1)
-    built = tvm.tirx.build(schedule.mod, target=target)
-    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-    assert source is not None
+    source = write_source(schedule.mod, target)
     assert "wmma::mma_sync" in source
     # The sums go through memory of their own: TVM does not wait for the operands' where it would share that.
     assert source.count("extern __shared__") == 1
@@ -78,10 +76,7 @@ def test_operands_are_on_their_way_while_others_are_multiplied(arch: str, waits:
     """Copies that no thread waits for came with sm_80; one tile in three has them."""
     target, mod = card(arch), write_product((784, 1152), (1152, 128), "half")
     (schedule,) = list_on_tensor_cores(view_matrices(mod["main"]), target, 1)
-    with tvm.transform.PassContext(config=pass_config(target)):
-        built = tvm.tirx.build(schedule.mod, target=target)
-    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-    assert source is not None
+    source = write_source(schedule.mod, target)
     assert ("cp.async.wait_group" in source) == waits
     assert cuda.compile_source(source, target)
 
@@ -92,10 +87,7 @@ def test_each_tile_with_operands_on_their_way_compiles() -> None:
     assert product is not None
     for tile in TILES:
         if tile.ahead:
-            with tvm.transform.PassContext(config=pass_config(target)):
-                built = tvm.tirx.build(multiply(product, tile).mod, target=target)
-            source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-            assert source is not None
+            source = write_source(multiply(product, tile).mod, target)
             assert f"wait_group_{tile.ahead}" in source
 
 
@@ -111,10 +103,7 @@ def test_float32_as_tf32_and_bfloat16_are_multiplied_too(precision: Precision, i
     if precision == "tf32":  # NumPy has no bfloat16 to draw
         tile = list_warp_tiles(product.sizes, staging_limits(target.attrs), 1)[0]
         np.testing.assert_allclose(run(multiply(product, tile, bind=False).mod), run(mod), rtol=1e-4, atol=1e-4)
-    with tvm.transform.PassContext(config=pass_config(target)):
-        built = tvm.tirx.build(schedule.mod, target=target)
-    source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-    assert source is not None
+    source = write_source(schedule.mod, target)
     assert f"mma.sync.aligned.{instruction}" in source
     assert cuda.compile_source(source, target)
 

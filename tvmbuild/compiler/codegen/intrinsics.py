@@ -55,13 +55,14 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
     from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
 
     from tvmbuild.compiler.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
-    from tvmbuild.compiler.target import has_tensor_cores  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.target import tensor_core_types  # noqa: PLC0415 - as above
 
-    if not has_tensor_cores(target):
-        return False
-    functions = [each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc)]
-    types = {str(getattr(buffer, "dtype", "")) for function in functions for buffer in function.params}
-    return bool(types & {"float16", "bfloat16"}) or any(allows_tf32(each) for each in functions)
+    functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
+    return any(
+        str(getattr(buffer, "dtype", "")) in tensor_core_types(target, tf32=allows_tf32(function))
+        for function in functions
+        for buffer in function.params
+    )
 
 
 def _names_dots(mod: Any) -> bool:

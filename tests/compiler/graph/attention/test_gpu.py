@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import tvm
+from cuda_sources import write_source
 from drawn_attention import draw_attention
 from vulkan_devices import HOST
 from vulkan_kernels import explain_invalid, generate, lavapipe
@@ -85,9 +86,7 @@ def test_heads_too_wide_for_a_block_are_left_to_separate_operators() -> None:
 def test_the_kernel_compiles_for_cards(rows: int, keys: int, size: int, dtype: str) -> None:
     for arch in ("sm_75", "sm_90"):
         target = tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
-        built = tvm.tirx.build(as_module(make_form(3, rows, keys, size, dtype), target), target=target)
-        source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-        assert source is not None
+        source = write_source(as_module(make_form(3, rows, keys, size, dtype), target), target)
         assert cuda.compile_source(source, target)
 
 
@@ -102,9 +101,7 @@ def check_compiles(seed: int) -> None:
     assert "attention" in names
     for name in names:
         if name.startswith("attention"):
-            built = tvm.tirx.build(tvm.IRModule({"main": mod[name].with_attr("global_symbol", "main")}), target=target)
-            source = cuda.find_source(built.mod if hasattr(built, "mod") else built)
-            assert source is not None
+            source = write_source(tvm.IRModule({"main": mod[name].with_attr("global_symbol", "main")}), target)
             assert cuda.compile_source(source, target)
 
 

@@ -18,8 +18,9 @@ TYPES = tuple(_MAKERS)
 def register_tensor_cores(dtype: str) -> Intrinsics:
     """Make those for operands of a type known, once in a process, and return what a schedule needs of them."""
     suffix = "" if dtype == "float16" else f"_{dtype}"
-    depth, scopes, steps = _MAKERS[dtype]()
+    tiles = _MAKERS[dtype]()
+    steps = tiles.write_steps()
     names = {step: f"tensor_core_{step}{suffix}" for step in steps}
     for step, pair in steps.items():
         TensorIntrin.register(names[step], *pair, override=True)
-    return Intrinsics(**names, depth=depth, scopes=scopes)
+    return Intrinsics(**names, depth=tiles.depth, scopes=tiles.scopes)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir
 
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.codegen.tensor_cores.table import register_tensor_cores
@@ -22,20 +22,12 @@ from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
-from tvmbuild.compiler.target import FIRST_WITH_TENSOR_CORES, FIRST_WITH_TF32, copies_asynchronously, cuda_generation
+from tvmbuild.compiler.target import copies_asynchronously, tensor_core_types
 
 FEWEST = 8
 """Rows, or columns, of a product: a tile filled up with zeros is faster than other rules down to there (an H200)."""
 WRITTEN = 4
 """Numbers of what follows that a thread computes together: at most, what divides their rows."""
-
-
-def multiplies(target: tvm.target.Target, dtype: str, function: tirx.PrimFunc) -> bool:
-    """Say whether the target's tensor cores take operands of that type; of float32 where the model allows TF32."""
-    least = {"float16": FIRST_WITH_TENSOR_CORES, "bfloat16": FIRST_WITH_TF32}
-    if allows_tf32(function):
-        least["float32"] = FIRST_WITH_TF32
-    return dtype in least and cuda_generation(target) >= least[dtype]
 
 
 def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
@@ -58,9 +50,9 @@ def multiply(product: MatrixProduct, tile: WarpTile, bind: bool = True) -> s_tir
 
 def _suits(product: MatrixProduct, target: tvm.target.Target) -> bool:
     """Say whether tensor cores take the operands, threads can copy them in vectors, and they fill enough of a tile."""
-    sizes = product.sizes
+    sizes, tf32 = product.sizes, allows_tf32(product.sch.mod["main"])
     return (
-        multiplies(target, product.operand_type, product.sch.mod["main"])
+        product.operand_type in tensor_core_types(target, tf32=tf32)
         and product.sums_type == "float32"
         and min(product.runs) > 1
         and min(sizes.rows, sizes.columns) >= FEWEST

@@ -17,6 +17,7 @@ from tvmbuild.compiler.schedules.access import Access, uses
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import order_of
 from tvmbuild.compiler.schedules.gpu.sums import SHORT, THREADS, TOGETHER, inline_around_sum
+from tvmbuild.compiler.schedules.gpu.unfold import find_read
 from tvmbuild.compiler.schedules.nest import Axis, Nest, count, view_nest
 
 NEIGHBOURS = {4: (4, 0.0), 2: (1, 0.5), 1: (4, 0.0)}
@@ -167,8 +168,7 @@ def _find_seen(sch: s_tir.Schedule, block: Any, load: Access) -> Any:
             sch.compute_inline(maker)
     if seen is not None:
         return seen
-    reads = [region.source for region in sch.get(block).reads]
-    return sch.cache_read(block, next(at for at, each in enumerate(reads) if each.same_as(load.buffer)), "local")
+    return sch.cache_read(block, find_read(sch.get(block), load), "local")
 
 
 def _find_row(nest: Nest) -> tuple[Access, Axis, Axis] | None:
