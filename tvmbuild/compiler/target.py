@@ -14,7 +14,7 @@ from tvmbuild.errors import TvmbuildError
 
 GPU_KINDS = frozenset({"cuda", "vulkan"})
 
-_FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT = 80, 61
+_FIRST_WITH_ASYNC_COPIES, _FIRST_WITH_DOT, _FIRST_WITH_DEPENDENTS = 80, 61, 90
 """The number of an architecture, `sm_80`."""
 _FIRST_WITH_TYPE = {"float16": 70, "bfloat16": 80, "float32": 80}
 """By type, where tensor cores begin to multiply it; of float32 the first 10 bits (TF32)."""
@@ -68,6 +68,11 @@ def tensor_core_types(target: tvm.target.Target, *, tf32: bool) -> set[str]:
 def copies_asynchronously(target: tvm.target.Target) -> bool:
     """Say whether the target is a card that copies to shared memory while its threads compute (`cp.async`)."""
     return _cuda_generation(target) >= _FIRST_WITH_ASYNC_COPIES
+
+
+def launches_dependents(target: tvm.target.Target) -> bool:
+    """Say whether the target is a card that launches a kernel while the one before it ends."""
+    return _cuda_generation(target) >= _FIRST_WITH_DEPENDENTS
 
 
 def multiplies_bytes(target: tvm.target.Target) -> bool:

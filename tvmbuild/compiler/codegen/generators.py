@@ -10,6 +10,7 @@ import tvm
 
 from tvmbuild.compiler.codegen.byte_products import register_byte_products
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
+from tvmbuild.compiler.codegen.dependent_launch import use_dependent_launch
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
 from tvmbuild.compiler.target import copies_asynchronously
@@ -27,5 +28,7 @@ def use_generators(target: tvm.target.Target) -> Iterator[None]:
     register_byte_products()
     if target.kind.name == "vulkan":
         register_generator()
+    if target.kind.name == "cuda":
+        use_dependent_launch()
     with compile_with_tvm(target):
         yield

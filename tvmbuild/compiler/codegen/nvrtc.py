@@ -62,7 +62,10 @@ _OPTIONS = (
 
 
 def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
-    """Return the cubin for ``arch``; RuntimeError with what the compiler says. ``toolkit`` has CUDA's `include`."""
+    """Return the cubin for ``arch``, or PTX for `compute_90`; RuntimeError with what the compiler says.
+
+    ``toolkit`` has CUDA's `include`.
+    """
     from cuda.bindings import nvrtc  # noqa: PLC0415 - CUDA targets only
 
     code = _PREAMBLE + "\n".join(line for line in source.splitlines() if line.strip() != "#include <cuda.h>")
@@ -76,7 +79,7 @@ def compile_by_nvrtc(source: str, arch: str, toolkit: Path) -> bytes:
         (done,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if done != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise RuntimeError(f"Compilation error:\n{_read(nvrtc, program, 'ProgramLog').decode(errors='replace')}")
-        return _read(nvrtc, program, "CUBIN")
+        return _read(nvrtc, program, "PTX" if arch.startswith("compute") else "CUBIN")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
