@@ -17,7 +17,7 @@ class Gpu:
     on_gpu = True
     needs_records = False
     always_builds = False
-    rules = 5
+    rules = 7
 
     def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
         """Return the code generator."""

@@ -16,6 +16,7 @@ from onnx_graphs import RELU, Graph, node
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from vulkan_devices import HOST, LEAST
+from window_sums import Layout, sum_windows
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
@@ -101,6 +102,17 @@ def test_products_in_parts_are_right(only_task: Callable[..., Task], graph: Grap
         np.testing.assert_allclose(
             run(schedule.mod, task), want, rtol=2e-3 if half else 1e-5, atol=1e-2 if half else 1e-5
         )
+
+
+@pytest.mark.parametrize(("layout", "alternate"), [("NHWC", True), ("NCHW", False)])
+def test_threads_take_turns_where_steps_lie_side_by_side(layout: Layout, alternate: bool) -> None:
+    mod = sum_windows("Conv", (1, 64, 5), layout=layout, precision="fp32", group=1, kernel_shape=[3, 3])
+    sums = view_product(mod["main"])
+    assert sums is not None
+    parts = 16
+    script = split_sum(sums, Tile(1, 1, 1, 1, parts)).mod.script()
+    assert (f"* T.int64({parts}) + vax3_1" in script) == alternate
+    assert (f"* T.int64({64 * 9 // parts}) + vax3_1" in script) != alternate
 
 
 @pytest.mark.parametrize("graph", SHORT_SUMS.values(), ids=SHORT_SUMS)

@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 from tvmbuild.compiler.limits import limits_of
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.sums import Group, Isolated, isolate_sum
-from tvmbuild.compiler.schedules.gpu.tiles import UNROLLED, Product, Tile, list_tiles
+from tvmbuild.compiler.schedules.gpu.tiles import UNROLLED, WARP, Product, Tile, list_tiles
 from tvmbuild.compiler.schedules.nest import Nest
 
 
@@ -42,14 +42,20 @@ def measure(sums: Isolated) -> Product:
 
 
 def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
-    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run."""
+    """Return a product scheduled with that tile; without ``bind`` its threads are loops, which a CPU can run.
+
+    A thread's part of a sum is one piece of it; every n-th step where the threads of a warp have different parts, and
+    the steps of one operand lie side by side: what they read at once does, too, then.
+    """
     sch, total, last = sums.sch.copy(), sums.block, sums.last
     # Neighbouring threads have neighbouring columns, so each one's own lie apart: (strip, lane) instead of column.
     lanes = tile.column_threads
     sch.transform_block_layout(total, lambda row, column, k: (row, column // lanes, column % lanes, k))
     sch.transform_block_layout(last, lambda row, column: (row, column // lanes, column % lanes))
     sch.transform_layout(total, ("write", 0), lambda row, column: (row, column // lanes, column % lanes))
-    part, _ = sch.split(sch.get_loops(total)[3], [tile.parts, None])
+    alternate = lanes < WARP and sums.run % tile.parts == 0
+    split = sch.split(sch.get_loops(total)[3], [None, tile.parts] if alternate else [tile.parts, None])
+    part = split[1] if alternate else split[0]
     parts = sch.rfactor(part, 0)
     row, strip, lane = sch.get_loops(last)
     block_row, row = sch.split(row, [None, tile.height])

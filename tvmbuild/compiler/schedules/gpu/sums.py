@@ -41,6 +41,8 @@ class Isolated:
     sum_bytes: int
     beside: int = 1
     """So many neighbouring outputs, from a multiple of it on, are of operands that are neighbours or the same."""
+    run: int = 1
+    """So many steps of the depth, from a multiple of it on, are neighbours in one of the operands."""
 
 
 def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
@@ -127,7 +129,13 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     sizes = [axis.extent for axis in nest.axes]
     extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
     beside = min(_count_beside(nest), _count_beside(ending))
-    return Isolated(sch, block, last, extents, nest.store.bits // 8, beside)
+    return Isolated(sch, block, last, extents, nest.store.bits // 8, beside, _count_run(nest))
+
+
+def _count_run(nest: Nest) -> int:
+    """Return how many steps of the innermost reduction are neighbours in an operand."""
+    inner = [axis for axis in nest.axes if axis.reduces and axis.extent > 1][-1:]
+    return next((axis.extent for axis in inner if any(load.stride(axis.var) == 1 for load in nest.loads)), 1)
 
 
 def _count_beside(nest: Nest) -> int:
