@@ -37,6 +37,11 @@ class Pace:
 
 def describe_left(seconds: float) -> str:
     """Return a duration, rounded: ``40 s``, ``12 min``, ``1.5 h``."""
+    return " ".join(round_duration(seconds))
+
+
+def round_duration(seconds: float) -> tuple[str, str]:
+    """Return a duration, rounded, and its unit: ``s``, ``min`` or ``h``."""
     if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.0f}", "s"
+    return (f"{seconds / 60:.0f}", "min") if seconds < 2 * 3600 else (f"{seconds / 3600:.1f}", "h")

@@ -13,6 +13,7 @@ from rich.text import Text
 from tvmbuild.base.console import make_console
 from tvmbuild.base.files import pretty_json
 from tvmbuild.base.nearest import find_nearest_pattern, suggest
+from tvmbuild.base.pace import round_duration
 from tvmbuild.base.wording import count
 from tvmbuild.cli.plan.as_json import make_json
 from tvmbuild.cli.planned import Planned, plan_work
@@ -142,14 +143,8 @@ def _describe_total(total: TotalPrice, prices: Sequence[CellPrice]) -> list[str]
 def describe_seconds(seconds: Seconds | None, at_least: Seconds = NO_TIME) -> str:
     """Return a duration for people: `6 to 14 min`; when it is not known, what it takes at least."""
     if seconds is None:
-        return f"at least {' '.join(_round(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
-    (low, unit), (high, of) = _round(seconds.low), _round(seconds.high)
+        return f"at least {' '.join(round_duration(at_least.low))}" if at_least.low else f"{UNKNOWN} min"
+    (low, unit), (high, of) = round_duration(seconds.low), round_duration(seconds.high)
     if unit != of:
         return f"{low} {unit} to {high} {of}"
     return f"about {high} {of}" if low == high else f"{low} to {high} {of}"
-
-
-def _round(seconds: float) -> tuple[str, str]:
-    if seconds < 60:
-        return f"{seconds:.0f}", "s"
-    return (f"{seconds / 60:.0f}", "min") if seconds < 2 * 3600 else (f"{seconds / 3600:.1f}", "h")

@@ -193,6 +193,16 @@ def test_vectors_in_memory(dtype: str, offset: int) -> None:
     np.testing.assert_array_equal(compute(body, x, np.zeros(COUNT * 4, dtype)), want)
 
 
+def test_halves_in_vectors_are_rounded_to_even() -> None:
+    def body(x: Any, y: Any, block: Any, thread: Any) -> None:
+        start = (block * 16 + thread) * 4
+        with script.vectorized(0, 4) as lane:
+            script.buffer_store(y, tirx.round(x[start + lane]), [start + lane])
+
+    x = (np.arange(COUNT * 4) / 2 - COUNT).astype("float32")
+    np.testing.assert_array_equal(compute(body, x, np.zeros_like(x)), np.round(x))
+
+
 def test_in_place() -> None:
     """Input and output are one tensor; elements are read before they are written."""
 

@@ -29,8 +29,8 @@ _OPERATORS = {
 }
 """Calls that are operators by another name."""
 _INTEGERS = ("u32", "u64")
-_NAMES = {"abs": "fabs"}
-"""TensorIR's names of functions that C calls otherwise."""
+_NAMES = {"abs": "fabs", "round": "nearbyint"}
+"""TensorIR's names of functions that C calls otherwise; its own rules, which vectors pass by, say so of the second."""
 
 
 class Expressions:
@@ -219,14 +219,15 @@ class Expressions:
             return tuple(self.convert.reinterpret(each, source, to) for each in self.vector(arguments[0]))
         if name in ("tirx.likely", "tirx.ret"):
             return self.vector(arguments[0])
-        return self._function(name.rpartition(".")[2], node, arguments)
+        plain = name.rpartition(".")[2]
+        return self._function(_NAMES.get(plain, plain), node, arguments)
 
     def _function(self, name: str, node: Any, arguments: list[Any]) -> Vector:
         dtype, result = dtype_of(arguments[0])[0], dtype_of(node)[0]
         lanes = zip(*(self.vector(each) for each in arguments), strict=True)
         if dtype.kind == "float":
-            return tuple(self.floats.call(_NAMES.get(name, name), each, dtype, result) for each in lanes)
-        if name == "abs":
+            return tuple(self.floats.call(name, each, dtype, result) for each in lanes)
+        if name == _NAMES["abs"]:
             return tuple(self.integers.absolute(each, dtype) for (each,) in lanes)
         if f"tirx.{name}" == DOT:
             return tuple(self.integers.add_byte_products(*each) for each in lanes)
