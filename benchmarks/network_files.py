@@ -16,7 +16,8 @@ from pathlib import Path
 from tvmbuild.base.files import publish
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import InputSpec, ModelSpec, Source
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import InputSpec, ModelSpec
 from tvmbuild.config import load_project
 from tvmbuild.engine.python_imports import list_local_imports
 from tvmbuild.errors import TvmbuildError

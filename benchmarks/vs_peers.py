@@ -34,15 +34,8 @@ from tvmbuild.base.files import write_json, write_text
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout, layout_of_records
 from tvmbuild.base.progress import progress_shown_by
-from tvmbuild.base.specs import (
-    Attributes,
-    BenchmarkOptions,
-    SimplifyOptions,
-    Source,
-    Tolerance,
-    TuneOptions,
-    freeze_attributes,
-)
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import Attributes, BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions, freeze_attributes
 from tvmbuild.base.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result

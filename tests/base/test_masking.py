@@ -6,7 +6,8 @@ import pytest
 
 from tvmbuild.base.masking import mask_credentials
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import SimplifyOptions, Source
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import SimplifyOptions
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.config.mistakes import Mistake, Position
 from tvmbuild.engine.fingerprint import fingerprint

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Export, ExportFile, Json, Source
+from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
 from tvmbuild.config import load_project
 
 SHA = "AB" * 32

@@ -10,6 +10,7 @@ import pytest
 
 from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
     Attributes,
     BenchmarkOptions,
@@ -18,7 +19,6 @@ from tvmbuild.base.specs import (
     Preprocess,
     Project,
     SimplifyOptions,
-    Source,
     TargetSpec,
     Tolerance,
     TuneOptions,

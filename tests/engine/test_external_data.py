@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import SimplifyOptions, Source
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import SimplifyOptions
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import SimplifyOptions, Source
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import SimplifyOptions
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.engine.failure import write_failure
 from tvmbuild.errors import TvmbuildError

@@ -9,7 +9,8 @@ import pytest
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Export, ExportFile, InputSpec, Json, SimplifyOptions, Source, TuneOptions
+from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
+from tvmbuild.base.specs import Attributes, InputSpec, SimplifyOptions, TuneOptions
 from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.engine.fingerprint import digest_file, fingerprint, is_same_file
 

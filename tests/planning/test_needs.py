@@ -8,7 +8,8 @@ import pytest
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Export, ModelSpec, Project, Source, TargetSpec
+from tvmbuild.base.source_specs import Export, Source
+from tvmbuild.base.specs import ModelSpec, Project, TargetSpec
 from tvmbuild.base.steps import Needs, Settings
 from tvmbuild.planning.needs import explain_lack, list_resources
 from tvmbuild.planning.plan import make_plan

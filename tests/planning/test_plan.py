@@ -9,7 +9,8 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.quantize_specs import Calibration, Quantize
-from tvmbuild.base.specs import Accuracy, BenchmarkOptions, ModelSpec, Project, Source, TargetSpec, TuneOptions
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import Accuracy, BenchmarkOptions, ModelSpec, Project, TargetSpec, TuneOptions
 from tvmbuild.base.steps import Settings, TuneStep
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.fingerprint import fingerprint

@@ -11,16 +11,8 @@ from tvmbuild.base.device_specs import LocalDevice, NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.quantize_specs import Calibration, Quantize
-from tvmbuild.base.specs import (
-    Accuracy,
-    Attributes,
-    BenchmarkOptions,
-    Export,
-    ExportFile,
-    ModelSpec,
-    Source,
-    TargetSpec,
-)
+from tvmbuild.base.source_specs import Export, ExportFile, Source
+from tvmbuild.base.specs import Accuracy, Attributes, BenchmarkOptions, ModelSpec, TargetSpec
 from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,

@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Export, ExportFile, Json, Source
+from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources import user_code
 from tvmbuild.sources.export import obtain_model

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tvmbuild.base.layout import cache_dir
-from tvmbuild.base.specs import Source
+from tvmbuild.base.source_specs import Source
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.fetch import fetch
 

@@ -12,7 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import InputSpec, SimplifyOptions, Source
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import InputSpec, SimplifyOptions
 from tvmbuild.base.steps import SimplifyStep, Step
 
 NO_OPTIONS = SimplifyOptions()

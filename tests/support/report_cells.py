@@ -11,7 +11,8 @@ from rich.console import Console
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import BenchmarkOptions, SimplifyOptions, Source, Tolerance
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import BenchmarkOptions, SimplifyOptions, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, SimplifyStep, Step
 from tvmbuild.package.archive import Package, write_package
 from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget, TensorInfo

@@ -10,6 +10,7 @@ from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.field_marks import LATER, TOLD
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.quantize_specs import Quantize
+from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import (
     Accuracy,
     Attributes,
@@ -19,7 +20,6 @@ from tvmbuild.base.specs import (
     Precision,
     Preprocess,
     SimplifyOptions,
-    Source,
     Tolerance,
     TuneOptions,
 )

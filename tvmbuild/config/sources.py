@@ -7,7 +7,7 @@ from typing import Any
 
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Export, ExportFile, Json, Source
+from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath
 from tvmbuild.config.named_files import check_file, relative_path

@@ -9,7 +9,7 @@ from tvmbuild.base.device_specs import DeviceSpec
 from tvmbuild.base.files import canonical_json, sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.masking import mask_credentials
-from tvmbuild.base.specs import Json
+from tvmbuild.base.source_specs import Json
 from tvmbuild.base.steps import AnyStep
 
 Digest = tuple[int, int, str]

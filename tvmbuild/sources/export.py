@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from tvmbuild.base.files import write_json
 from tvmbuild.base.processes import neutral_folder
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Export, Source
+from tvmbuild.base.source_specs import Export, Source
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.fetch import fetch, name_file

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from tvmbuild.base.files import publish, sha256_file
 from tvmbuild.base.layout import downloads_dir
 from tvmbuild.base.progress import report_progress
-from tvmbuild.base.specs import Source
+from tvmbuild.base.source_specs import Source
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.package_index import download_distribution
 from tvmbuild.sources.unpack import extract_file

@@ -12,7 +12,8 @@ import pytest
 from tvmbuild.base import host_cpu
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, SimplifyOptions, Source, Tolerance
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, SimplifyOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Settings, SimplifyStep, Step
 from tvmbuild.devices.table import device_kind
 from tvmbuild.engine.cache.key import make_key
