@@ -51,3 +51,9 @@ def test_a_graph_is_as_long_as_from_its_first_node_to_its_last() -> None:
     assert summarize_graph(runs) == GraphTime(kernels=3, sum_us=3 + 3 + 1, us=7 + 1)
     assert summarize_graph([[Activity("first_kernel", 0, 5, 0)]]) is None
     assert summarize_graph([]) is None
+
+
+def test_a_kernel_that_was_launched_early_takes_no_time_before_its_turn() -> None:
+    run = [Activity("a_kernel", 0, 10, 1), Activity("b_kernel", 4, 15, 1), Activity("c_kernel", 12, 14, 1)]
+    assert list_events(run) == [("a", 10), ("b", 5), ("c", 0)]
+    assert summarize_graph([run]) == GraphTime(kernels=3, sum_us=0.015, us=0.015)

@@ -34,6 +34,16 @@ def name_function(kernel: str) -> str:
     return kernel if found is None else found[1]
 
 
+def take_turns(activities: Sequence[Activity]) -> list[Activity]:
+    """Return them as they began, each from the end of the one before on: what is launched early waits until then."""
+    turns: list[Activity] = []
+    over = 0
+    for each in sorted(activities, key=lambda activity: activity.start):
+        turns.append(each._replace(start=min(each.end, max(each.start, over))))
+        over = max(over, each.end)
+    return turns
+
+
 def list_events(activities: Sequence[Activity]) -> list[Event]:
     """Return one event a call of a function, from what the card did in one run of the model.
 
@@ -42,7 +52,7 @@ def list_events(activities: Sequence[Activity]) -> list[Event]:
     """
     seen: Counter[str] = Counter()
     calls: dict[tuple[str, int], int] = defaultdict(int)
-    for each in sorted(activities, key=lambda activity: activity.start):
+    for each in take_turns(activities):
         calls[name_function(each.name), seen[each.name]] += each.end - each.start
         seen[each.name] += 1
     return [(function, nanoseconds) for (function, _), nanoseconds in calls.items()]
@@ -64,7 +74,7 @@ def summarize_graph(runs: Sequence[Sequence[Activity]]) -> GraphTime | None:
 
 def _group_nodes(run: Sequence[Activity]) -> list[list[Activity]]:
     nodes: dict[int, list[Activity]] = defaultdict(list)
-    for each in run:
+    for each in take_turns(run):
         if each.graph:
             nodes[each.graph].append(each)
     return list(nodes.values())
