@@ -25,8 +25,8 @@ def fixed(model: onnx.ModelProto, **shapes: tuple[int, ...]) -> list[tuple[int, 
     return [each.shape for each in fix_inputs(model, [InputSpec(*item) for item in shapes.items()], "net")]
 
 
-@pytest.mark.parametrize("placeholder", ["?", "-1", "None", ""])
-def test_placeholders_are_no_names(placeholder: str) -> None:
+@pytest.mark.parametrize("placeholder", ["?", "-1", "None", "", -1])
+def test_placeholders_are_no_names(placeholder: str | int) -> None:
     model = two_inputs((1, placeholder, placeholder), (placeholder,))
     assert fixed(model, a=(1, 192, 48), b=(7,)) == [(1, 192, 48), (7,)]
 

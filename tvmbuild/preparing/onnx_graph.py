@@ -191,7 +191,7 @@ def _check_static(value: Any, model: str) -> None:
             f"{model}: the ONNX file gives no shape for the input {value.name}",
             f"add to {model} in models.yaml: `inputs: {{{value.name}: {{shape: [...]}}}}`",
         )
-    empty = [i for i in dynamic if dims[i].HasField("dim_value")]
+    empty = [i for i in dynamic if dims[i].HasField("dim_value") and dims[i].dim_value == 0]  # -1 is any size
     if empty:
         raise TvmbuildError(
             f"{model}: dimension {empty[0]} of the input {value.name} {_show_shape(value)} is 0: it has no elements",
