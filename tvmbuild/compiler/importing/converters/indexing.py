@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.expressions import static_shape
+from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.errors import TvmbuildError
+
+_BOUNDS_AS_INPUTS = 10
+"""From this opset on Slice takes where it begins and ends as inputs."""
+
+
+def convert_slice(call: NodeCall) -> relax.Expr:
+    """Slice between bounds that are inputs or, in old files, attributes."""
+    if call.opset < _BOUNDS_AS_INPUTS:
+        given = (call.attributes.get(name) for name in ("starts", "ends", "axes"))
+        call.inputs[1:] = [None if each is None else constant(np.array(each, dtype=np.int64)) for each in given]
+    return call.by_tvm()
+
+
+def convert_one_hot(call: NodeCall) -> relax.Expr:
+    """Give the result the type of its two values, which TVM reads as doubles."""
+    return relax.op.astype(call.builder.normalize(call.by_tvm()), call.inputs[2].ty.dtype)
 
 
 def convert_gather(call: NodeCall) -> relax.Expr:

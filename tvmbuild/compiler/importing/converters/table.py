@@ -31,7 +31,9 @@ from tvmbuild.compiler.importing.converters.elementwise import (
 from tvmbuild.compiler.importing.converters.indexing import (
     convert_gather,
     convert_max_unpool,
+    convert_one_hot,
     convert_roi_align,
+    convert_slice,
     refuse_nms,
 )
 from tvmbuild.compiler.importing.converters.integers import convert_conv_integer, convert_matmul_integer
@@ -39,6 +41,7 @@ from tvmbuild.compiler.importing.converters.norms import (
     convert_group_normalization,
     convert_instance_normalization,
 )
+from tvmbuild.compiler.importing.converters.pooling import convert_pool
 from tvmbuild.compiler.importing.converters.quantization import (
     convert_dequantize,
     convert_dynamic_quantize,
@@ -50,6 +53,7 @@ from tvmbuild.compiler.importing.converters.top_k import convert_top_k
 
 CONVERTERS: Mapping[str, Converter] = {
     **dict.fromkeys(REDUCTIONS, convert_reduction),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), convert_pool),
     "BatchNormalization": convert_batch_normalization,
     "BitShift": convert_bit_shift,
     "Clip": convert_clip,
@@ -74,12 +78,14 @@ CONVERTERS: Mapping[str, Converter] = {
     "Min": fold_pairwise(relax.op.minimum),
     "Mod": convert_mod,
     "NonMaxSuppression": refuse_nms,
+    "OneHot": convert_one_hot,
     "Pow": convert_power,
     "QuantizeLinear": convert_quantize,
     "Resize": convert_resize,
     "RoiAlign": convert_roi_align,
     "Selu": convert_selu,
     "Sinh": convert_sinh,
+    "Slice": convert_slice,
     "Sum": fold_pairwise(relax.op.add),
     "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,

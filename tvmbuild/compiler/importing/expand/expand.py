@@ -20,6 +20,7 @@ from tvmbuild.compiler.importing.expand.norms import lp_normalization
 from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT as MICROSOFT_QUANTIZED
 from tvmbuild.compiler.importing.expand.quantized.table import ONNX as QUANTIZED
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
+from tvmbuild.compiler.importing.expand.resize import resize, upsample
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
 from tvmbuild.errors import TvmbuildError
@@ -57,12 +58,14 @@ _OWN: Mapping[str, Rule] = {
     "Loop": unroll_loop,
     "LpNormalization": lp_normalization,
     "RNN": unroll_rnn,
+    "Resize": resize,
     "ReverseSequence": reverse_sequence,
     "STFT": short_time_fourier_transform,
     "Scan": unroll_scan,
     "SimplifiedLayerNormalization": simplified_layer_normalization,
     "SpaceToDepth": space_to_depth,
     "TensorScatter": tensor_scatter,
+    "Upsample": upsample,
 }
 RULES: Mapping[str, Mapping[str, Rule]] = {
     **dict.fromkeys(ONNX, _OWN),

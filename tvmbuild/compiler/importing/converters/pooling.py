@@ -1,0 +1,23 @@
+"""Pooling whose padding the file leaves to a rule: TVM's is another one where strides do not divide the picture."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from tvmbuild.compiler.importing.converters.call import NodeCall
+
+
+def convert_pool(call: NodeCall) -> relax.Expr:
+    """Say what ``auto_pad`` comes to: as many outputs as strides begin, and padding enough for the last."""
+    rule = call.text("auto_pad", "NOTSET")
+    if rule in {"SAME_UPPER", "SAME_LOWER"}:
+        sizes, kernel = call.shape[2:], call.attributes["kernel_shape"]
+        strides, dilations = (call.attributes.get(name, [1] * len(sizes)) for name in ("strides", "dilations"))
+        needed = [
+            max(0, (-(-size // stride) - 1) * stride + (width - 1) * apart + 1 - size)
+            for size, width, stride, apart in zip(sizes, kernel, strides, dilations, strict=True)
+        ]
+        before = [pads // 2 if rule == "SAME_UPPER" else -(-pads // 2) for pads in needed]
+        after = [pads - first for pads, first in zip(needed, before, strict=True)]
+        call.attributes.update(auto_pad=b"NOTSET", pads=[*before, *after])
+    return call.by_tvm()
