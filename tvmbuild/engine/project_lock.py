@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
-from io import TextIOWrapper
 from pathlib import Path
 
 from tvmbuild.base.layout import LOCK_NAME
 from tvmbuild.errors import TvmbuildError
 
-_held: dict[Path, TextIOWrapper] = {}
+_held: set[Path] = set()
+"""The locks of this process; each is a bare descriptor, which nothing but the process's end closes."""
 
 
 def hold_project_lock(build: Path) -> None:
@@ -24,21 +25,18 @@ def hold_project_lock(build: Path) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = path.open("a+")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise TvmbuildError(
             f"cannot write to {build}: {error.strerror}", "Make the folder writable, or move the project."
         ) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        handle.seek(0)
-        print(f"waiting for another doit in this project (process {handle.read().strip() or '?'})", file=sys.stderr)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
-    except OSError:
-        pass  # a full disk: the lock holds all the same, only the pid is unknown
-    _held[path] = handle
+        owner = os.pread(descriptor, 20, 0).decode().strip() or "?"
+        print(f"waiting for another doit in this project (process {owner})", file=sys.stderr)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same, only the pid is unknown
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    _held.add(path)
