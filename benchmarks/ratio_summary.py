@@ -19,11 +19,11 @@ def draw_summary(groups: Sequence[Group]) -> str:
     sections = {name: [group for group in groups if group.arithmetic == name] for name in _list_arithmetics(groups)}
     height = TOP + sum(SECTION + ROW * len(section) for section in sections.values()) + SPACE
     counted = sum(len(group.networks) for group in groups)
-    title = f"The time of {counted} networks' packages over ONNX Runtime's"
+    title = f"The time of {counted} packages over ONNX Runtime's"
     body = [
         *begin(WIDTH, height, title),
-        draw_text(MARGIN, 26, "A package's time over ONNX Runtime's", "title"),
-        draw_text(MARGIN, 44, f"{counted} networks on CPUs; dots: geometric means;", "quiet"),
+        draw_text(MARGIN, 26, "Time over ONNX Runtime's", "title"),
+        draw_text(MARGIN, 44, f"{counted} packages on CPUs; dots: geometric means;", "quiet"),
         draw_text(MARGIN, 59, "bars: from the fastest to the slowest network.", "quiet"),
         draw_text(_x(1) - 7, 84, "← package is faster", "side faster", "end"),
         draw_text(_x(1) + 7, 84, "slower →", "side slower"),
