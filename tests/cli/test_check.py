@@ -30,9 +30,13 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["check", str(path)]) == 1
     said = capsys.readouterr().out
     assert f"{path}: cannot be built\n  net.onnx: the input x has dynamic dimensions: 0 (N)\n" in said
-    assert "--shape NAME=1,3,224,224" in said
+    assert "  hint: fix its shape with `--shape x=1,8`\n" in said
     assert main(["check", str(path), "--shape", "X=1,8"]) == 1
     assert "no model has an input X" in capsys.readouterr().err
+    assert main(["check", str(path), "--shape", "x=1,9"]) == 1
+    wrong = capsys.readouterr().out
+    assert "dimension 1 of the input x [N, 8] is 8, --shape says 9" in wrong
+    assert "can be changed: correct --shape\n" in wrong
     assert main(["check", str(path), "--shape", "x=1,8", "--cpu", "x86-64-v3"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: nothing stands in the way",

@@ -241,8 +241,8 @@ def simplify(model, **options):
     ("spec", "message", "hint"),
     [
         (None, "the input x has dynamic dimensions: 0 (N)", "`inputs: {x: {shape: [1, 4]}}`"),
-        (InputSpec("X", (1, 4)), "has no input X", "its inputs are x"),
-        (InputSpec("xx", (1, 4)), "has no input xx; did you mean x?", "its inputs are x"),
+        (InputSpec("data", (1, 4)), "has no input data; its inputs are x", "correct `inputs:` in models.yaml"),
+        (InputSpec("xx", (1, 4)), "has no input xx; its inputs are x", "did you mean x? Correct `inputs:`"),
         (InputSpec("x", (1, 4, 1)), "has 2 dimensions [N, 4], models.yaml gives 3: [1, 4, 1]", "shape"),
         (InputSpec("x", (1, 5)), "dimension 1 of the input x [N, 4] is 4, models.yaml says 5", "shape"),
         (InputSpec("x", (1, 4), "int32"), "is float32 in the ONNX file, models.yaml says int32", "`dtype: float32`"),

@@ -68,11 +68,14 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
 
 def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
     """Return what is wrong in words for somebody who has no models.yaml."""
-    hint, told = re.subn(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
-    if told:
+    hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
+    hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
+    if shaped := re.search(r"`inputs: \{(\S+): \{shape: \[(.*)\]\}\}`", hint):
+        hint = f"fix its shape with `--shape {shaped[1]}={shaped[2].replace(', ', ',')}`"
+    elif "--value" in hint:
         hint = hint.replace("in models.yaml", "with --shape")
-    elif hint and ("models.yaml" in hint or "`source:`" in hint):
-        hint = "fix its shape with --shape NAME=1,3,224,224" if "shape" in hint else "give an ONNX file, whole"
+    elif "models.yaml" in hint or "`source:`" in hint:
+        hint = "give an ONNX file, whole"
     return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint or None)
 
 

@@ -107,10 +107,9 @@ def _check_names(wanted: dict[str, InputSpec], names: list[str], model: str) -> 
     for name in wanted:
         if name not in names:
             near = find_nearest(name, names)
-            meant = f"; did you mean {near}?" if near else ""
             raise TvmbuildError(
-                f"{model}: the model has no input {name}{meant}",
-                f"its inputs are {', '.join(names) or 'none'}: correct `inputs:` in models.yaml",
+                f"{model}: the model has no input {name}; its inputs are {', '.join(names) or 'none'}",
+                (f"did you mean {near}? C" if near else "c") + "orrect `inputs:` in models.yaml",
             )
 
 
