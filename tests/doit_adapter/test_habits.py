@@ -123,3 +123,10 @@ def test_json_reporter_still_works(project: DoitProject) -> None:
     ran = project.doit("run", "-r", "json", "tune=never")
     assert ran.code == 0
     assert '"result": "up-to-date"' in ran.output
+
+
+def test_a_step_that_has_become_unavailable_has_not_run(project: DoitProject) -> None:
+    project.edit("targets.yaml", "mcpu: x86-64-v3,", "mcpu: x86-64-v3, device: none,")
+    ran = project.doit("benchmark:digits@v3")
+    assert (ran.code, ran.steps) == (0, []), ran.output
+    assert "0 done, 0 up to date, 1 unavailable here" in ran.output

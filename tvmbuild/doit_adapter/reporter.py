@@ -85,7 +85,10 @@ class MatrixReporter:
 
     def add_success(self, task: Task) -> None:
         """When a task has ended well."""
-        if task.name in self._steps:
+        step = self._steps.get(task.name)
+        if step is not None and step.unavailable:
+            self.skip_uptodate(task)  # it had inputs when it was available, so doit has run it: it did nothing
+        elif step is not None:
             self._counts.done += 1
             use = self._report_cache(task)
             self._counts.restored += use.restored
