@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from made_matrix import make_matrix, make_timed
 from rich.console import Console
 
+from tvmbuild.base.cpu_features import X86_LEVELS
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.report import unused
 from tvmbuild.report.cells import CellReport, Failure
 from tvmbuild.report.terminal import print_matrix
 
@@ -39,6 +44,32 @@ def test_a_reason_is_a_line_with_its_remedy() -> None:
     lines = show(cells, 80).splitlines()
     assert "tune:a@x failed: it crashed; free memory" in lines
     assert f"gpu (a, b): no card: {'w' * 200}; nvidia-smi says why" in lines
+
+
+def test_the_legend_is_one_line_whose_command_can_be_copied() -> None:
+    lines = show([make_timed("fast", "cpu"), make_timed("slow", "cpu", (3.0, 2.0))], 60).splitlines()
+    says = "median ms and TVM's time over ONNX Runtime's; ▲ faster, ▼ slower; all columns: tvmbuild report -v"
+    assert says in lines
+
+
+def test_slower_packages_for_an_older_cpu_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(model: str, mcpu: str, times_ms: tuple[float, float]) -> CellReport:
+        cell = make_timed(model, mcpu, times_ms)
+        return replace(cell, built_for=PackageTarget(mcpu, "llvm", FrozenMap({"mcpu": mcpu})))
+
+    cells = [build("fast", "x86-64-v3", (2.0, 3.0)), build("new", "x86-64-v4", (3.0, 2.0))]
+    cells += [build(name, "x86-64-v3", (3.0, 2.0)) for name in ("slow", "slower")]
+    assert cells[0].result is not None
+    monkeypatch.setattr(unused, "cpu_name", lambda: cells[0].result.machine.cpu)
+    monkeypatch.setattr(unused, "cpu_flags", lambda: X86_LEVELS["x86-64-v4"] | {"amx_tile"})
+    says = "ONNX Runtime used what this CPU has beyond x86-64-v3; a target with `mcpu: x86-64-v4` may use it, too"
+    assert list(unused.list_unused(cells)) == [f"x86-64-v3 (slow, slower): {says}"]
+    assert says in show(cells)
+    monkeypatch.setattr(unused, "cpu_flags", lambda: X86_LEVELS["x86-64-v3"])
+    assert list(unused.list_unused(cells)) == []
+    monkeypatch.setattr(unused, "cpu_flags", lambda: X86_LEVELS["x86-64-v4"])
+    monkeypatch.setattr(unused, "cpu_name", lambda: "another CPU")
+    assert list(unused.list_unused(cells)) == []
 
 
 def test_of_many_names_some_are_told() -> None:

@@ -71,5 +71,5 @@ def draw_legend(matrix: Matrix, baseline: str) -> Html:
     if any(face.sign.endswith(DOUBTFUL) for face in faces):
         chip = tag("span", DOUBTFUL, class_="chip", aria_hidden="true")
         items.append(tag("li", chip, " doubtful: the machine or the calls were not quiet"))
-    says = f"In a cell: the median latency, TVM's time over {baseline}'s, and the Tasks that have a record of all."
+    says = f"In a cell: the median latency, TVM's time over {baseline}'s, and how many of its Tasks have a record."
     return join([tag("ul", *items, class_="legend"), tag("p", says, class_="dim")]) if items else NOTHING

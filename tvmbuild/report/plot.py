@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tvmbuild.report.html_parts import Html, tag
 
 WIDTH = 420
-HEIGHT = 230
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 8, 36
+HEIGHT = 244
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 22, 36
 """Margins around the frame."""
 
 
@@ -107,7 +107,7 @@ class Frame:
             tag("path", class_="axis", d="".join(lines)),
             tag("g", *numbers, class_="dim middle"),
             tag("g", *heights, class_="dim end"),
-            tag("text", self.y.title, class_="dim", x=LEFT + 5, y=TOP + 9),
+            tag("text", self.y.title, class_="dim", x=LEFT, y=TOP - 9),
             *parts,
             viewBox=f"0 0 {WIDTH} {HEIGHT}",
             role="img",

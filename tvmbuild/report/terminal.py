@@ -14,6 +14,7 @@ from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
 from tvmbuild.report.matrix import DOUBTFUL, SIGNS, Face, Kind, arrange, describe_face
 from tvmbuild.report.precisions import describe_precisions
 from tvmbuild.report.text import cell_values, count_uncovered, summarize_cells, unavailable
+from tvmbuild.report.unused import list_unused
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,7 @@ def print_matrix(console: Console, cells: Sequence[CellReport], *, long: bool = 
     grid = None if long else _make_grid(cells)
     if grid is not None and _measure(console, grid) <= console.width:
         console.print(grid)
-        console.print(_explain(cells), style=ABSENT, highlight=False, markup=False)
+        console.print(_explain(cells), style=ABSENT, highlight=False, markup=False, soft_wrap=True)
     else:
         console.print(make_table(cells))
     for line in dict.fromkeys([summarize_cells(cells), *_list_remarks(cells)]):
@@ -85,8 +86,9 @@ def _describe(face: Face) -> tuple[str, str]:
 def _explain(cells: Sequence[CellReport]) -> str:
     """Return the legend, of the signs that are there."""
     found = {describe_face(cell).kind for cell in cells}
-    signs = ", ".join(f"{sign} {says}" for kind, (sign, says) in SIGNS.items() if kind in found)
-    ratio = f", TVM's time over {name_baseline(cells)}'s" if any(cell.rival for cell in cells) else ""
+    says = {sign: meaning.removesuffix(" than its baseline") for kind, (sign, meaning) in SIGNS.items() if kind in found}
+    signs = ", ".join(f"{sign} {meaning}" for sign, meaning in says.items())
+    ratio = f" and TVM's time over {name_baseline(cells)}'s" if any(cell.rival for cell in cells) else ""
     timed = f"median ms{ratio}; " if any(cell.result for cell in cells) else ""
     doubt = f", {DOUBTFUL} doubtful" if any(cell.result and cell.result.warnings for cell in cells) else ""
     return f"{timed}{signs}{doubt}; all columns: tvmbuild report -v"
@@ -124,6 +126,7 @@ def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
         yield _join(f"{subject}: {reason}", None)
     yield from describe_precisions(cells)
     yield from list_doubts(cells)
+    yield from list_unused(cells)
     yield from (f"not measured: {each}" for each in list_absent(cells))
     yield from (f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith(SLOW))
     yield from count_uncovered(cells)

@@ -1,0 +1,32 @@
+"""What slow packages leave unused of this machine's CPU: a target for any PC may not use what a newer one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvmbuild.base.cpu_features import X86_LEVELS
+from tvmbuild.base.host_cpu import cpu_flags, cpu_name
+from tvmbuild.base.wording import name_some
+from tvmbuild.benchmarking.estimates import judge
+from tvmbuild.report.cells import CellReport
+from tvmbuild.report.latency import NAMES
+
+_ADAPTS = frozenset({"onnxruntime", "openvino"})
+"""Baselines that choose their code by the CPU that they find."""
+
+
+def list_unused(cells: Sequence[CellReport]) -> Iterator[str]:
+    """Yield a line a target whose cells were slower here than a baseline that may use more of the CPU."""
+    here, flags = cpu_name(), cpu_flags()
+    levels = ["x86-64", *(level for level, needed in X86_LEVELS.items() if needed <= flags)]
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        if cell.status != "ok" or cell.result is None or cell.rival is None or cell.built_for is None:
+            continue
+        level = str(cell.built_for.attributes.get("mcpu", ""))
+        less = level in levels[:-1] and cell.result.machine.cpu == here
+        if less and cell.rival.name in _ADAPTS and judge(cell.rival.ratio) == "slower":
+            groups.setdefault((cell.target, level, cell.rival.name), []).append(cell.model)
+    for (target, level, rival), models in groups.items():
+        used = f"{NAMES.get(rival, rival)} used what this CPU has beyond {level}"
+        yield f"{target} ({name_some(models)}): {used}; a target with `mcpu: {levels[-1]}` may use it, too"
