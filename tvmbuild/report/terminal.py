@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SHORT = {"ONNX Runtime": "ORT", "OpenVINO": "OV", "TVM untuned": "untuned", "baseline": "base"}
 GOOD, LOOK, BAD, ABSENT = "green", "yellow", "red", "dim"
+_THAN = " than its baseline"
+"""Said by the legend's first half."""
 _ENDLESS = 100_000
 """Columns of a terminal that anything fits."""
 _STATUS_STYLES = {"ok": GOOD, "failed": BAD, "unavailable": ABSENT, "built": ABSENT, "not built": ABSENT}
@@ -86,8 +88,8 @@ def _describe(face: Face) -> tuple[str, str]:
 def _explain(cells: Sequence[CellReport]) -> str:
     """Return the legend, of the signs that are there."""
     found = {describe_face(cell).kind for cell in cells}
-    says = {sign: meaning.removesuffix(" than its baseline") for kind, (sign, meaning) in SIGNS.items() if kind in found}
-    signs = ", ".join(f"{sign} {meaning}" for sign, meaning in says.items())
+    short = {sign: says.removesuffix(_THAN) for kind, (sign, says) in SIGNS.items() if kind in found}
+    signs = ", ".join(f"{sign} {says}" for sign, says in short.items())
     ratio = f" and TVM's time over {name_baseline(cells)}'s" if any(cell.rival for cell in cells) else ""
     timed = f"median ms{ratio}; " if any(cell.result for cell in cells) else ""
     doubt = f", {DOUBTFUL} doubtful" if any(cell.result and cell.result.warnings for cell in cells) else ""
