@@ -128,9 +128,12 @@ def test_mistake_in_yaml_has_no_traceback(project: DoitProject) -> None:
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
-    ran = make_project(tmp_path).tvmbuild("list")
-    assert ran.code == 1
-    assert ran.output.startswith(f"error: no models.yaml in {tmp_path}/project or above it\n  hint: Go to a project")
+    project = make_project(tmp_path)
+    said = f"error: no models.yaml in {tmp_path}/project or above it\n  hint: "
+    for name, begins in (("list", "Go to a project"), ("doctro", "Did you mean doctor? Go to a project")):
+        ran = project.tvmbuild(name)
+        assert ran.code == 1
+        assert ran.output.startswith(said + begins)
 
 
 def test_a_project_is_found_upwards(project: DoitProject) -> None:

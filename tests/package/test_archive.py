@@ -109,7 +109,7 @@ def test_damage_is_named(path: Path, tmp_path: Path, change: Callable[[Members],
     with pytest.raises(TvmbuildError) as caught:
         extract_package(path, tmp_path / "out")
     assert caught.value.message.startswith(f"net-pi4.tar is damaged: {reason}")
-    assert caught.value.hint == "delete it and build it again"
+    assert caught.value.hint == "if it is a package, copy it or build it again"
     assert not (tmp_path / "out").exists()
 
 

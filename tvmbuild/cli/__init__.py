@@ -110,6 +110,6 @@ doit's own
   forget      run steps again next time
   ignore      leave steps out until they are forgotten
 
-`tvmbuild COMMAND --help` says more of ours, `tvmbuild help COMMAND` of doit's.
+`tvmbuild COMMAND --help` says more; of doit's own, `tvmbuild help COMMAND` does.
 Environment: TVMBUILD_CACHE=DIR restores what another clone has built; TVMBUILD_TUNE, TVMBUILD_STRICT: tune=, strict=.
 Exit code: 0, all is well; 130, Ctrl-C; any other, something failed, and a message says what."""

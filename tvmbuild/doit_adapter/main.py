@@ -34,17 +34,27 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Ex
         name, equals, value = argument.partition("=")
         if equals and not name.startswith("-"):
             check_variable(name, value)
+    doit = DoitMain()
+    commands = [*own_commands, *doit.get_cmds()]
     elsewhere = any(argument.startswith(LOADER_OPTIONS) for argument in arguments)
     if not elsewhere and (not arguments or arguments[0] not in WITHOUT_PROJECT):
-        root = find_root(Path.cwd())
+        root = _find_root(arguments[:1], commands)
         if not (root / "dodo.py").exists():
             raise TvmbuildError(f"no dodo.py in {root}", "`tvmbuild init` in an empty folder writes one to copy.")
         os.chdir(root)
-    doit = DoitMain()
-    loader = _CheckedLoader([*own_commands, *doit.get_cmds()], executor, long=long)
+    loader = _CheckedLoader(commands, executor, long=long)
     doit.task_loader = loader
     with _end_with_reader() if arguments and arguments[0] in SHOWING else contextlib.nullcontext():
         return int(doit.run(list(arguments)) or 0)
+
+
+def _find_root(first: Sequence[str], commands: Sequence[str]) -> Path:
+    """Return the project's folder; where there is none, a misspelled command is what is wrong."""
+    try:
+        return find_root(Path.cwd())
+    except TvmbuildError as error:
+        nearest = next((find_nearest(word, commands) for word in first if word not in commands), None)
+        raise TvmbuildError(error.message, f"{suggest(nearest)}{error.hint}") from error
 
 
 def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:

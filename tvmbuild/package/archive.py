@@ -22,7 +22,7 @@ _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MOST_BYTES = 4 << 30
 """A package is read whole."""
 MOST_METADATA_BYTES = 64 << 20
-_REMEDY = "delete it and build it again"
+_REMEDY = "if it is a package, copy it or build it again"
 
 
 @dataclass(frozen=True)
