@@ -127,6 +127,7 @@ def started_browser() -> Iterator[Browser]:
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder, contextlib.ExitStack() as stack:
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         arguments += ["--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"]
+        arguments += ["--disable-sync", "--disable-quic"]
         command = [program, *arguments, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", "about:blank"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         stack.callback(process.wait)
