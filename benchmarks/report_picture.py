@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from PIL import Image
 
-COLOURS = 64
+COLOURS = 256
 """A page has fewer, but for the edges of letters."""
 SUPPORT = Path(__file__).resolve().parent.parent / "tests/support"
 
