@@ -15,6 +15,8 @@ from tvmbuild.base.host_cpu import machine_of
 
 ANNOTATION = "dot"
 """Of a block that adds up groups of products: the tensor intrinsic's name."""
+COLUMNS = "columns"
+"""Of one that makes words of neighbouring columns."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,16 @@ class DotInstruction:
     def intrinsic(self) -> str:
         """Return the name of TVM's tensor intrinsic."""
         return f"{self.name}_{self.steps}"
+
+    @property
+    def adds_columns(self) -> bool:
+        """Say whether depthwise convolutions go by it: it adds four bytes of each lane, of both its operands."""
+        return self.machine == "x86_64" and self.group == 4
+
+    @property
+    def of_columns(self) -> str:
+        """Return the name of the tensor intrinsic that adds columns of its own to each lane."""
+        return f"{self.name}_columns"
 
     @property
     def registers(self) -> int:

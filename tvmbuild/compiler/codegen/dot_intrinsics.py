@@ -11,7 +11,8 @@ from typing import Any
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
-from tvmbuild.compiler.dot_instructions import DotInstruction, list_intrinsics
+from tvmbuild.compiler.codegen.column_intrinsics import register_columns
+from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, DotInstruction, list_intrinsics
 
 
 @cache
@@ -19,6 +20,9 @@ def register_intrinsics() -> None:
     """Make all of them known, once in a process."""
     for each in list_intrinsics():
         TensorIntrin.register(each.intrinsic, _describe(each), _implement(each), override=True)
+    for each in INSTRUCTIONS:
+        if each.adds_columns:
+            register_columns(each)
 
 
 def _describe(instruction: DotInstruction) -> Any:

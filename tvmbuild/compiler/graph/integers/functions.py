@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import relax, s_tir, te, tirx, topi
+from tvm import relax, te, tirx
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction
-from tvmbuild.compiler.expressions import FUSABLE_WITH_ELEMENTWISE, INJECTIVE, int64, wide
+from tvmbuild.compiler.expressions import INJECTIVE, int64, wide
+from tvmbuild.compiler.graph.integers.stages import Padded, finish, pad, placeholder, reduce_over, widen
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import list_blocks, list_within
 
@@ -19,16 +18,6 @@ CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
 """Names."""
 _FREE = "layout_free_buffers"
 """TVM's attribute: which parameters are constants."""
-
-
-@dataclass(frozen=True)
-class Padded:
-    """A tensor with so many rows and columns more on each side, all of one number."""
-
-    source: relax.Expr
-    value: int
-    before: tuple[int, int]
-    after: tuple[int, int]
 
 
 def write_dense(
@@ -42,8 +31,8 @@ def write_dense(
 
     There are as many numbers as sums with those that fill vectors.
     """
-    data, weights, *first = (_placeholder(each) for each in (padded.source, packed, begin) if each is not None)
-    read = _widen(_pad(data, padded), instruction)
+    data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
+    read = widen(pad(data, padded), instruction)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
 
@@ -52,7 +41,7 @@ def write_dense(
         return read[n, y * down + row * below, x * right + column * beside, k]
 
     whole = _sum_up(call, weights, find, instruction, CONVOLUTION)
-    return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+    return finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
 
 
 def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
@@ -60,13 +49,13 @@ def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instructi
 
     Where a group's channels fill no uses of the instruction it reads those of the next, and weights there are 0.
     """
-    data, weights = _placeholder(padded.source), _placeholder(packed)
-    read = _widen(_pad(data, padded), instruction)
+    data, weights = placeholder(padded.source), placeholder(packed)
+    read = widen(pad(data, padded), instruction)
     inputs = int(call.args[1].ty.shape.values[2])
     groups, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
-    row, column, use, k = _reduce(rows, columns, uses, steps * own)
+    row, column, use, k = reduce_over(rows, columns, uses, steps * own)
 
     def multiply(n: Any, y: Any, g: Any, x: Any, c: Any) -> Any:
         channel = g * inputs + use * steps * own + k
@@ -79,7 +68,7 @@ def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instructi
     whole = te.compute(filled, multiply, name=CONVOLUTION, attrs={ANNOTATION: instruction.intrinsic})
     each = int(outputs) // groups
     joined = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, c // each, x, c % each], name="channels")
-    return _finish([data, weights, joined], None)
+    return finish([data, weights, joined], None)
 
 
 def write_product(
@@ -90,14 +79,14 @@ def write_product(
     begin: relax.Expr | None = None,
 ) -> tirx.PrimFunc:
     """Return the sums of products with a matrix, or with one for each, which begin as those of a convolution do."""
-    data, weights, *first = (_placeholder(each) for each in (source, packed, begin) if each is not None)
-    read = _widen(data, instruction)
+    data, weights, *first = (placeholder(each) for each in (source, packed, begin) if each is not None)
+    read = widen(data, instruction)
 
     def find(place: Sequence[Any], _row: Any, _column: Any, k: Any) -> Any:
         return read(*place, k)
 
     whole = _sum_up(call, weights, find, instruction, PRODUCT)
-    return _finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+    return finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
 
 
 def _sum_up(
@@ -105,7 +94,7 @@ def _sum_up(
 ) -> te.Tensor:
     """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
     *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
-    row, column, use, k = _reduce(rows, columns, uses, steps * own)
+    row, column, use, k = reduce_over(rows, columns, uses, steps * own)
 
     def product(*at: Any) -> Any:
         *place, c = at
@@ -125,7 +114,7 @@ def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
 
 def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
     """Return what packs matrices as constant weights are when the package is built, and the shape."""
-    source = _placeholder(matrices)
+    source = placeholder(matrices)
     *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
     lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
     shape = (*many, -(-outputs // lanes), 1, 1, -(-depth // instruction.depth), steps, lanes, group)
@@ -150,14 +139,14 @@ def write_depthwise(
 
     Float32 is exact where weights and what sums begin with are small enough.
     """
-    data, weights, *first = (_placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
+    data, weights, *first = (placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
     rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
     narrow = str(weights_of.ty.dtype)
     wide = "float32" if narrow == "float32" else "int32"
-    read = _pad(data, padded)
+    read = pad(data, padded)
     down, right = (int(each) for each in call.attrs.strides)
     below, beside = (int(each) for each in call.attrs.dilation)
-    row, column = _reduce(rows, columns)
+    row, column = reduce_over(rows, columns)
 
     def product(n: Any, y: Any, x: Any, c: Any) -> Any:
         number = read[n, y * down + row * below, x * right + column * beside, c]
@@ -166,7 +155,7 @@ def write_depthwise(
 
     whole = te.compute(call.ty.shape.values, product, name=f"{CONVOLUTION}_depthwise")
     made = whole if wide == result else te.compute(call.ty.shape.values, lambda *at: whole[at].astype(result))
-    return _finish([data, weights, *first, made], whole.op.name if first else None)
+    return finish([data, weights, *first, made], whole.op.name if first else None)
 
 
 def keep_beginnings(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -182,56 +171,3 @@ def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
         return None
     kept = [index for index in free if any(each.same_as(function.params[int(index)]) for each in read)]
     return function.with_attr(_FREE, kept)
-
-
-def _placeholder(expr: relax.Expr) -> te.Tensor:
-    return te.placeholder(expr.ty.shape.values, str(expr.ty.dtype))
-
-
-def _reduce(*extents: int) -> list[Any]:
-    return [te.reduce_axis(wide(0, each), name=f"r{place}") for place, each in enumerate(extents)]
-
-
-def _pad(data: te.Tensor, padded: Padded) -> te.Tensor:
-    """Return the tensor with its rows and columns; where there are any, in a stage of its own."""
-    if not any((*padded.before, *padded.after)):
-        return data
-    before, after = (wide(0, *sides, 0) for sides in (padded.before, padded.after))
-    return topi.nn.pad(data, before, after, tirx.const(padded.value, data.dtype), "pad_temp")
-
-
-def _widen(data: te.Tensor, instruction: DotInstruction) -> te.Tensor:
-    """Return what the instruction takes."""
-    if instruction.data == instruction.tensor:
-        return data
-    return te.compute(data.shape, lambda *at: data[at].astype(instruction.data), name="wide")
-
-
-def _finish(arguments: list[te.Tensor], begun: str | None) -> tirx.PrimFunc:
-    """Return the function; sums of the block ``begun`` begin with the last but one of the arguments."""
-    function = te.create_prim_func(arguments)
-    if begun is not None:
-        function = _begin(function, begun)
-    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)
-
-
-def _begin(function: tirx.PrimFunc, name: str) -> tirx.PrimFunc:
-    """Return the function whose sums begin with a number of their channel: what TVM makes of it begins with 0."""
-    first = function.params[-2]
-
-    def begin(block: s_tir.SBlock) -> s_tir.SBlock:
-        if str(block.name_hint) != name:
-            return block
-        init = tirx.BufferStore(block.init.buffer, first[block.init.indices[-1]], block.init.indices)
-        # Not among what it reads: a schedule's update, which has no beginning, must be the instruction's to the letter.
-        return s_tir.SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            block.name_hint,
-            block.body,
-            init,
-            annotations=block.annotations,
-        )
-
-    return function.with_body(tvm_ffi.structural_map(function.body, (s_tir.SBlock, begin)))

@@ -22,7 +22,6 @@ from tvmbuild.compiler.graph.channels import is_constant_convolution
 from tvmbuild.compiler.graph.integers.functions import (
     CONVOLUTION,
     PRODUCT,
-    Padded,
     write_dense,
     write_depthwise,
     write_groups,
@@ -39,7 +38,9 @@ from tvmbuild.compiler.graph.integers.packed import (
     undo,
 )
 from tvmbuild.compiler.graph.integers.products import is_depthwise
+from tvmbuild.compiler.graph.integers.stages import Padded
 from tvmbuild.compiler.graph.integers.values import UNSIGNED
+from tvmbuild.compiler.graph.integers.windows import choose_window, pack_window, write_windows
 from tvmbuild.compiler.graph.rewrite import bound_value, count_uses, rewrite_main
 
 _TO_NHWC = [0, 2, 3, 1]
@@ -91,10 +92,15 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
     def _pack_depthwise(self, call: relax.Call, padded: Padded) -> relax.Expr:
         weights = call.args[1].value.numpy()
+        window = choose_window(call, padded, self._instruction)
+        if window is not None:
+            packed = constant(pack_window(weights, window))
+            write: Write = partial(write_windows, call, padded, packed, window)
+            return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
         if add_up_most(weights) >= EXACT:
             return call
         packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
-        write: Write = partial(write_depthwise, call, padded, packed)
+        write = partial(write_depthwise, call, padded, packed)
         in_floats = add_up_most(weights) if self._instruction.depthwise == "float32" else None
         return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3], in_floats), call.ty)
 

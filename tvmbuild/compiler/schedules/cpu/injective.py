@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.dot_instructions import ANNOTATION
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
 from tvmbuild.compiler.schedules.nest import (
@@ -40,12 +41,19 @@ def _is_worth_inlining(sch: s_tir.Schedule, block: Any) -> bool:
     consumers = [view_nest(sch, consumer) for consumer in sch.get_consumers(block)]
     if not consumers:
         return False
+    if _is_given(sch, block):
+        return False
     for consumer in consumers:
         if consumer is None or consumer.store is None:
             return False
         if consumer.reduced and not _may_precede_reduction(nest, consumer):
             return False
     return len(consumers) == 1 or nest.calls == 0
+
+
+def _is_given(sch: s_tir.Schedule, block: Any) -> bool:
+    """Say whether the block names the instruction that computes it."""
+    return ANNOTATION in sch.get(block).annotations
 
 
 def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:

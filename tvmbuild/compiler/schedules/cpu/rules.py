@@ -20,6 +20,7 @@ from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_in
 from tvmbuild.compiler.schedules.cpu.integers import schedule_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import schedule_rows
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
+from tvmbuild.compiler.schedules.cpu.windows import schedule_windows
 from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
 
 
@@ -148,6 +149,6 @@ MOST_RANKS = 8
 
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:
     """Return the rules: the first that can handle a block schedules it."""
-    integers = partial(schedule_integers, rank=variant.rank)
+    integers = partial(schedule_windows, rank=variant.rank), partial(schedule_integers, rank=variant.rank)
     tiled = partial(schedule_blocked, variant=variant), partial(schedule_tiled, variant=variant)
-    return schedule_injective, integers, *tiled, schedule_dot, _schedule_outer_loops
+    return schedule_injective, *integers, *tiled, schedule_dot, _schedule_outer_loops
