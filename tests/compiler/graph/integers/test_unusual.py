@@ -9,6 +9,9 @@ from onnx import TensorProto
 from quantised_graphs import Network, compute
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.calls import operator_calls
+from tvmbuild.compiler.graph.integers.rewrite import use_integers
+from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.reference import run_onnx
 
@@ -127,3 +130,39 @@ def test_convolutions_of_one_pixel_to_one_channel(target: tvm.target.Target | No
     check(
         net, net.round(net.add("Conv", [net.round("x", SCALE, 120), weights]), SCALE, 120), (1, 4, 1, 1), target=target
     )
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.7])
+def test_a_factor_before_a_product_is_a_part_of_its_steps(alpha: float) -> None:
+    net = Network(np.random.RandomState(10))
+    weights, scales = net.weigh((40, 24), axis=1)
+    bias = net.offset(24, scales, SCALE)
+    made = net.round(net.add("Gemm", [net.round("x", SCALE, 120), weights, bias], alpha=alpha), 0.2, 120)
+    check(net, made, (9, 40), allowed=0.2 * 1.01)
+    net.nodes.pop()  # what `check` appended
+    products = operator_calls(use_integers(import_onnx(net.finish(made, (9, 40))).mod), "relax.matmul")
+    assert [str(call.ty.dtype) for call in products] == ["int32"]
+
+
+@pytest.mark.parametrize("factor", [0.0, -2.0])
+def test_a_factor_that_is_not_positive_stays_one(factor: float) -> None:
+    net = Network(np.random.RandomState(11))
+    scaled = net.add("Mul", [net.round("x", SCALE, 120), net.keep(np.float32(factor))])
+    check(net, depthwise(net, net.round(scaled, SCALE * 2, 120)))
+
+
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_bound_on_either_side(kind: str, *, is_first: bool) -> None:
+    net = Network(np.random.RandomState(12))
+    weights, scales = net.weigh((16, 8, 1, 1))
+    made = net.add("Conv", [net.round("x", SCALE, 120), weights, net.offset(16, scales, SCALE)])
+    bound = net.keep(np.float32(0.7))
+    made = net.add(kind, [bound, made] if is_first else [made, bound])
+    got = check(net, net.round(made, SCALE, 120))
+    assert got.min() >= 0.7 - SCALE if kind == "Max" else got.max() <= 0.7 + SCALE
+    net.nodes.pop()
+    mod = use_integers(import_onnx(net.finish(net.nodes[-1].output[0], SHAPE)).mod)
+    bounds = (operator_calls(mod, f"relax.{each}") for each in ("maximum", "minimum"))
+    rounded_once = 2  # the input's
+    assert [len(calls) for calls in bounds] == [rounded_once, rounded_once]

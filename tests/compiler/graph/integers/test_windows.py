@@ -23,9 +23,9 @@ from tvmbuild.compiler.target import host_target, tvm_target
 pytestmark = pytest.mark.compiler
 
 
-def describe(cpu: str, threads: int = 2) -> tvm.target.Target:
-    given = {"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": threads}
-    return tvm_target("llvm", FrozenMap(given), FrozenMap())
+def describe(cpu: str) -> tvm.target.Target:
+    given = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2})
+    return tvm_target("llvm", given, FrozenMap())
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -96,7 +96,9 @@ def test_sums_of_the_largest_weights_do_not_saturate() -> None:
 def test_they_are_added_up_by_the_instruction(name: str, cpu: str) -> None:
     target = describe(cpu)
     (function,) = list_functions(make(FORMS[name]), target)
-    assert sorted(names(function)) == [COLUMNS, f"{find_instruction(target).name}_columns"]
+    instruction = find_instruction(target)
+    assert instruction is not None
+    assert sorted(names(function)) == [COLUMNS, instruction.of_columns]
     script = schedule_function(function, describe_machine(target)).script()
     assert "vpdpbusd" in script
 
@@ -118,7 +120,6 @@ def test_a_machine_without_the_instruction_computes_the_same_module(name: str) -
     """As validate does."""
     model = make(FORMS[name])
     x = {"x": np.random.RandomState(1).uniform(-3, 3, (1, 32, *FORMS[name]["size"])).astype(np.float32)}
-    plain = tvm_target("llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}), FrozenMap())
     lowered = lower(import_onnx(model), describe("znver4"))
-    got = build_here(lowered, plain)(x)["y"]
+    got = build_here(lowered, describe("x86-64-v3"))(x)["y"]
     np.testing.assert_array_equal(got, compute(model, x["x"], host_target(threads=1)))

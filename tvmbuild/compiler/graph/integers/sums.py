@@ -94,8 +94,10 @@ def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any
     return ledger.track(call, replace(found, offset=offset.astype(np.int64)))
 
 
-def _bound(ledger: Ledger, call: relax.Call, low: float, high: float) -> relax.Expr | None:
-    found = ledger.find(call.args[0])
+def _bound(
+    ledger: Ledger, call: relax.Call, low: float, high: float, data: relax.Expr | None = None
+) -> relax.Expr | None:
+    found = ledger.find(call.args[0] if data is None else data)
     if not isinstance(found, Sum):
         return None
     low, high = (min(max(each, low), high) for each in (found.low, found.high))
@@ -112,13 +114,31 @@ def _clip(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _maximum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    low = _read_one(ledger, call.args[1])
-    return None if low is None else _bound(ledger, call, low, float("inf"))
+    return _bound_by(ledger, call, lambda number: (number, float("inf")))
 
 
 def _minimum(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    high = _read_one(ledger, call.args[1])
-    return None if high is None else _bound(ledger, call, float("-inf"), high)
+    return _bound_by(ledger, call, lambda number: (float("-inf"), number))
+
+
+def _bound_by(ledger: Ledger, call: relax.Call, bounds: Callable[[float], tuple[float, float]]) -> relax.Expr | None:
+    """Take a constant of one number, on either side, as a bound."""
+    for one, other in (call.args, reversed(call.args)):
+        number = _read_one(ledger, other)
+        if number is not None and (made := _bound(ledger, call, *bounds(number), one)) is not None:
+            return made
+    return None
+
+
+def _take_factor(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    """Take one positive number that integers are multiplied by, as `alpha` of Gemm, as a part of their steps."""
+    for one, other in (call.args, reversed(call.args)):
+        found, factor = ledger.find(one), _read_one(ledger, other)
+        if isinstance(found, Quantised) and factor is not None and factor > 0:
+            scale = np.float32(found.scale * np.float32(factor))
+            if np.isfinite(scale) and scale > 0:
+                return ledger.track(call, replace(found, scale=scale))
+    return None
 
 
 def _read_one(ledger: Ledger, expr: relax.Expr) -> float | None:
@@ -137,6 +157,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.conv2d": _convolve,
     "relax.nn.conv2d_transpose": _convolve_transposed,
     "relax.matmul": _multiply,
+    "relax.multiply": _take_factor,
     "relax.add": _add,
     "relax.nn.relu": _relu,
     "relax.clip": _clip,

@@ -11,15 +11,14 @@ from tvm import s_tir
 from tvmbuild.compiler.codegen.column_intrinsics import BYTES
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
-from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
-from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
+from tvmbuild.compiler.schedules.cpu.tile import UNROLLED, attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile
 from tvmbuild.compiler.schedules.nest import (
     CHUNKS_PER_THREAD,
     Machine,
     Nest,
+    count,
     divisors,
-    power_of_two_divisor,
     run_parallel,
     view_nest,
 )
@@ -58,7 +57,7 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
     part = parts[min(rank, len(parts) - 1)]
     *others, along, channels = nest.spatial
     window = [axis.loop for axis in nest.reduced]
-    tile = Tile(channels, instruction.lanes, 1, along, _choose_width(sch, nest, instruction))
+    tile = Tile(channels, instruction.lanes, 1, along, _choose_width(nest))
     outer, near = [axis.loop for axis in others], list[Any]()
     if others:
         outer[-1], row = sch.split(outer[-1], [None, part.rows])
@@ -70,7 +69,7 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
     sch.reorder(*outer, *near, *window, beside, lane)
     _interleave_near(sch, columns, outer[-1], instruction)
     epilogue = attach_epilogue(sch, nest, over)
-    for loop in (*window, beside):
+    for loop in (*(window if count(nest.reduced) * tile.rows <= UNROLLED else ()), beside):
         sch.unroll(loop)
     finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) + len(near) :], tile)
     run_parallel(sch, outer, nest.work // instruction.depth, machine)
@@ -83,7 +82,7 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
 def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: DotInstruction) -> None:
     """Interleave what the rows of a part read, and pad before it."""
     sch.compute_at(columns, loop)
-    *_, sets, channels = sch.get_loops(columns)
+    channels = sch.get_loops(columns)[-1]
     sch.vectorize(sch.split(channels, [None, instruction.lanes])[1])
 
 
@@ -112,7 +111,7 @@ def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine,
     return sorted(parts, key=cost)
 
 
-def _choose_width(sch: s_tir.Schedule, nest: Nest, instruction: DotInstruction) -> int:
+def _choose_width(nest: Nest) -> int:
     """Return how many windows beside each other stay in registers: whole sets of those that share columns."""
     along = nest.spatial[-2].extent
     weights = next(each for each in nest.loads if str(each.buffer.dtype) == "int32")
