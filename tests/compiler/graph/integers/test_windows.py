@@ -24,8 +24,7 @@ pytestmark = pytest.mark.compiler
 
 
 def describe(cpu: str) -> tvm.target.Target:
-    given = FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2})
-    return tvm_target("llvm", given, FrozenMap())
+    return tvm_target("llvm", FrozenMap({"mcpu": cpu, "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap())
 
 
 FORMS: dict[str, dict[str, Any]] = {
