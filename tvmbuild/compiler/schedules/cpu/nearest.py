@@ -21,6 +21,8 @@ _ROUND = "tirx.nearbyint"
 _EXACT = 1 << 24
 """Below it float32 has all integers."""
 _BYTES = frozenset({"uint8", "int8"})
+_MOST = 255
+"""Of a uint8."""
 
 
 def round_bytes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -47,9 +49,13 @@ def _convert(cast: tirx.Cast) -> tirx.Cast:
     (number,) = rounded.args
     if str(number.ty.dtype) != "float32":
         return cast
-    bounded = tirx.Min(tirx.Max(number, _float(low - zero)), _float(high - zero))
-    integer = tirx.call_intrin("int32", _ROUND, bounded)
-    return tirx.Cast(cast.ty.dtype, integer + tirx.IntImm("int32", zero) if zero else integer)
+    saturates = low >= 0 and (str(cast.ty.dtype), high) == ("uint8", _MOST)
+    bounded = tirx.Max(number, _float(low - zero))
+    integer = tirx.call_intrin("int32", _ROUND, bounded if saturates else tirx.Min(bounded, _float(high - zero)))
+    shifted = integer + tirx.IntImm("int32", zero) if zero else integer
+    if saturates:  # what narrows takes the lesser by itself; a float beyond int32 becomes 2^31, as one without sign
+        shifted = tirx.Min(tirx.Cast("uint32", shifted), tirx.IntImm("uint32", _MOST))
+    return tirx.Cast(cast.ty.dtype, shifted)
 
 
 def _split(operation: Any) -> tuple[int | None, Any]:
