@@ -1,4 +1,4 @@
-"""Sums over columns by a dot instruction: rows of interleaved columns stay in the nearest cache."""
+"""Sums over columns by a dot instruction: rows of interleaved columns stay in a near cache."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ MOST_ROWS = 8
 """Of the output at once."""
 MOST_SUMS = 16
 """In registers; as many are left for weights, which are the same for the whole row."""
-MOST_VECTORS = 4
-"""Of channels at once: 64 bytes of a pixel."""
+MOST_VECTORS = 3
+"""Of channels at once."""
+CACHED = 8
+"""The words of a part are at most so great a share of what stays in the second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: 
 
 
 def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine, lanes: int) -> list[_Part]:
-    """Return parts, first those that fit the nearest cache, of these the one that interleaves rows the fewest times."""
+    """Return parts: first those that fit the cache, of these the one that interleaves rows the fewest times."""
     made = view_nest(sch, columns)
     load = next(each for each in nest.loads if made and made.store and each.buffer.same_as(made.store.buffer))
     *others, _, channels = nest.spatial
@@ -101,12 +103,12 @@ def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine,
             size = read * row // channels.extent * BYTES * vectors * lanes
             chunks = (height // rows) * (channels.extent // lanes // vectors)
             parts.append(_Part(rows, vectors, size, read / rows, chunks))
-    enough = min(CHUNKS_PER_THREAD * machine.threads, max(each.chunks for each in parts)) if machine.threads > 1 else 1
+    most = max(each.chunks for each in parts)
+    enough = min(CHUNKS_PER_THREAD * machine.threads, most) if machine.threads > 1 else 1
 
     def cost(part: _Part) -> tuple[bool, float]:
-        return part.size > machine.limits.near_rows, part.repeated * (1 + 1 / part.vectors) * (
-            1 if part.chunks >= enough else 1.5
-        )
+        idle = 1.5 if part.chunks < enough else 1.0
+        return part.size > machine.limits.far_cache // CACHED, part.repeated * (1 + 1 / part.vectors) * idle
 
     return sorted(parts, key=cost)
 
