@@ -10,6 +10,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from quantised_graphs import Network
+from tvm import tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
@@ -19,7 +20,7 @@ from tvmbuild.compiler.dot_instructions import ANNOTATION, find_instruction
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.prim_funcs import list_blocks
+from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, sums_without_tiles
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import host_target, tvm_target
@@ -201,3 +202,24 @@ def test_what_follows_a_residual_sum_is_fused_as_where_bytes_are_not_looked_up(c
     with_tables, without = (lower(import_onnx(model), describe(each)) for each in (cpu, "x86-64-v3"))
     names = [[task.name for task in extract_tasks(each)] for each in (with_tables, without)]
     assert names[0] == names[1]
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "by_pixels"), [((384, 64), 14, True), ((160, 960), 7, False), ((960, 320), 14, False)]
+)
+def test_threads_share_pixels_where_these_are_more_than_the_weights(
+    channels: tuple[int, int], size: int, *, by_pixels: bool
+) -> None:
+    """What one of them wrote, the same one reads: the next function's rows."""
+    inputs, outputs = channels
+    net = Network(np.random.RandomState(0))
+    weights, scales = net.weigh((outputs, inputs, 1, 1))
+    made = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(outputs, scales, 0.02)])
+    target = describe("znver4")
+    lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (1, inputs, size, size))), target)
+    (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name)
+    (schedule, *_) = list_schedules(task.mod, target, 1)
+    loops = list_nodes(schedule.mod["main"], tirx.For)
+    divided = [int(loop.extent) for loop in loops if loop.kind == tirx.ForKind.PARALLEL]
+    assert (divided == [2]) is by_pixels
+    assert divided

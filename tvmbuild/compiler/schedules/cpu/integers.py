@@ -45,8 +45,12 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     wide = None if instruction.data == instruction.tensor else _find_widening(sch, nest, instruction.data)
     stay = wide is None and _weights_stay(nest, tile, machine)
     loops = [over, *outer] if stay else [*outer[:-1], over, *outer[-1:]]
-    sch.reorder(*loops, *sums, *inner, step)
     divided = loops
+    if stay and (part := _find_part(sch, nest, tile, outer, machine)) is not None:
+        share, rest = sch.split(part, [machine.threads, None])
+        loops = [share, over, *(rest if loop is part else loop for loop in outer)]
+        divided = loops[:1]
+    sch.reorder(*loops, *sums, *inner, step)
     if wide is not None and len(outer) > 1:
         divided = outer[:-1]  # the first of the loops, too
         _widen_near(sch, wide, divided[-1], machine)
@@ -110,6 +114,20 @@ def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:
     sums, loads = tile.rows * tile.vectors, tile.rows / steps + tile.vectors
     cycles = max(sums / 2, loads / 2, machine.limits.fma_latency + 1) / sums
     return cycles, tile.vectors if steps == 1 else loads / sums
+
+
+def _find_part(sch: s_tir.Schedule, nest: Nest, tile: Tile, outer: Sequence[Any], machine: Machine) -> Any | None:
+    """Return the loop over pixels of which each thread gets an equal part; None where they share the weights.
+
+    Neighbouring functions are divided by pixels, too: what one thread wrote need not come from another core's cache.
+    That counts where a thread's half of the weights is less than what it would fetch.
+    """
+    sizes = {True: 0, False: count(nest.spatial)}  # of weights and of data; bytes become bytes
+    for load in nest.loads:
+        sizes[load.stride(tile.vector.var) != 0] += load.elements * load.bits // 8
+    if machine.threads == 1 or sizes[True] >= sizes[False]:
+        return None
+    return next((loop for loop in outer if int(sch.get(loop).extent) % machine.threads == 0), None)
 
 
 def _weights_stay(nest: Nest, tile: Tile, machine: Machine) -> bool:
