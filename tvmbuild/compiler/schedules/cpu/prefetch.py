@@ -33,10 +33,22 @@ with AVX-512, asking at every step took twice the time.
 """
 
 
-def ask_for_prefetch(sch: s_tir.Schedule, summed: Any) -> Any:
-    """Let that loop of a sum ask for the panel after the one that it reads; return the outer of its loops, now two."""
+def count_steps(turns: int, width: int, bits: int) -> int:
+    """Return after how many steps of a sum each of the tiles that go past a panel asks for a line of the next panel.
+
+    Zero: they are so few, or so many, that it does not pay. ``width``: elements of a panel's row.
+    """
+    steps = turns * (_LINE_BITS // bits) // width
+    return steps if steps >= FEWEST_STEPS and turns <= MOST_TURNS else 0
+
+
+def ask_for_prefetch(sch: s_tir.Schedule, summed: Any, steps: int) -> Any:
+    """Let that loop of a sum ask for the panel after the one that it reads; return the outer of its loops, now two.
+
+    ``steps``: see :func:`count_steps`; of zero the loop stays one.
+    """
     together = max(divisors(int(sch.get(summed).extent), MOST_TOGETHER))
-    if together < FEWEST_TOGETHER:
+    if not steps or together < FEWEST_TOGETHER:
         return summed
     outer, _ = sch.split(summed, [None, together])
     sch.annotate(outer, _PREFETCH, together)
@@ -78,24 +90,36 @@ def _write(loop: tirx.For, loops: list[tirx.For]) -> list[Any]:
         analyzer.bind(each.loop_var, tvm.ir.Range.from_min_extent(each.min, each.extent))
     for load in list_within(realize.block.body, tvm.ir.TensorLoad):
         first = analyzer.simplify(substitute(substitute(load.indices[0], values), inner))
-        panel = next((each for each in outer if each.loop_var.same_as(first)), None)
-        if panel is not None and len(load.indices) == 3:
-            others = [each for each in outer if not each.same_as(panel)]
-            return _ask(load.source, panel.loop_var, others, loop)
+        turn = _find_turn(first, outer)
+        if turn is not None and len(load.indices) == 3:
+            return _ask(load.source, first, turn, loop)
     return []
 
 
-def _ask(weights: Any, panel: Any, others: list[tirx.For], loop: tirx.For) -> list[Any]:
-    """Return the instructions for a turn of ``loop``; each turn of the ``others`` asks for lines of its own."""
-    width = int(weights.shape[-1])
-    turn, turns = int64(0), 1
-    for each in others:
-        turn, turns = turn * each.extent + each.loop_var, turns * int(each.extent)
-    line = _LINE_BITS // int(tvm.DataType(str(weights.dtype)).bits)
-    most, together = turns * line // width, int(loop.annotations[_PREFETCH])
-    if most < FEWEST_STEPS or turns > MOST_TURNS:
+def _find_turn(panel: Any, outer: list[tirx.For]) -> tuple[Any, int] | None:
+    """Return which of a panel's tiles it is, and how many there are; None where ``panel`` is no number of a loop's.
+
+    The loop over panels may be one with that over their tiles: the threads share it.
+    """
+    is_shared = isinstance(panel, tirx.FloorDiv) and isinstance(panel.b, tirx.IntImm)
+    var, tiles = (panel.a, int(panel.b)) if is_shared else (panel, 1)
+    if not any(each.loop_var.same_as(var) for each in outer):
+        return None
+    turn, turns = (tirx.floormod(var, int64(tiles)) if is_shared else int64(0)), tiles
+    for each in outer:
+        if not each.loop_var.same_as(var):
+            turn, turns = turn * each.extent + each.loop_var, turns * int(each.extent)
+    return turn, turns
+
+
+def _ask(weights: Any, panel: Any, tile: tuple[Any, int], loop: tirx.For) -> list[Any]:
+    """Return the instructions for a turn of ``loop``; each of the panel's tiles asks for lines of its own."""
+    width, (turn, turns) = int(weights.shape[-1]), tile
+    bits = int(tvm.DataType(str(weights.dtype)).bits)
+    line, steps, together = _LINE_BITS // bits, count_steps(turns, width, bits), int(loop.annotations[_PREFETCH])
+    if not steps:  # of a record of before this was asked of the rule
         return []
-    lines = -(-together // most)  # the last turns have nothing left to ask for
+    lines = -(-together // steps)  # the last turns have nothing left to ask for
     first = (turn * loop.extent + loop.loop_var) * int64(lines)
     return [_prefetch(weights[panel + int64(1), int64(0), (first + number) * int64(line)]) for number in range(lines)]
 

@@ -5,21 +5,26 @@ A tile of the output stays in registers while the reduction runs; what follows (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 
-from tvmbuild.compiler.schedules.access import Access
+from tvmbuild.compiler.schedules.access import Access, collect
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
-from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch
+from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
 from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, run_parallel, view_nest
 
 UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
+
+
+_NEAR_WEIGHTS = 1 << 16
+"""Bytes. Larger ones are seldom found where they were at the last call: a network's weights are many such tensors."""
 
 
 def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
@@ -40,11 +45,13 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
         for loop in loops.reduced:
             sch.unroll(loop)
     make_vectors(sch, loops.tile, tile)
-    finish_epilogue(sch, sch.get_loops(epilogue)[len(outer) :], tile)
+    rows = sch.get_loops(epilogue)[len(outer) :]
+    finish_epilogue(sch, rows[-1:] if _is_long(sch, epilogue) else rows, tile)
+    turns = math.prod(int(sch.get(loop).extent) for loop in outer[1:])
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     first = loops.reduced[0]
-    if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
-        first = ask_for_prefetch(sch, first)
+    if outside and len(loops.reduced) == 1 and any(_is_far(load) for load in constants):
+        first = ask_for_prefetch(sch, first, count_steps(turns, tile.width, nest.bits))
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     start = sch.decompose_reduction(block, first)
     if tile.overlaps:
@@ -53,9 +60,18 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     return True
 
 
-def _is_far(load: Access, machine: Machine) -> bool:
-    """Say whether the tensor comes from memory, or from a cache that all cores share."""
-    return load.elements * load.bits // 8 > machine.limits.far_cache
+def _is_long(sch: s_tir.Schedule, epilogue: Any) -> bool:
+    """Say whether what follows takes many instructions: written out for each row it runs slower than in a loop.
+
+    In a loop its constants stay in registers, and the code where decoded instructions wait.
+    """
+    body = sch.get(epilogue).body
+    return isinstance(body, tirx.BufferStore) and collect(body.value).calls > 0
+
+
+def _is_far(load: Access) -> bool:
+    """Say whether the tensor comes from memory, or from a cache that all cores share, for all that others left."""
+    return load.elements * load.bits // 8 > _NEAR_WEIGHTS
 
 
 @dataclass(frozen=True)

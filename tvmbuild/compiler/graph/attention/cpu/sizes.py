@@ -64,6 +64,7 @@ def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes
     rows = lanes * vectors
     most = max(2 * key_tile, _NEAR_SCORES // (4 * rows))
     keys = -(-form.keys // -(-form.keys // most))
+    keys = min(form.keys, -(-keys // key_tile) * key_tile)
     pieces = min(len(cut(form.width, machine.lanes(32))), MOST_PIECES)
     row_tile = max(each for each in (1, 2, 4, _MOST_ROWS_OF_OUTPUT) if each == 1 or each * pieces <= sums)
     return Sizes(
