@@ -22,6 +22,7 @@ from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.attention.cpu.function import write_attention
 from tvmbuild.compiler.graph.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.graph.attention.rewrite import Write, fuse_attention
+from tvmbuild.compiler.graph.cells import select_cells
 from tvmbuild.compiler.graph.channels import pad_channels
 from tvmbuild.compiler.graph.columns import pad_columns
 from tvmbuild.compiler.graph.empty import drop_empty
@@ -100,6 +101,7 @@ def lower(
         chosen = layout or _default_layout(target, imported)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
         mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
+        mod = select_cells(mod)
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         if not is_gpu(target):
             mod = pad_columns(mod, target)
