@@ -18,11 +18,13 @@ from tvm import tirx
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
+from tvmbuild.compiler.graph.attention.cpu.sizes import _sizes, choose_last
 from tvmbuild.compiler.graph.attention.cpu.visible import _shifts
 from tvmbuild.compiler.graph.attention.form import Attention
 from tvmbuild.compiler.graph.attention.rewrite import fuse_attention
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.schedules.nest import Machine
 from tvmbuild.compiler.tasks import extract_tasks
 
 HEADS, SIZE = 2, 8
@@ -173,6 +175,21 @@ def test_hidden_keys_are_left_out(
 ) -> None:
     drawn = encode(150, mask)
     assert [_shifts(form) for form in find_forms(drawn)] == [shifts]
+    assert "attention" in compare(drawn, cpu)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "vectors"), [(16, None), (19, 1), (33, 1), (39, 1), (45, None), (8, None), (5, None)]
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_last_queries_are_no_more_vectors_than_they_fill(
+    tokens: int, vectors: int | None, masked: bool, cpu: tvm.target.Target
+) -> None:
+    drawn = encode(tokens, causal(tokens) if masked else None)
+    (form,) = find_forms(drawn)
+    machine = Machine(32, 16, 1)
+    last = choose_last(form, machine, _sizes(form, machine, 8, 2))
+    assert (last and last.vectors) == vectors
     assert "attention" in compare(drawn, cpu)
 
 

@@ -12,7 +12,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.outputs import write_outputs, write_weighted
 from tvmbuild.compiler.graph.attention.cpu.queries import pack_queries
 from tvmbuild.compiler.graph.attention.cpu.scores import write_scores
-from tvmbuild.compiler.graph.attention.cpu.sizes import choose_sizes
+from tvmbuild.compiler.graph.attention.cpu.sizes import choose_last, choose_sizes
 from tvmbuild.compiler.graph.attention.cpu.softmax import begin_softmax, write_weights
 from tvmbuild.compiler.graph.attention.cpu.visible import visible_keys
 from tvmbuild.compiler.graph.attention.cpu.work import Work, begin_work
@@ -33,7 +33,16 @@ def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
         T.serial(int64(parts // chunks)) as step,
     ):
         part = chunk * (parts // chunks) + step
-        _write_block(begin_work(form, sizes, (inputs, out), (part // blocks, part % blocks)))
+        head, block = part // blocks, part % blocks
+        last = choose_last(form, machine, sizes)
+        if last is None:
+            _write_block(begin_work(form, sizes, (inputs, out), (head, block * sizes.rows)))
+        else:
+            with T.If(block < int64(blocks - 1)):
+                with T.Then():
+                    _write_block(begin_work(form, sizes, (inputs, out), (head, block * sizes.rows)))
+                with T.Else():
+                    _write_block(begin_work(form, last, (inputs, out), (head, int64(form.rows))))
     return builder.get()
 
 

@@ -58,6 +58,14 @@ def choose_sizes(form: Attention, machine: Machine) -> Sizes:
     return min(choices, key=lambda sizes: _cost(form, sizes, width))
 
 
+def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None:
+    """Return the sizes of a last block of fewer vectors; None where it needs as many as the others, or is the first."""
+    left = -(-(form.rows % sizes.rows) // sizes.lanes)
+    if form.rows < sizes.rows or left in {0, sizes.vectors}:
+        return None
+    return _sizes(form, machine, sizes.lanes, left)
+
+
 def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes:
     sums = min(machine.registers - _SPARE_REGISTERS, _MOST_SUMS)
     key_tile = max(1, min(sums // vectors, form.keys))
@@ -78,4 +86,5 @@ def _cost(form: Attention, sizes: Sizes, width: int) -> tuple[float, int]:
     outputs = sizes.lanes * form.width / width / 2
     bytes_read = 4 * (form.depth + form.width) / _NEAR_BYTES
     each = sizes.vectors * (scores + outputs) + bytes_read
-    return sizes.count_blocks(form.rows) * each, sizes.vectors
+    vectors = -(-form.rows // sizes.lanes)
+    return max(vectors, sizes.vectors) / sizes.vectors * each, sizes.vectors

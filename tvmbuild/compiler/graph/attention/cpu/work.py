@@ -48,9 +48,12 @@ class Work(Places):
 
 
 def begin_work(form: Attention, sizes: Sizes, buffers: tuple[list[Any], Any], part: tuple[Any, Any]) -> Work:
-    """Write where a block begins; ``buffers``: the inputs and the output, flat; ``part``: head and block."""
+    """Write where a block begins; ``buffers``: the inputs and the output, flat; ``part``: head and first row.
+
+    Where so many rows are not left it begins earlier.
+    """
     rows = sizes.rows
-    first = T.Bind(tirx.Min(part[1] * rows, int64(max(0, form.rows - rows))))
+    first = T.Bind(tirx.Min(part[1], int64(max(0, form.rows - rows))))
     kept = form.width * rows if sizes.keys < form.keys else 1
     return Work(
         **vars(find_places(form, *buffers, part[0])),
