@@ -19,7 +19,12 @@ from tvmbuild.compiler.target import tvm_target
 pytestmark = pytest.mark.compiler
 
 CACHE = (2, 3, 10, 8)
-BACK = {(2, 0, 1, 3): (1, 2, 0, 3), (0, 1, 2, 3): (0, 1, 2, 3), (1, 0, 2, 3): (1, 0, 2, 3), (3, 2, 1, 0): (3, 2, 1, 0)}
+BACK: dict[tuple[int, ...], tuple[int, ...]] = {
+    (2, 0, 1, 3): (1, 2, 0, 3),
+    (0, 1, 2, 3): (0, 1, 2, 3),
+    (1, 0, 2, 3): (1, 0, 2, 3),
+    (3, 2, 1, 0): (3, 2, 1, 0),
+}
 
 
 def make_model(
@@ -50,7 +55,7 @@ def check(model: onnx.ModelProto, cpu: tvm.target.Target, at: list[int]) -> int:
     """Compare with ONNX Runtime; return how many functions are called."""
     random = np.random.default_rng(0)
     shapes = [[d.dim_value for d in each.type.tensor_type.shape.dim] for each in model.graph.input]
-    data = {
+    data: dict[str, np.ndarray] = {
         "cache": random.uniform(-1, 1, shapes[0]).astype(np.float32),
         "at": np.array(at, np.int64)[:, None],
         "row": random.uniform(-1, 1, shapes[2]).astype(np.float32),
