@@ -23,6 +23,8 @@ UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
 
 
+_LONG_SUM = 64
+"""Steps. What follows a shorter one is written out: a loop over rows wants the sums in memory."""
 _NEAR_WEIGHTS = 1 << 16
 """Bytes. Larger ones are seldom found where they were at the last call: a network's weights are many such tensors."""
 
@@ -46,7 +48,8 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
             sch.unroll(loop)
     make_vectors(sch, loops.tile, tile)
     rows = sch.get_loops(epilogue)[len(outer) :]
-    finish_epilogue(sch, rows[-1:] if _is_long(sch, epilogue) else rows, tile)
+    is_rolled = count(nest.reduced) >= _LONG_SUM and _is_long(sch, epilogue)
+    finish_epilogue(sch, rows[-1:] if is_rolled else rows, tile)
     turns = math.prod(int(sch.get(loop).extent) for loop in outer[1:])
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     first = loops.reduced[0]
