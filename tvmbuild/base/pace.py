@@ -42,6 +42,6 @@ def describe_left(seconds: float) -> str:
 
 def round_duration(seconds: float) -> tuple[str, str]:
     """Return a duration, rounded, and its unit: ``s``, ``min`` or ``h``."""
-    if seconds < 90:
+    if seconds < 60:
         return f"{seconds:.0f}", "s"
     return (f"{seconds / 60:.0f}", "min") if seconds < 2 * 3600 else (f"{seconds / 3600:.1f}", "h")
