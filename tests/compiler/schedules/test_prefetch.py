@@ -54,8 +54,7 @@ def count_prefetches(model: onnx.ModelProto, target: tvm.target.Target) -> int:
         (197, 700, 768, True),
         (33, 1001, 960, True),
         (64, 1009, 960, False),  # a prime: no number of steps in between suits
-        (64, 256, 256, True),  # no cache is too small for it, but for all of a network's
-        (64, 128, 96, False),  # near enough as it is
+        (64, 256, 256, False),  # near enough as it is
         (700, 512, 768, False),  # so much to do that waiting does not matter
         (3, 1024, 1024, False),  # nothing would be left to do while waiting
     ],

@@ -25,8 +25,6 @@ UNROLLED = 400
 
 _LONG_SUM = 64
 """Steps. What follows a shorter one is written out: a loop over rows wants the sums in memory."""
-_NEAR_WEIGHTS = 1 << 16
-"""Bytes. Larger ones are seldom found where they were at the last call: a network's weights are many such tensors."""
 
 
 def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
@@ -53,7 +51,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     turns = math.prod(int(sch.get(loop).extent) for loop in outer[1:])
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
     first = loops.reduced[0]
-    if outside and len(loops.reduced) == 1 and any(_is_far(load) for load in constants):
+    if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
         first = ask_for_prefetch(sch, first, count_steps(turns, tile.width, nest.bits))
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
     start = sch.decompose_reduction(block, first)
@@ -72,9 +70,9 @@ def _is_long(sch: s_tir.Schedule, epilogue: Any) -> bool:
     return isinstance(body, tirx.BufferStore) and collect(body.value).calls > 0
 
 
-def _is_far(load: Access) -> bool:
-    """Say whether the tensor comes from memory, or from a cache that all cores share, for all that others left."""
-    return load.elements * load.bits // 8 > _NEAR_WEIGHTS
+def _is_far(load: Access, machine: Machine) -> bool:
+    """Say whether the tensor comes from memory, or from a cache that all cores share."""
+    return load.elements * load.bits // 8 > machine.limits.far_cache
 
 
 @dataclass(frozen=True)
