@@ -13,19 +13,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 from pathlib import Path
 
 from ratio_results import Group, Network, begin, draw_text, read_groups
 from ratio_summary import draw_summary
 
 from tvmbuild.base.files import write_text
+from tvmbuild.report.plot import Axis
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks/results/onnxruntime.json"
 PICTURES = ROOT / "docs/pictures"
 
-LOW, HIGH = 0.25, 2.0
+AXIS = Axis(0.25, 2.0, logarithmic=True, title="")
 """What the axis shows; a point beyond it stands at its edge, with its number."""
 TICKS = (0.25, 0.5, 1.0, 2.0)
 GAP = 20
@@ -69,7 +69,7 @@ class Sheet:
 
     def x(self, left: int, ratio: float) -> float:
         """Return where the ratio stands in a column that begins at ``left``."""
-        share = log(min(max(ratio, LOW), HIGH) / LOW) / log(HIGH / LOW)
+        share = AXIS.share(min(max(ratio, AXIS.low), AXIS.high))
         return round(left + self.name + share * self.plot, 1)
 
 
@@ -186,7 +186,7 @@ def _draw_network(network: Network, left: int, middle: int, sheet: Sheet) -> Ite
         low, high = (sheet.x(left, end) for end in network.interval)
         yield f'<line class="interval" x1="{low}" x2="{high}" y1="{middle}" y2="{middle}"/>'
     yield f'<circle class="point" cx="{at}" cy="{middle}" r="3.5"/></g>'
-    beyond = " →" if network.ratio > HIGH else ""
+    beyond = " →" if network.ratio > AXIS.high else ""
     yield draw_text(left + sheet.column, middle + 4, f"{network.ratio:.2f}{beyond}", "number", "end")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import log
 
 from ratio_results import Group, begin, draw_text
 
-LOW, HIGH = 0.25, 5.0
+from tvmbuild.report.plot import Axis
+
+AXIS = Axis(0.25, 5.0, logarithmic=True, title="")
 TICKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 WIDTH, MARGIN = 358, 12
 """As wide as what a phone of 390 pixels leaves a picture in a page."""
@@ -60,4 +61,4 @@ def _draw_group(group: Group, top: int) -> Iterator[str]:
 
 
 def _x(ratio: float) -> float:
-    return round(MARGIN + log(ratio / LOW) / log(HIGH / LOW) * (WIDTH - 2 * MARGIN), 1)
+    return round(MARGIN + AXIS.share(ratio) * (WIDTH - 2 * MARGIN), 1)

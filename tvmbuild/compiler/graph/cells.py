@@ -39,13 +39,11 @@ def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | No
     if scatter.attrs.reduction != "update" or shape is None or static_shape(cell) != (1, 1):
         return None
     before = resolve(builder.lookup_binding, data)
-    order = _axes(before) if is_call(before, "relax.permute_dims") else [*range(len(shape))]
+    order, cache = [*range(len(shape))], data
+    if is_call(before, "relax.permute_dims"):
+        order, cache = _axes(before), before.args[0]
     back = [order.index(axis) for axis in range(len(order))]
-
-    def emit(expr: relax.Expr) -> relax.Expr:
-        return builder.emit(expr)
-
-    cache = before.args[0] if is_call(before, "relax.permute_dims") else data
+    emit = builder.emit
     place = [1] * len(shape)
     place[order[0]] = shape[0]
     cells = constant(np.arange(shape[0], dtype=str(cell.ty.dtype)).reshape(place))

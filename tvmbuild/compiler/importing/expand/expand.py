@@ -20,7 +20,7 @@ from tvmbuild.compiler.importing.expand.norms import lp_normalization
 from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT as MICROSOFT_QUANTIZED
 from tvmbuild.compiler.importing.expand.quantized.table import ONNX as QUANTIZED
 from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm, unroll_rnn
-from tvmbuild.compiler.importing.expand.resize import resize, upsample
+from tvmbuild.compiler.importing.expand.resize import upsample
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
 from tvmbuild.errors import TvmbuildError
@@ -58,7 +58,6 @@ _OWN: Mapping[str, Rule] = {
     "Loop": unroll_loop,
     "LpNormalization": lp_normalization,
     "RNN": unroll_rnn,
-    "Resize": resize,
     "ReverseSequence": reverse_sequence,
     "STFT": short_time_fourier_transform,
     "Scan": unroll_scan,
@@ -134,4 +133,6 @@ def _has_work(model: onnx.ModelProto) -> bool:
 
 
 def _find_rule(node: onnx.NodeProto) -> Rule | None:
-    return RULES.get(node.domain, {}).get(node.op_type)
+    """Return the node's rule; Resize had no region of interest in opset 10, and is an Upsample then."""
+    name = "Upsample" if node.op_type == "Resize" and len(node.input) == 2 else node.op_type
+    return RULES.get(node.domain, {}).get(name)

@@ -9,8 +9,6 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _MODES = {"bilinear": "linear"}
-_WITH_REGION = 11
-"""From this opset on Resize has an input before the scales."""
 
 
 def upsample(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -38,8 +36,3 @@ def upsample(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
             )
     composer.name(value, node.output[0])
     return composer.nodes
-
-
-def resize(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Return what an Upsample would be where the opset has no region of interest yet."""
-    return upsample(node, scope) if scope.opset < _WITH_REGION and len(node.input) == 2 else None

@@ -53,9 +53,11 @@ def split_sum(sums: Isolated, tile: Tile, bind: bool = True) -> s_tir.Schedule:
     sch.transform_block_layout(total, lambda row, column, k: (row, column // lanes, column % lanes, k))
     sch.transform_block_layout(last, lambda row, column: (row, column // lanes, column % lanes))
     sch.transform_layout(total, ("write", 0), lambda row, column: (row, column // lanes, column % lanes))
-    alternate = lanes < WARP and sums.run % tile.parts == 0
-    split = sch.split(sch.get_loops(total)[3], [None, tile.parts] if alternate else [tile.parts, None])
-    part = split[1] if alternate else split[0]
+    depth = sch.get_loops(total)[3]
+    if lanes < WARP and sums.run % tile.parts == 0:
+        _, part = sch.split(depth, [None, tile.parts])
+    else:
+        part, _ = sch.split(depth, [tile.parts, None])
     parts = sch.rfactor(part, 0)
     row, strip, lane = sch.get_loops(last)
     block_row, row = sch.split(row, [None, tile.height])
