@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
+from tvmbuild.compiler.codegen import link
 from tvmbuild.compiler.codegen.cubin import compile_source, replace_code, toolkit_headers
 from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
@@ -82,6 +85,20 @@ def test_a_package_carries_machine_code_for_its_arch(
     assert library == export_library(executable, gpu, LinkOptions())
     (tmp_path / "mod.so").write_bytes(library)
     assert read_elf(tmp_path / "mod.so").machine == "x86_64"
+
+
+@pytest.mark.compiler
+def test_a_named_compiler_does_without_zig(
+    save_convnet: SaveModel, gpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = shutil.which("cc")
+    if command is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(link, "find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "executable", "/nonesuch/python")
+    applied = apply_records(lower(import_onnx(save_convnet()), gpu), gpu, ms.database.MemoryDatabase())
+    library = export_library(build_executable(applied.mod, gpu), gpu, LinkOptions(command))
+    assert library.count(sized(b"cubin")) == 1
 
 
 @pytest.mark.compiler

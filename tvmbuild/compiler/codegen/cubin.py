@@ -14,16 +14,15 @@ import os
 import platform
 import shutil
 import struct
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tvm
 import tvm_ffi
 
-from tvmbuild.compiler.codegen.elf import read_elf, read_symbol
+from tvmbuild.base.zig import run_linker
+from tvmbuild.compiler.codegen.elf import read_symbol
 from tvmbuild.compiler.codegen.nvrtc import INSTALL, compile_by_nvrtc
 from tvmbuild.errors import TvmbuildError
 
@@ -149,14 +148,15 @@ def carries_source(packed: Path, source: str) -> bool:
     return _sized(source.encode()) in read_symbol(packed, _SYMBOL)
 
 
-def embed_cubin(packed: Path, source: str, cubin: bytes) -> None:
-    """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``."""
+def embed_cubin(packed: Path, source: str, cubin: bytes, compiler: Sequence[str]) -> None:
+    """Rewrite the object file ``packed`` (devc.o), which carries ``source``, so that it carries ``cubin``.
+
+    ``compiler``: the command that assembles for its machine. TvmbuildError when that fails.
+    """
     folder = packed.parent
     (folder / "devc.bin").write_bytes(replace_code(read_symbol(packed, _SYMBOL), source.encode(), cubin))
     (folder / "devc.s").write_text(_ASSEMBLY, encoding="ascii")
-    target = f"{read_elf(packed).machine}-linux-gnu"
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-c", "devc.s", "-o", packed.name]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    run_linker([*compiler, "-c", "devc.s", "-o", packed.name], folder)
 
 
 def replace_code(packed: bytes, source: bytes, cubin: bytes) -> bytes:

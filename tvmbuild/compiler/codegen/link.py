@@ -30,7 +30,7 @@ _LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc")
 """For a compiler that is named: against this machine's libc, the pool would need the newest pthread_create."""
 _POOL = "pool.o"
 _POOL_FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector")
-_ZIG_POOL_FLAGS = ("-fno-sanitize=undefined",)
+_ZIG_FLAGS = ("-fno-sanitize=undefined",)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ def export_library(executable: relax.VMExecutable, target: tvm.target.Target, op
 
         def link(output: str, files: list[str], **_: object) -> None:
             if source and carries_source(folder / "devc.o", source):
-                embed_cubin(folder / "devc.o", source, compile_source(source, target))
+                packed = folder / "devc.o"
+                compiler = _choose_compiler(read_elf(packed).machine, options)
+                embed_cubin(packed, source, compile_source(source, target), compiler)
             link_objects([Path(file) for file in files], Path(output), options)
 
         executable.export_library(str(library), fcompile=link, workspace_dir=str(folder))
@@ -77,17 +79,18 @@ def link_objects(objects: Sequence[Path], output: Path, options: LinkOptions) ->
 
 
 def compile_pool(output: Path, machine: str, options: LinkOptions = LinkOptions()) -> Path:
-    """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process.
-
-    zig does so where it is installed; where it is not, the compiler that the options name.
-    """
+    """Compile the package's thread pool to an object file, about 0.1 s; all that it calls is in every Linux process."""
     shutil.copy(SOURCE, folder := output.parent)
-    if options.command == "auto" or find_spec("ziglang") is not None:
-        compiler = [*ZIG, "cc", "-target", zig_target(machine, options.glibc or DEFAULT_GLIBC), *_ZIG_POOL_FLAGS]
-    else:
-        compiler = [_find_compiler(options.command)]
+    compiler = _choose_compiler(machine, options)
     run_linker([*compiler, "-c", *_POOL_FLAGS, "-o", output.name, SOURCE.name], folder)
     return output
+
+
+def _choose_compiler(machine: str, options: LinkOptions) -> list[str]:
+    """Return the command that compiles to objects: zig where it is installed, else the compiler that is named."""
+    if options.command == "auto" or find_spec("ziglang") is not None:
+        return [*ZIG, "cc", "-target", zig_target(machine, options.glibc or DEFAULT_GLIBC), *_ZIG_FLAGS]
+    return [_find_compiler(options.command)]
 
 
 def _find_machine(objects: Sequence[ElfFile]) -> str:
