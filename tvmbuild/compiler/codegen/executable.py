@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import tvm
@@ -10,6 +11,7 @@ from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
+from tvmbuild.compiler.codegen.level_order import order_by_level
 from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
@@ -78,11 +80,13 @@ def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
     """Return the passes down to the virtual machine; on CUDA all launches but the first and the last are one graph."""
     on_cuda = target.kind.name == "cuda"
     graph = [relax.transform.RewriteCUDAGraph()] if on_cuda else []
-    tensors = [] if on_cuda else [tvm.transform.module_pass(lambda mod, _: make_tensors_once(mod), opt_level=0)]
+    order = [_as_pass(order_by_level)] if target.kind.name == "vulkan" else []
+    tensors = [] if on_cuda else [_as_pass(make_tensors_once)]
     return [
         relax.transform.ToNonDataflow(),
         relax.transform.RemovePurityChecking(),
         relax.transform.CallTIRRewrite(),
+        *order,
         relax.transform.StaticPlanBlockMemory(),
         *graph,
         relax.transform.LowerAllocTensor(),
@@ -93,3 +97,7 @@ def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
         relax.transform.VMShapeLower(),
         relax.transform.AttachGlobalSymbol(),
     ]
+
+
+def _as_pass(rewrite: Callable[[tvm.ir.IRModule], tvm.ir.IRModule]) -> tvm.transform.Pass:
+    return tvm.transform.module_pass(lambda mod, _: rewrite(mod), opt_level=0)
