@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag, wrap_name
+from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, mark_code, tag, wrap_name
 from tvmbuild.report.latency import describe_operators_sum
 from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 
@@ -24,7 +24,7 @@ def draw_operators(cell: CellReport, limit: int) -> Html:
     parts = [draw_roofline(points, cell.peak)] if points else []
     on_cpu = cell.built_for is not None and not cell.built_for.on_gpu
     says = describe_roof(cell.peak, on_cpu=on_cpu) if points else "No operator has known operations and bytes to plot."
-    left = tag("div", tag("h3", TITLE), *parts, tag("p", says, class_="dim-small"))
+    left = tag("div", tag("h3", TITLE), *parts, tag("p", mark_code(says), class_="dim-small"))
     return tag("div", left, tag("div", _draw_table(cell, limit)), class_="charts")
 
 
