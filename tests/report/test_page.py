@@ -92,7 +92,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         "No earlier run on this machine",
         "Its tasks.json is not here",
         "No roof: the peaks of the machine that timed it were not measured. ",
-            "If it is this one, <code>tvmbuild report --peaks</code> measures them",
+        "If it is this one, <code>tvmbuild report --peaks</code> measures them",
     ):
         assert said in page, said
 

@@ -88,7 +88,7 @@ def test_a_result_that_cannot_be_read_is_not_benchmarked(tmp_path: Path, damage:
     assert only(tmp_path, steps).status == "ok"
     write_json(path, json.loads(path.read_text()) | damage)
     cell = only(tmp_path, steps)
-    assert (cell.status, cell.reason, cell.result) == ("built", "not benchmarked yet", None)
+    assert (cell.status, cell.reason, cell.result) == ("built", "not benchmarked yet; `doit` does it", None)
     write_report(tmp_path, steps)
     assert "| net | cpu | built |" in layout.report_markdown.read_text()
 
