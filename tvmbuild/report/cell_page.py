@@ -48,7 +48,10 @@ def _draw_failure(cell: CellReport) -> Html:
 
 
 def _draw_facts(facts: Iterable[Fact]) -> Html:
-    rows = [tag("tr", tag("th", fact.name, scope="row"), tag("td", fact.text, **_list_ends(fact))) for fact in facts]
+    rows = [
+        tag("tr", tag("th", fact.name, scope="row"), tag("td", mark_code(fact.text), **_list_ends(fact)))
+        for fact in facts
+    ]
     table = tag("table", tag("caption", "What is known"), tag("tbody", join(rows, "\n")), class_="facts")
     return tag("div", table, class_="wide")
 
