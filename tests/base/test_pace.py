@@ -20,8 +20,8 @@ def test_rate_and_what_is_left_are_told_when_they_are_known() -> None:
     clock.now += 0.5
     assert pace.describe(1) == "timing: 1 of 20 rounds"
     clock.now += 1.5
-    assert pace.describe(5) == "timing: 5 of 20 rounds, 2.5/s, 6 s left"
-    assert pace.describe(20) == "timing: 20 of 20 rounds, 10/s, 0 s left"
+    assert pace.describe(5) == "timing: 5 of 20 rounds, 6 s left, 2.5/s"
+    assert pace.describe(20) == "timing: 20 of 20 rounds, 0 s left, 10/s"
 
 
 def test_without_a_total_there_is_nothing_left() -> None:

@@ -4,12 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmark_results import make_entry, make_result, rival
+from made_matrix import make_timed
 from report_cells import cell_steps, only, shown, write_built, write_result
 
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.history import append_entry
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.report.cells import collect_cells
+from tvmbuild.report.operators import draw_operators
+from tvmbuild.report.text import write_markdown
 from tvmbuild.report.write import write_report
 
 
@@ -70,3 +74,16 @@ def test_cells_with_other_baselines_share_a_table(tmp_path: Path) -> None:
     assert " base ms" in shown(tmp_path, steps, 80)
     table, _, _ = shown(tmp_path, steps, 80).partition("3 cells")
     assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_clock_that_shows_in_the_operators_sum_is_told_of() -> None:
+    cell = make_timed("net", "cpu", (0.04, 0.1))
+    assert cell.result is not None
+    slowed = tuple(replace(row, us=5 * row.us) for row in cell.result.operators)
+    by_clock = replace(cell, result=replace(cell.result, operators=slowed))
+    says = "Timed one by one they take 200 us together, the whole call 40.0 us: the clock costs a few us for each call"
+    assert says in write_markdown([by_clock])
+    assert says in draw_operators(by_clock, 20)
+    assert "one by one" not in write_markdown([cell]) + draw_operators(cell, 20)
+    on_card = replace(by_clock, built_for=PackageTarget("h200", "cuda"))
+    assert "one by one" not in write_markdown([on_card]) + draw_operators(on_card, 20)

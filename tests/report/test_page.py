@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +13,19 @@ from report_cells import cell_steps, only, write_built, write_built_for, write_r
 
 from tvmbuild.base.layout import Layout
 from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.package.profile import OperatorRow
 from tvmbuild.records.journal import Entry, append_entry
 from tvmbuild.records.selection import TaskId, write_tasks
 from tvmbuild.records.store import record_path, write_task_file
 from tvmbuild.records.task_file import Record, TaskFile
 from tvmbuild.report.charts import describe_regression, list_regressions
 from tvmbuild.report.html_page import write_html
-from tvmbuild.report.html_parts import Html, cell_id, join, tag
+from tvmbuild.report.html_parts import Html, cell_id, join, mark_code, tag
 from tvmbuild.report.limits import choose_limits
 from tvmbuild.report.matrix import arrange, describe_face
 from tvmbuild.report.peaks import GPU_THREADS, add_peak, name_chip, read_peaks
 from tvmbuild.report.plot import Axis, fit_linear, fit_log
-from tvmbuild.report.roofline import describe_roof
+from tvmbuild.report.roofline import describe_roof, draw_roofline
 
 MEGABYTE = 1_000_000
 
@@ -39,6 +41,21 @@ def test_what_is_no_markup_is_escaped() -> None:
     assert tag("path", stroke_width=0.25, x=12.6) == '<path stroke-width="0.2" x="13"></path>'
     assert join(["&", Html("&amp;")], " ") == "& &amp;".replace("&", "&amp;", 1)
     assert cell_id("a b@<c>") == "a%20b@%3Cc%3E"
+
+
+def test_commands_look_like_commands() -> None:
+    assert mark_code("`a<b` makes it") == "<code>a&lt;b</code> makes it"
+    assert mark_code("one ` and <no> more") == "one ` and &lt;no&gt; more"
+
+
+@pytest.mark.parametrize("apart", [1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5])
+def test_numbers_of_dots_side_by_side_do_not_touch(apart: float) -> None:
+    row = OperatorRow("f", "conv2d", None, 1, 100.0, 0.1, flops=2**20, bytes=2**16, covered=True)
+    rows = [replace(row, bytes=round(bytes_)) for bytes_ in (2**12, 2**16, 2**16 * apart, 2**20)]
+    drawn = draw_roofline(list(zip((8, 10, 11, 9), rows, strict=True)), None)
+    found = re.findall(r'<text x="([0-9.]+)" y="([0-9.]+)">(10|11)</text>', drawn[drawn.rindex('class="middle"') :])
+    (x, y), (other_x, other_y) = [(float(left), float(top)) for left, top, _ in found]
+    assert abs(x - other_x) > 2 * 7 + 2 or abs(y - other_y) >= 10
 
 
 def test_what_a_cell_says_at_a_glance() -> None:
@@ -74,7 +91,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     for said in (
         "No earlier run on this machine",
         "Its tasks.json is not here",
-        "No roof: the peaks of the machine that timed it were not measured. If it is this one, tvmbuild report --peaks",
+        "No roof: the peaks of the machine that timed it were not measured. ",
+        "If it is this one, <code>tvmbuild report --peaks</code> measures them",
     ):
         assert said in page, said
 

@@ -88,7 +88,7 @@ def test_a_result_that_cannot_be_read_is_not_benchmarked(tmp_path: Path, damage:
     assert only(tmp_path, steps).status == "ok"
     write_json(path, json.loads(path.read_text()) | damage)
     cell = only(tmp_path, steps)
-    assert (cell.status, cell.reason, cell.result) == ("built", "not benchmarked yet", None)
+    assert (cell.status, cell.reason, cell.result) == ("built", "not benchmarked yet; `doit` does it", None)
     write_report(tmp_path, steps)
     assert "| net | cpu | built |" in layout.report_markdown.read_text()
 
@@ -211,7 +211,7 @@ def test_texts_from_outside_are_escaped(tmp_path: Path) -> None:
     assert tags.open == []
     assert {"svg", "rect", "table"} <= tags.seen.keys()
     assert tags.seen["script"] == 1
-    assert tags.text.count(EVIL) >= 10
+    assert tags.text.count(EVIL) + tags.text.count(EVIL.replace("`", "")) >= 10
     assert "<script" not in layout.report_markdown.read_text()
     rows = [line for line in layout.report_markdown.read_text().splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {7, 11}

@@ -23,15 +23,15 @@ class Pace:
         report_progress(self.describe(done))
 
     def describe(self, done: float) -> str:
-        """Return it in words: ``timing: 5 of 20 rounds, 2.5/s, 6 s left``."""
+        """Return it in words: ``timing: 5 of 20 rounds, 6 s left, 2.5/s``."""
         of = "" if self._total is None else f" of {self._total:.0f}"
         parts = [f"{self._what}: {done:.0f}{of} {self._unit}"]
         seconds = self._clock() - self._start
         if done > 0 and seconds >= _SETTLED_S:
             rate = done / seconds
-            parts.append(f"{rate:.2g}/s" if rate < 100 else f"{rate:.0f}/s")
             if self._total is not None:
                 parts.append(f"{describe_left(max(0.0, self._total - done) / rate)} left")
+            parts.append(f"{rate:.2g}/s" if rate < 100 else f"{rate:.0f}/s")
         return ", ".join(parts)
 
 

@@ -19,6 +19,7 @@ _shown_by: list[Callable[[str], None]] = []
 def report_progress(text: str) -> None:
     """Show ``text`` (one line) as the step's live state; the parent process reads it from our stdout.
 
+    What matters most comes first: a narrow terminal leaves out parts, between ``;`` or ``,``, from the end.
     Credentials in URLs are masked.
     """
     show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)

@@ -140,6 +140,10 @@ class MatrixReporter:
         if self.plan is not None:
             self._report(self.plan)
         self._print(self._summarise())
+        page = self.layout.report_html
+        if self._counts.done and page.exists():
+            package = self.layout.package("MODEL", "TARGET").relative_to(self.layout.root)
+            self._print(f"packages: {package}; report: {page.relative_to(self.layout.root)}")
 
     # -- ours
 

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
 
 FIRST_S, LONGEST_S = 5.0, 60.0
 """Elsewhere than on a terminal: seconds to the first line, and between two at the most; each wait is twice the last."""
+FRAMES_PER_S = 12.5
+_PART_END = re.compile(r"(?=[;,] )")
+
+
+class StepLine:
+    """A step's name and its latest progress, on one line of the terminal however narrow that is."""
+
+    def __init__(self, step_id: str) -> None:
+        from rich.spinner import Spinner  # noqa: PLC0415 - only where a step runs on a terminal
+
+        self._step_id, self._progress = step_id, ""
+        self._spinner = Spinner("dots")
+
+    def show(self, progress: str) -> None:
+        """Take the latest progress."""
+        self._progress = " ".join(progress.split())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the line for the window as wide as it is now."""
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        frame = f"{self._spinner.render(console.get_time())} "
+        line = fit(self._step_id, self._progress, options.max_width - len(frame))
+        yield Text.assemble((frame, "status.spinner"), line, no_wrap=True, overflow="ellipsis")
+
+
+def fit(step_id: str, progress: str, columns: int) -> str:
+    """Return both in so many columns: progress loses parts from its end, for it says what matters most first.
+
+    Only where its first part does not fit beside the name is the name cut; the line above has it whole.
+    """
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - as above
+
+    if not progress:
+        return step_id
+    parts = _PART_END.split(progress)
+    longest = max(columns // 2, columns - 2 - cell_len(parts[0]))
+    name = step_id if cell_len(step_id) <= longest else f"{set_cell_size(step_id, longest - 1)}…"
+    line = f"{name}  {progress}"
+    while cell_len(line) > columns and len(parts) > 1:
+        parts.pop()
+        line = f"{name}  {''.join(parts)}…"
+    return line
 
 
 @contextmanager
@@ -21,10 +70,15 @@ def show_progress(step_id: str) -> Iterator[Callable[[str], None]]:
         yield _plain(step_id)
         return
     from rich.console import Console  # noqa: PLC0415 - only where a step runs on a terminal
-    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.live import Live  # noqa: PLC0415 - as above
 
-    with Console().status(step_id) as status:
-        yield lambda text: status.update(f"{step_id}  {escape(text)}")
+    console = Console()
+    if console.is_dumb_terminal:  # it cannot go back to a line's beginning
+        yield _plain(step_id)
+        return
+    line = StepLine(step_id)
+    with Live(line, console=console, refresh_per_second=FRAMES_PER_S, transient=True):
+        yield line.show
 
 
 def _plain(step_id: str) -> Callable[[str], None]:

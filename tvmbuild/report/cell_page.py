@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.charts import describe_regression, draw_history, draw_latencies, list_regressions
 from tvmbuild.report.facts import RUN_COLUMNS, Fact, list_facts, list_run, name_ratio
-from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, tag
+from tvmbuild.report.html_parts import NOTHING, Html, cell_id, join, make_table, mark_code, tag
 from tvmbuild.report.latency import describe_history
 from tvmbuild.report.limits import Limits
 from tvmbuild.report.operators import draw_operators
@@ -41,14 +41,17 @@ def _draw_failure(cell: CellReport) -> Html:
     failure = cell.failure
     if failure is None:
         return NOTHING
-    parts: list[str] = [tag("strong", f"{failure.step} failed: ", class_="bad"), failure.message]
-    parts += [tag("br"), f"Remedy: {failure.hint}"] if failure.hint else []
+    parts: list[str] = [tag("strong", f"{failure.step} failed: ", class_="bad"), mark_code(failure.message)]
+    parts += [tag("br"), mark_code(f"Remedy: {failure.hint}")] if failure.hint else []
     parts += [tag("br"), f"Log: {failure.log}"] if failure.log else []
     return tag("p", *parts)
 
 
 def _draw_facts(facts: Iterable[Fact]) -> Html:
-    rows = [tag("tr", tag("th", fact.name, scope="row"), tag("td", fact.text, **_list_ends(fact))) for fact in facts]
+    rows = [
+        tag("tr", tag("th", fact.name, scope="row"), tag("td", mark_code(fact.text), **_list_ends(fact)))
+        for fact in facts
+    ]
     table = tag("table", tag("caption", "What is known"), tag("tbody", join(rows, "\n")), class_="facts")
     return tag("div", table, class_="wide")
 
@@ -92,5 +95,5 @@ def _draw_runs(cell: CellReport, limit: int) -> Html:
 
 
 def _draw_remarks(title: str, remarks: Iterable[str]) -> Html:
-    items = [tag("li", remark) for remark in dict.fromkeys(remarks)]
+    items = [tag("li", mark_code(remark)) for remark in dict.fromkeys(remarks)]
     return join([tag("h3", title), tag("ul", *items)]) if items else NOTHING

@@ -215,7 +215,7 @@ def _judge(
         return "ok", None
     if "benchmark" not in reasons:
         return "built", "not run: it has no device here"
-    return "built", reasons["benchmark"] or "not benchmarked yet"
+    return "built", reasons["benchmark"] or "not benchmarked yet; `doit` does it"
 
 
 def _read_failure(layout: Layout, step_id: str) -> Failure | None:

@@ -45,6 +45,14 @@ def wrap_name(name: str) -> Html:
     return join(name.split("_"), "_<wbr>")
 
 
+def mark_code(text: str) -> Html:
+    """Return a text whose commands and keys, written `so`, look like it."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # one of them is no quotation mark
+        return join([text])
+    return join(tag("code", piece) if index % 2 else piece for index, piece in enumerate(pieces))
+
+
 def _shorten(value: str | float) -> str:
     return (
         value if isinstance(value, str) else f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removesuffix(".0")
@@ -66,7 +74,7 @@ def make_table(
 
 def make_list(title: str, entries: Iterable[str]) -> Html:
     """Return a heading and a list below it; nothing without entries."""
-    items = [tag("li", entry) for entry in entries]
+    items = [tag("li", mark_code(entry)) for entry in entries]
     return join([tag("h2", title), tag("ul", join(items, "\n"))], "\n") if items else NOTHING
 
 

@@ -15,6 +15,8 @@ NAMES = {"tvm": "TVM", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "t
 """How contenders are called in headings; a package is called by its path."""
 OPERATOR_COLUMNS = ("operator", "calls", "us", "share", "GFLOP/s", "record")
 TOP_OPERATORS = 5
+CLOCK_SHOWS = 1.25
+"""The operators' sum over the whole call's time, above which it is said why."""
 COLUMNS = ("cell", "against", "TVM ms", "its ms", "ratio", "TVM is")
 INTERVALS = (
     "In brackets: 95 % intervals, from rounds drawn again (bootstrap). The ratio is TVM's time over the other's, "
@@ -139,6 +141,19 @@ def list_operators(cell: CellReport) -> list[tuple[str, ...]]:
         )
         for row in rows
     ]
+
+
+def describe_operators_sum(cell: CellReport) -> str:
+    """Return what the operators take together where the clock that timed each shows in it; else nothing."""
+    if cell.result is None or (cell.built_for is not None and cell.built_for.on_gpu):
+        return ""  # a GPU's own clock costs nothing, and its sum is another thing than the call
+    total, whole = sum(row.us for row in cell.result.operators), cell.result.latency.median.value * 1e3
+    if total < CLOCK_SHOWS * whole:
+        return ""
+    return (
+        f"Timed one by one they take {total:.0f} us together, the whole call {format_ms(whole)} us: "
+        "the clock costs a few us for each call."
+    )
 
 
 def list_uncovered_share(cells: Sequence[CellReport]) -> list[str]:

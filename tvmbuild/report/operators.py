@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, tag, wrap_name
+from tvmbuild.report.html_parts import NOTHING, Html, join, make_table, mark_code, tag, wrap_name
+from tvmbuild.report.latency import describe_operators_sum
 from tvmbuild.report.roofline import describe_roof, draw_roofline, list_points
 
 TITLE = "Operators"
@@ -23,7 +24,7 @@ def draw_operators(cell: CellReport, limit: int) -> Html:
     parts = [draw_roofline(points, cell.peak)] if points else []
     on_cpu = cell.built_for is not None and not cell.built_for.on_gpu
     says = describe_roof(cell.peak, on_cpu=on_cpu) if points else "No operator has known operations and bytes to plot."
-    left = tag("div", tag("h3", TITLE), *parts, tag("p", says, class_="dim-small"))
+    left = tag("div", tag("h3", TITLE), *parts, tag("p", mark_code(says), class_="dim-small"))
     return tag("div", left, tag("div", _draw_table(cell, limit)), class_="charts")
 
 
@@ -44,8 +45,10 @@ def _draw_table(cell: CellReport, limit: int) -> Html:
             )
         )
     rest = operators[limit:]
-    said = f"{len(rest)} more take {sum(row.share for row in rest):.0%} of the time." if rest else ""
     lacking = sum(row.share for row in operators if row.covered is False)
-    said += f" Operators without a record take {lacking:.0%} of the time." if lacking > 0 else ""
+    says = [f"{len(rest)} more take {sum(row.share for row in rest):.0%} of the time."] if rest else []
+    says += [f"Operators without a record take {lacking:.0%} of the time."] if lacking > 0 else []
+    says += [describe_operators_sum(cell)]
     table = make_table(f"Operators of {cell.name}, the longest first", COLUMNS, rows, words=2)
-    return join([table, tag("p", said.strip(), class_="dim-small")]) if said else table
+    said = " ".join(says).strip()
+    return join([table, tag("p", said, class_="dim-small")]) if said else table

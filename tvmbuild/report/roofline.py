@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tvmbuild.package.profile import OperatorRow, Peak
 from tvmbuild.report.html_parts import Html, tag
@@ -12,10 +13,18 @@ from tvmbuild.report.plot import Frame, fit_log
 INTENSITY = "FLOP per byte moved at the least"
 SPEED = "GFLOP/s"
 LEAST_RADIUS, GREATEST_RADIUS = 3.5, 13.0
-BESIDE = ((0, -10), (12, 0), (0, 11), (-12, 0), (11, -10), (-11, -10), (11, 11), (-11, 11))
-"""Where a dot's number may stand, across and down from the dot's middle, the best place first."""
-ROOM = (13.0, 10.0)
-"""How far across or down numbers stand from each other and from other dots."""
+BESIDE = ((0, -1), (1, 0), (0, 1), (-1, 0), (1, -1), (-1, -1), (1, 1), (-1, 1))
+"""Where a dot's number may stand, across and down from the dot, the best place first."""
+DIGIT, GAP, HEIGHT = 3.5, 5.0, 10.0
+"""Half of a digit's width, what is between two numbers side by side at the least, and from one to one below it."""
+
+
+class _Place(NamedTuple):
+    """Of a number, or of a dot: its middle, and half of its width."""
+
+    x: float
+    y: float
+    half: float
 
 
 def list_points(rows: Sequence[OperatorRow]) -> list[tuple[int, OperatorRow]]:
@@ -56,17 +65,20 @@ def _draw_dot(frame: Frame, row: OperatorRow, intensity: float, speed: float) ->
 
 def _draw_numbers(dots: Sequence[tuple[int, float, float]]) -> list[Html]:
     """Return each dot's number, beside it where nothing else stands, or as far from all else as there is room."""
-    numbers: list[tuple[float, float]] = []
+    numbers: list[_Place] = []
     for number, x, y in dots:
-        others = [*numbers, *((left, top) for other, left, top in dots if other != number)]
-        places = [(x + across, y + down) for across, down in BESIDE]
+        half = DIGIT * len(str(number))
+        others = [*numbers, *(_Place(left, top, DIGIT) for other, left, top in dots if other != number)]
+        places = [_Place(x + across * (half + 8), y + down * 10.5, half) for across, down in BESIDE]
         numbers.append(max(places, key=lambda place: min(1.0, _find_distance(place, others))))
-    return [tag("text", str(number), x=x, y=y + 4) for (number, *_), (x, y) in zip(dots, numbers, strict=True)]
+    return [tag("text", str(number), x=at.x, y=at.y + 4) for (number, *_), at in zip(dots, numbers, strict=True)]
 
 
-def _find_distance(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> float:
+def _find_distance(place: _Place, others: Sequence[_Place]) -> float:
     """Return how far the nearest of the others is; below 1 a number there would touch it."""
-    distances = (max(abs(place[0] - x) / ROOM[0], abs(place[1] - y) / ROOM[1]) for x, y in others)
+    distances = (
+        max(abs(place.x - each.x) / (place.half + each.half + GAP), abs(place.y - each.y) / HEIGHT) for each in others
+    )
     return min(distances, default=1.0)
 
 
@@ -81,5 +93,5 @@ def describe_roof(peak: Peak | None, *, on_cpu: bool) -> str:
     whose, here = ("machine", "this one") if on_cpu else ("GPU", "this machine's")
     return (
         f"No roof: the peaks of the {whose} that timed it were not measured. "
-        f"If it is {here}, tvmbuild report --peaks measures them, in seconds."
+        f"If it is {here}, `tvmbuild report --peaks` measures them, in seconds."
     )

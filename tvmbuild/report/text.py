@@ -12,6 +12,7 @@ from tvmbuild.report.latency import (
     INTERVALS,
     OPERATOR_COLUMNS,
     describe_history,
+    describe_operators_sum,
     format_bytes,
     format_ms,
     list_absent,
@@ -133,6 +134,7 @@ def write_markdown(cells: Sequence[CellReport]) -> str:
         if operators:
             lines += ["", f"## Where the time goes: {_escape(cell.name)}", ""]
             lines += _table(OPERATOR_COLUMNS, operators, left=1)
+            lines += ["", said] if (said := describe_operators_sum(cell)) else []
     lines += _section(ACCURACY, [_escape(line) for line in accuracies(cells)])
     lines += _section("Measured on", [_escape(line) for line in list_machines(cells)])
     lines += _section("Warnings: doubtful latencies", [_escape(line) for line in list_doubts(cells)])

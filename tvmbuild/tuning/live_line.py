@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tvmbuild.base.pace import describe_left
 from tvmbuild.base.progress import report_progress
+from tvmbuild.base.wording import count
 from tvmbuild.tuning.agenda import Agenda
 from tvmbuild.tuning.record_book import RecordBook
 from tvmbuild.tuning.scheduler import predict_latency
@@ -37,11 +38,13 @@ class LiveLine:
         seconds = time.monotonic() - self._start
         rate = self.measured / seconds
         over = sum(search.over for search in self._searches)
-        parts = [f"{over}/{len(curves)} Tasks", f"{self.measured} candidates, {rate:.1f}/s"]
-        if self._one_model and all(math.isfinite(curve.best) for curve in curves):
-            now = self._others + predict_latency(curves, 0)
-            expected = self._others + predict_latency(curves, math.ceil(left / BATCH))
-            parts.append(f"{now * 1e3:.3g} ms, {expected * 1e3:.3g} expected")
+        known = self._one_model and all(math.isfinite(curve.best) for curve in curves)
+        parts = [f"{over}/{len(curves)} Tasks"]  # what matters most comes first: a narrow terminal shows no more
+        if known:
+            parts.append(f"{(self._others + predict_latency(curves, 0)) * 1e3:.3g} ms")
         if left:
             parts.append(f"at most {describe_left(left / rate)} left")
+        if known:
+            parts.append(f"{(self._others + predict_latency(curves, math.ceil(left / BATCH))) * 1e3:.3g} ms expected")
+        parts.append(f"{count(self.measured, 'candidate')}, {rate:.1f}/s")
         report_progress("; ".join(parts))

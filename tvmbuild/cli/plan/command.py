@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -70,7 +71,8 @@ def _print(planned: Planned) -> None:
     prices = [price for price in planned.prices if price.cell in here]
     if prices:
         console.print(_make_table(prices))
-        console.print("".join(f"{note}\n" for note in _list_notes(prices)), style="dim")
+        for note in _list_notes(prices):
+            console.print(note, style="dim", soft_wrap=True)
     console.print(summarise(planned), soft_wrap=True)
 
 
@@ -96,7 +98,7 @@ def _describe(status: Status, width: int) -> Text:
 
 
 def _make_table(prices: Sequence[CellPrice]) -> Table:
-    table = Table(title="tuning", title_justify="left")
+    table = Table(title="tuning", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("cell")
     for name in ("tasks", "covered", "to tune", "trials", "minutes"):
         table.add_column(name, justify="right")
