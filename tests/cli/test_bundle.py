@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from bundles import everything, unpack
+from bundles import everything, make_bare_python, unpack
 from doit_project import DoitProject, write_project
 
 from tvmbuild.base.files import write_bytes
@@ -54,7 +54,7 @@ def test_records_made_elsewhere_come_home(project: DoitProject, tmp_path: Path) 
     targets = yaml.safe_load((there / "project" / "targets.yaml").read_text())["targets"]
     assert {name: (each["device"], each["link"]) for name, each in targets.items()} == {"there": ("local", "gcc")}
     done = subprocess.run(
-        [sys.executable, "run.py", "--jobs", "1", "--minutes", "3"],
+        [make_bare_python(tmp_path / "bare"), "run.py", "--jobs", "1", "--minutes", "3"],
         cwd=there,
         env=project.environment(),
         capture_output=True,

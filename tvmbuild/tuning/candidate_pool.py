@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.compiler.codegen.link import compile_pool
+from tvmbuild.compiler.codegen.link import compile_pool, tools_here
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing
@@ -80,7 +80,8 @@ class CandidatePool:
         self._builds: list[Future[str]] = []
         self._made = 0
         self.on_gpu = is_gpu(target)
-        self._threads = None if self.on_gpu else str(compile_pool(folder / "pool.o", _machine(target)))
+        threads = folder / "pool.o"
+        self._threads = None if self.on_gpu else str(compile_pool(threads, _machine(target), tools_here()))
         self._closed = False
 
     def close(self) -> None:

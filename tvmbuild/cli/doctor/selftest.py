@@ -15,6 +15,7 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.building.package import BuildOptions, build_package
 from tvmbuild.cli.doctor.selftest_models import Case, make_cases
+from tvmbuild.compiler.codegen.link import tools_here
 from tvmbuild.devices.local.describe import describe_cpu, describe_gpu
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
@@ -59,7 +60,7 @@ def _test(case: Case, target: PackageTarget, tolerance: float, folder: Path) -> 
     want = dict(zip(names, reference.run(names, case.inputs), strict=True))
     try:
         package = folder / f"{target.precision}.tar"
-        write_package(package, build_package(content, target, options=BuildOptions("selftest")))
+        write_package(package, build_package(content, target, options=BuildOptions("selftest", tools_here().command)))
         with Session(package) as session:
             got = session.run(case.inputs)
     except (TvmbuildError, RuntimeError) as error:

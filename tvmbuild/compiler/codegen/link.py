@@ -41,6 +41,11 @@ class LinkOptions:
     glibc: str | None = None
 
 
+def tools_here() -> LinkOptions:
+    """Return what links where no target says it: zig, or this machine's C compiler where zig is not installed."""
+    return LinkOptions() if find_spec("ziglang") is not None else LinkOptions("cc")
+
+
 def export_library(executable: relax.VMExecutable, target: tvm.target.Target, options: LinkOptions) -> bytes:
     """Return the executable, built for ``target``, as the bytes of a shared library; CUDA kernels in it are cubins.
 
