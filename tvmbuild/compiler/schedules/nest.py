@@ -91,9 +91,14 @@ class Nest:
         return tuple(axis for axis in self.axes if axis.reduces)
 
     @property
+    def accesses(self) -> tuple[Access, ...]:
+        """Return what is loaded and stored."""
+        return (*self.loads, *([self.store] if self.store else []))
+
+    @property
     def bits(self) -> int:
         """Return the width of the widest element that is loaded or stored."""
-        return max(access.bits for access in (*self.loads, *([self.store] if self.store else [])))
+        return max(access.bits for access in self.accesses)
 
     @property
     def work(self) -> int:
@@ -103,6 +108,14 @@ class Nest:
     def is_conditional_on(self, axis: Axis) -> bool:
         """Say whether a branch of the block depends on the axis."""
         return any(uses(condition, axis.var) for condition in self.conditions)
+
+    def is_in_lanes(self, axis: Axis) -> bool:
+        """Say whether each step along the axis goes to the next element of each operand, or to none, without a branch.
+
+        Not of bool, of which GPUs have no vectors.
+        """
+        smooth = not self.is_conditional_on(axis) and not any(each.is_bool for each in self.accesses)
+        return smooth and {each.stride(axis.var) for each in self.accesses} <= {0, 1}
 
     def find_period(self, axis: Axis) -> int:
         """Return after how many steps along the axis the branches come again; 1 where they do not, or after many."""

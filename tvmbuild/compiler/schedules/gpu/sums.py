@@ -139,13 +139,11 @@ def _count_run(nest: Nest) -> int:
 
 
 def _count_beside(nest: Nest) -> int:
-    """Return how many steps along the last axis of the outputs go to the next element of each operand, or to none."""
+    """Return how many steps along the last axis of the outputs a thread takes in one vector."""
     wide = [axis for axis in nest.spatial if axis.extent > 1]
-    accesses = (*nest.loads, *([nest.store] if nest.store else []))
-    if not wide or nest.is_conditional_on(wide[-1]) or any(each.is_bool for each in accesses):
+    if not wide or not nest.is_in_lanes(wide[-1]):
         return 1
-    strides = {load.stride(wide[-1].var) for load in nest.loads}
-    return math.gcd(wide[-1].extent, min(TOGETHER, LONGEST // nest.bits)) if strides <= {0, 1} else 1
+    return math.gcd(wide[-1].extent, min(TOGETHER, LONGEST // nest.bits))
 
 
 def take_outputs(nest: Nest) -> tuple[Group, ...]:

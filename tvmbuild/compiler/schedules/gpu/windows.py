@@ -143,7 +143,8 @@ def view_windows(function: tirx.PrimFunc) -> Windows | None:
         return None
     is_last = at == len(ending.axes) - 1
     together = math.gcd(ending.axes[-1].extent, TOGETHER)
-    lanes = 1 if is_last or not (_in_lanes(nest, nest.spatial[-1]) and _in_lanes(ending, ending.axes[-1])) else together
+    in_lanes = nest.is_in_lanes(nest.spatial[-1]) and ending.is_in_lanes(ending.axes[-1])
+    lanes = together if in_lanes and not is_last else 1
     return Windows(
         sch,
         block,
@@ -153,7 +154,7 @@ def view_windows(function: tirx.PrimFunc) -> Windows | None:
         at,
         lanes,
         lanes > 1 and load.stride(nest.spatial[-1].var) == 1,
-        is_last and _in_lanes(ending, ending.axes[-1]),
+        is_last and ending.is_in_lanes(ending.axes[-1]),
         _measure_overlap(load, row, window),
     )
 
@@ -208,10 +209,3 @@ def _wide_order(access: Access, axes: Sequence[Axis]) -> list[int] | None:
     order = order_of(access, [axis.var for axis in axes])
     wide = [at for at, axis in enumerate(axes) if axis.extent > 1]
     return None if order is None else [wide.index(at) for at in order if at in wide]
-
-
-def _in_lanes(nest: Nest, axis: Axis) -> bool:
-    """Say whether each step along the axis goes to the next element of each operand, or to none."""
-    accesses = (*nest.loads, *([nest.store] if nest.store else []))
-    smooth = not nest.is_conditional_on(axis) and not any(each.is_bool for each in accesses)
-    return smooth and {each.stride(axis.var) for each in accesses} <= {0, 1}
