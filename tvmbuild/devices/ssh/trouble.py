@@ -9,7 +9,11 @@ MACHINES = ("x86_64", "aarch64")
 KINDS = ("llvm", "vulkan")
 """Kinds of targets whose code runs there: Vulkan's runtime travels with the package."""
 _CONNECTION = (
-    ("Could not resolve hostname", "there is no host of that name", "correct `ssh:` in targets.yaml, or ~/.ssh/config"),
+    (
+        "Could not resolve hostname",
+        "there is no host of that name",
+        "correct `ssh:` in targets.yaml or after --device, or ~/.ssh/config",
+    ),
     (
         "Connection refused",
         "nothing answers ssh there",
