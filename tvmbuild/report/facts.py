@@ -10,7 +10,7 @@ from tvmbuild.base.wording import count
 from tvmbuild.benchmarking.estimates import Estimate, describe_ratio
 from tvmbuild.benchmarking.history import Entry
 from tvmbuild.report.cells import CellReport
-from tvmbuild.report.latency import NAMES, describe_machine, format_bytes, format_ratio, format_spread
+from tvmbuild.report.latency import NAMES, describe_state, format_bytes, format_ratio, format_spread
 
 LATENCY = "median latency, ms"
 COVERED = "Tasks with a record"
@@ -64,7 +64,8 @@ def _list_known(cell: CellReport) -> Iterator[Fact]:
     if cell.built_for:
         yield Fact("precision", cell.built_for.precision)
     if checked:
-        yield Fact("machine", describe_machine(checked.machine))
+        yield Fact("machine", checked.machine.name)
+        yield Fact("its state", describe_state(checked.machine) or "not known")
         yield Fact("threads", count(checked.threads, "thread"))
         yield Fact("package", checked.product.sha256[:12])
     # `tvmbuild bench` adds runs to the history that are not the cell's result.

@@ -106,8 +106,13 @@ def list_doubts(cells: Sequence[CellReport]) -> list[str]:
 
 def describe_machine(machine: MachineState) -> str:
     """Return all that was recorded of the machine in one line."""
-    parts = [machine.name]
-    parts += [f"governor {machine.governor}"] if machine.governor else []
+    state = describe_state(machine)
+    return f"{machine.name}, {state}" if state else machine.name
+
+
+def describe_state(machine: MachineState) -> str:
+    """Return how the machine was when it timed; nothing where that was not recorded."""
+    parts = [f"governor {machine.governor}"] if machine.governor else []
     parts += [] if machine.load is None else [f"load {machine.load:g} before"]
     parts += [] if machine.others is None else [f"others took {machine.others:.1%}"]
     parts += [] if machine.temperature_c is None else [f"{machine.temperature_c:.0f} °C"]
