@@ -46,7 +46,7 @@ def _comes(line: str, printed: Iterator[str]) -> bool:
 
 
 def _normalise(line: str) -> str:
-    return " ".join(_NUMBER.sub("#", _VERDICT.sub("! ", line)).split())
+    return " ".join(_NUMBER.sub("#", _VERDICT.sub("! ", line)).replace("~#x", "#x").split())
 
 
 def run_shell(script: str, folder: Path, project_root: Path) -> subprocess.CompletedProcess[str]:
