@@ -46,6 +46,7 @@ def _comes(line: str, printed: Iterator[str]) -> bool:
 
 
 def _normalise(line: str) -> str:
+    """Return the line without what differs between machines; `~0.93x` is a ratio that shows no difference."""
     return " ".join(_NUMBER.sub("#", _VERDICT.sub("! ", line)).replace("~#x", "#x").split())
 
 

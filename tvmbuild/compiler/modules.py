@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relax, tirx
@@ -23,6 +23,14 @@ def map_prim_funcs(
 def replace_main(mod: tvm.ir.IRModule, function: relax.Function) -> tvm.ir.IRModule:
     """Return the module with another ``main``."""
     return _with_functions(mod, {mod.get_global_var("main"): function})
+
+
+def replace_bindings(mod: tvm.ir.IRModule, bindings: Sequence[relax.Binding], result: relax.Expr) -> tvm.ir.IRModule:
+    """Return the module with a ``main`` of these bindings, in one block outside of any dataflow, and that result."""
+    main = mod["main"]
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    return relax.transform.Normalize()(replace_main(mod, function))
 
 
 def _with_functions(mod: tvm.ir.IRModule, changed: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc]) -> tvm.ir.IRModule:

@@ -10,6 +10,7 @@ import tvm
 import tvm_ffi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from planned_memory import legalize, plan
 from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
@@ -17,6 +18,7 @@ from tvmbuild.compiler.codegen.executable import _vm_passes
 from tvmbuild.compiler.codegen.level_order import order_by_level
 
 SHAPE = (4, 6)
+ORDER = tvm.transform.module_pass(lambda mod, _: order_by_level(mod), opt_level=0)
 Reads = tuple[int, int]
 """The numbers of the values that an operator reads; 0 is the input."""
 
@@ -35,16 +37,7 @@ def build(operators: Sequence[Reads]) -> tvm.ir.IRModule:
                 values.append(value)
             out = builder.emit_output(relax.Tuple(values[-2:]))
         builder.emit_func_output(out)
-    passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
-    return tvm.transform.Sequential(passes)(builder.get())
-
-
-def plan(mod: tvm.ir.IRModule, *, ordered: bool) -> tvm.ir.IRModule:
-    """Return the module with its memory planned."""
-    order = [tvm.transform.module_pass(lambda mod, _: order_by_level(mod), opt_level=0)] if ordered else []
-    first = [relax.transform.ToNonDataflow(), relax.transform.RemovePurityChecking(), relax.transform.CallTIRRewrite()]
-    last = [relax.transform.StaticPlanBlockMemory(), relax.transform.LowerAllocTensor()]
-    return tvm.transform.Sequential([*first, *order, *last])(mod)
+    return legalize(builder.get())
 
 
 def count_barriers(mod: tvm.ir.IRModule) -> tuple[int, int]:
@@ -76,15 +69,15 @@ def count_barriers(mod: tvm.ir.IRModule) -> tuple[int, int]:
 def test_two_towers_have_half_the_barriers(cpu: tvm.target.Target) -> None:
     with cpu:
         one_after_the_other = [*((number, number) for number in range(7)), (0, 0), *((n, n) for n in range(8, 14))]
-        kernels, before = count_barriers(plan(build(one_after_the_other), ordered=False))
+        kernels, before = count_barriers(plan(build(one_after_the_other)))
         assert (kernels, before) == (28, 27)
-        assert count_barriers(plan(build(one_after_the_other), ordered=True)) == (28, 13)
+        assert count_barriers(plan(build(one_after_the_other), ORDER)) == (28, 13)
 
 
 def test_a_chain_stays_as_it_is(cpu: tvm.target.Target) -> None:
     with cpu:
         chain = build([(number, number) for number in range(6)])
-        assert tvm_ffi.structural_equal(plan(chain, ordered=True), plan(chain, ordered=False))
+        assert tvm_ffi.structural_equal(plan(chain, ORDER), plan(chain))
 
 
 def test_what_it_does_not_know_stays_as_it_is() -> None:
@@ -104,12 +97,12 @@ def test_drawn_graphs_keep_their_numbers_and_gain_no_barrier(data: st.DataObject
     count = data.draw(st.integers(2, 12))
     operators = [(data.draw(st.integers(0, number)), data.draw(st.integers(0, number))) for number in range(count)]
     with cpu:
-        (_, before), (_, after) = (count_barriers(plan(build(operators), ordered=each)) for each in (False, True))
+        (_, before), (_, after) = (count_barriers(plan(build(operators), *order)) for order in ((), (ORDER,)))
         assert after <= before
-        mod = tvm.transform.Sequential(_vm_passes(cpu)[3:])(
-            order_by_level(tvm.transform.Sequential(_vm_passes(cpu)[:3])(build(operators)))
-        )
-        machine = relax.VirtualMachine(relax.build(mod, cpu, relax_pipeline=tvm.transform.Sequential([])), tvm.cpu())
+        passes = _vm_passes(cpu)
+        passes.insert(3, ORDER)  # where it is for Vulkan
+        built = relax.build(build(operators), cpu, relax_pipeline=tvm.transform.Sequential(passes))
+        machine = relax.VirtualMachine(built, tvm.cpu())
     x = np.random.default_rng(0).uniform(0.1, 0.6, SHAPE).astype(np.float32)
     values = [x]
     for first, second in operators:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
+from planned_memory import legalize, plan
 from tvm import relax
 
 from tvmbuild.compiler.calls import operator_calls
@@ -27,25 +28,12 @@ def build(shape: tuple[int, ...] = (4, 6)) -> tvm.ir.IRModule:
             first = builder.emit(relax.op.exp(value))
             out = builder.emit_output(relax.Tuple([first, builder.emit(relax.op.nn.softmax(first, axis=-1))]))
         builder.emit_func_output(out)
-    passes = [relax.transform.LegalizeOps(), relax.transform.RewriteDataflowReshape()]
-    return tvm.transform.Sequential(passes)(builder.get())
-
-
-def planned(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    return tvm.transform.Sequential(
-        [
-            relax.transform.ToNonDataflow(),
-            relax.transform.RemovePurityChecking(),
-            relax.transform.CallTIRRewrite(),
-            relax.transform.StaticPlanBlockMemory(),
-            relax.transform.LowerAllocTensor(),
-        ]
-    )(mod)
+    return legalize(builder.get())
 
 
 def test_calls_become_fewer(cpu: tvm.target.Target) -> None:
     with cpu:
-        mod = planned(build())
+        mod = plan(build())
         once = make_tensors_once(mod)
     assert len(operator_calls(mod, "relax.reshape")) == ROUNDS
     assert operator_calls(once, "relax.reshape") == ()

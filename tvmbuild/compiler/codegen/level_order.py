@@ -6,13 +6,13 @@ by their level, one more than the highest of what they read: there are then as m
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import tvm
 from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
-from tvmbuild.compiler.modules import replace_main
+from tvmbuild.compiler.modules import replace_bindings
 
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _VIEWS = ("relax.reshape", "relax.memory.view")
@@ -31,50 +31,40 @@ def order_by_level(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     levels = _Levels()
     if not all(levels.take(each) for each in bindings):
         return mod
-    ordered = sorted(bindings, key=levels.place)
-    body = relax.SeqExpr([relax.BindingBlock(ordered)], main.body.body)
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    return relax.transform.Normalize()(replace_main(mod, function))
+    return replace_bindings(mod, sorted(bindings, key=lambda each: levels.places[each.var]), main.body.body)
 
 
 class _Levels:
     def __init__(self) -> None:
-        self._level: dict[relax.Var, int] = {}
-        self._places: dict[relax.Var, tuple[int, int]] = {}
-        self._allocated: set[relax.Var] = set()
+        self.places: dict[relax.Var, tuple[int, int]] = {}
+        """Where each binding goes: its variable's level, and the part of that."""
+        self._unwritten: set[relax.Var] = set()
 
     def take(self, binding: relax.Binding) -> bool:
-        """Find the binding's level; False: what it is, is not known here."""
+        """Find the binding's place; False: what it is, is not known here."""
         if not isinstance(binding, relax.VarBinding):
             return False
         var, value = binding.var, binding.value
         if is_call(value, _ALLOCATION):
-            self._allocated.add(var)
-            self._set(var, 0, _FIRST)
+            self._unwritten.add(var)
+            self.places[var] = (0, _FIRST)
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
             level = 1 + self._highest(value.args)
-            self._set(var, level, _THEN)
-            for written in self._allocated.intersection(each for each in value.args if isinstance(each, relax.Var)):
-                if self._places[written] == (0, _FIRST):
-                    self._set(written, level, _FIRST)
+            self.places[var] = (level, _THEN)
+            written = self._unwritten.intersection(each for each in value.args if isinstance(each, relax.Var))
+            self.places |= dict.fromkeys(written, (level, _FIRST))
+            self._unwritten -= written
         elif isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem | tvm.ir.GenericConst) or any(
             is_call(value, name) for name in _VIEWS
         ):
-            self._set(var, self._highest([value]), _LAST)
+            self.places[var] = (self._highest([value]), _LAST)
         else:
             return False
         return True
 
-    def place(self, binding: relax.Binding) -> tuple[int, int]:
-        """Return where the binding goes: its level, and its part of that."""
-        return self._places[binding.var]
-
-    def _set(self, var: relax.Var, level: int, part: int) -> None:
-        self._level[var], self._places[var] = level, (level, part)
-
-    def _highest(self, values: Any) -> int:
+    def _highest(self, values: Sequence[relax.Expr]) -> int:
         """Return the highest level of the variables in the expressions; parameters and constants are of level 0."""
         found = [0]
         for value in values:
-            relax.analysis.post_order_visit(value, lambda each: found.append(self._level.get(each, 0)))
+            relax.analysis.post_order_visit(value, lambda each: found.append(self.places.get(each, (0, 0))[0]))
         return max(found)

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
-from tvmbuild.compiler.modules import replace_main
+from tvmbuild.compiler.modules import replace_bindings
 
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
@@ -28,9 +28,7 @@ def make_tensors_once(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
         return mod
     tensors = _Tensors()
     kept = [found for each in bindings if (found := tensors.rewrite(each)) is not None]
-    body = relax.SeqExpr([relax.BindingBlock(kept)], tensors.replace(main.body.body))
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    return relax.transform.Normalize()(replace_main(mod, function))
+    return replace_bindings(mod, kept, tensors.replace(main.body.body))
 
 
 class _Tensors:
