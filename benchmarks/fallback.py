@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from tuner_contestants import Setting, compile_with
-from variants import describe, open_settings, time_variants
+from variants import describe, make_parser, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.records.schedule import NO_RECORDS
@@ -38,7 +38,7 @@ class Result:
 def main() -> int:
     """Run the comparison and print it."""
     results = []
-    for setting in open_settings(__doc__, "x86-64-v3"):
+    for setting in open_settings(make_parser(__doc__, "x86-64-v3").parse_args()):
         results.append(measure(setting))
         print(results[-1], file=sys.stderr, flush=True)
     show(results, describe(setting))

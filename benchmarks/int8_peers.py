@@ -1,10 +1,11 @@
-"""Quantised networks by rule, beside ONNX Runtime and OpenVINO on the quicker of two quantisers' files, in turns.
+"""Quantised networks beside ONNX Runtime and OpenVINO on the quicker of two quantisers' files, in turns.
 
-python benchmarks/int8_peers.py MODEL.onnx|NETWORK … [--cpu znver4] [--threads 1]
+python benchmarks/int8_peers.py MODEL.onnx|NETWORK … [--cpu znver4] [--threads 1] [--records DIR] [--quantised DIR]
 
 Each network is quantised as `quantize:` does it, by NNCF and by ONNX Runtime, on inputs drawn from its ranges: what its
-times are depends on that little, what it answers much. Ours is built of NNCF's file, `quantize:`'s default, without any
-record; a network that comes quantised is taken as it is. Every package's numbers are checked. "Limit": all operations
+times are depends on that little, what it answers much. Ours is built of NNCF's file, `quantize:`'s default, by rule, or
+with what the folder --records holds; a network that comes quantised is taken as it is. What was quantised is kept in
+--quantised, and taken from there. Every package's numbers are checked. "Limit": all operations
 at four times the peak of float32, which AVX512-VNNI and AVX-VNNI have. "Error": how far the quantised network is at
 most from the float one, over the largest output. Wants a machine that does nothing else, `tvmbuild[quantize]` and
 `tvmbuild[openvino]`.
@@ -13,14 +14,15 @@ most from the float one, over the largest output. Wants a machine that does noth
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
 from network_files import find_inputs
-from tuner_contestants import Setting, compile_with, run_in_child, simplify_model, time_loads
-from variants import SAMPLES, check_package, describe, open_settings
+from tuner_contestants import Setting, build_recorded, run_in_child, simplify_model, time_loads
+from variants import SAMPLES, check_package, describe, make_parser, open_settings
 
 from tvmbuild.base.quantize_specs import Calibration, Quantize
 from tvmbuild.base.specs import Tolerance
@@ -31,7 +33,6 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.onnx_graph import find_precision
 from tvmbuild.preparing.reference import make_inputs, read_reference, write_reference
-from tvmbuild.records.schedule import Schedule
 
 METHODS = ("nncf", "onnxruntime")
 """The first is what ours is built of."""
@@ -67,20 +68,27 @@ class Measured:
 
 def main() -> int:
     """Run the comparison and print it as a table in Markdown."""
+    parser = make_parser(__doc__, "znver4")
+    parser.add_argument("--records", type=Path, help="for the target of which ours is built; none: by rule")
+    parser.add_argument("--quantised", type=Path, help="keeps NETWORK/nncf and NETWORK/onnxruntime")
+    args = parser.parse_args()
     columns = [*(f"{name} ms" for name in COLUMNS), "of the better peer", "of our float32", "limit ms", "error"]
     print(f"| model | {' | '.join(columns)} |")
     print("|---" * (len(columns) + 1) + "|", flush=True)
     found = []
-    for setting in open_settings(__doc__, "znver4"):
+    for setting in open_settings(args):
         peak = measure_peak(setting.threads)
-        found.append(_measure(setting))
+        found.append(_measure(replace(setting, records=args.records), args.quantised or setting.folder / "quantised"))
         print(_make_row(setting.model.stem, found[-1], peak.gflops), flush=True)
     floats = [each.of_floats for each in found if each.of_floats is not None]
     means = [
         f"{geometric_mean(ratios):.2f}" if ratios else "" for ratios in ([each.of_peers for each in found], floats)
     ]
     print(f"| geometric mean |{' |' * len(COLUMNS)} {' | '.join(means)} | | |")
-    print(f"{describe(setting)}, no records; peak {peak.gflops:.0f} GFLOP/s of float32", file=sys.stderr)
+    print(
+        f"{describe(setting)}, {args.records or 'no records'}; peak {peak.gflops:.0f} GFLOP/s of float32",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -91,14 +99,17 @@ def _make_row(name: str, found: Measured, peak: float) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def _measure(setting: Setting) -> Measured:
+def _measure(setting: Setting, quantised: Path) -> Measured:
     run_in_child(simplify_model, setting)
     files = {"as it comes": setting}
     if find_precision(onnx.load(str(setting.folder / "model.onnx"))) != "int8":
         files = {method: replace(setting, folder=setting.folder / method) for method in METHODS}
         for method, each in files.items():
-            each.folder.mkdir()
-            run_in_child(_quantise, setting, method, each.folder)
+            kept = quantised / setting.model.stem / method
+            if not (kept / "error.json").exists():
+                kept.mkdir(parents=True, exist_ok=True)
+                run_in_child(_quantise, setting, method, kept)
+            shutil.copytree(kept, each.folder)
     own, *_ = files
     run_in_child(_count_flops, files[own])
     loads = {"tvmbuild": _build(files[own])}
@@ -146,7 +157,7 @@ def _runs(load: Load, name: str) -> bool:
 
 def _build(setting: Setting) -> Load:
     package = setting.folder / "package.tar"
-    run_in_child(compile_with, setting, Schedule(), package)
+    run_in_child(build_recorded, setting, package)
     load = Load("tvm", package, setting.folder / "reference.npz", setting.threads)
     check_package(load, Tolerance(2e-3, 2e-3), f"{setting.model.name}, {package.parent.name}")
     return load
@@ -163,8 +174,8 @@ def _quantise(setting: Setting, method: str, folder: Path) -> None:
     options = Quantize(Calibration("inputs", ()), "nncf" if method == "nncf" else "onnxruntime")
     made = quantise((setting.folder / "model.onnx").read_bytes(), reference, options, samples, setting.model.name)
     (folder / "model.onnx").write_bytes(made.model)
-    (folder / "error.json").write_text(json.dumps(made.error))
     write_reference(folder / "reference.npz", made.reference)
+    (folder / "error.json").write_text(json.dumps(made.error))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tuner_contestants import Setting, compile_with
-from variants import describe, open_settings, time_variants
+from variants import describe, make_parser, open_settings, time_variants
 
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.records.schedule import Schedule
@@ -25,7 +25,7 @@ def main() -> int:
     """Run the comparison and print it as a table in Markdown."""
     print("| model | NHWC ms | NCHW ms | NCHW / NHWC | ONNX Runtime ms |\n|---|---|---|---|---|", flush=True)
     ratios = []
-    for setting in open_settings(__doc__, "x86-64-v4"):
+    for setting in open_settings(make_parser(__doc__, "x86-64-v4").parse_args()):
         medians, _ = time_variants(setting, {each: partial(build_package, layout=each) for each in LAYOUTS})
         ratios.append(medians["NCHW"] / medians["NHWC"])
         times = [f"{medians[name]:.2f}" for name in (*LAYOUTS, "ONNX Runtime")]

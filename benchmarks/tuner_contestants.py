@@ -19,7 +19,7 @@ from network_files import find_inputs
 
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, Precision, TuneOptions
+from tvmbuild.base.specs import Attributes, Precision, TuneOptions, freeze_attributes
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.benchmarking.measure import measure_in_turns
 from tvmbuild.benchmarking.statistics import summarize
@@ -34,13 +34,17 @@ STOCK_FILES = ("database_workload.json", "database_tuning_record.json")
 
 @dataclass(frozen=True)
 class Setting:
-    """What both tuners get. ``folder`` is the benchmark's own."""
+    """What both tuners get. ``folder`` is the benchmark's own.
+
+    ``records``: a folder of records, for the packages that are built with what they hold, and of their attributes.
+    """
 
     model: Path
     cpu: str
     threads: int
     trials_per_task: int
     folder: Path
+    records: Path | None = None
 
     @classmethod
     def read(cls, path: Path) -> Setting:
@@ -55,6 +59,8 @@ class Setting:
     @property
     def attributes(self) -> Attributes:
         """Return the target's."""
+        if self.records is not None:
+            return read_attributes(self.records)
         return FrozenMap({"mcpu": self.cpu, "mtriple": "x86_64-linux-gnu", "num-cores": self.threads})
 
     def work(self, tuner: str) -> Path:
@@ -123,6 +129,26 @@ def build_package(setting: Setting, tuner: str, copy: Path, package: Path) -> No
     winners, trials = (_stock_winners if tuner == "stock" else _our_winners)(copy, tasks)
     compile_with(setting, Schedule(FrozenMap(sorted(winners.items()))), package)
     write_json(package.with_suffix(".json"), {"covered": len(winners), "tasks": len(tasks), "trials": trials})
+
+
+def build_recorded(setting: Setting, package: Path) -> None:
+    """Compile the simplified model with what ``setting.records`` hold, without any by rule."""
+    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
+
+    winners: dict[str, str] = {}
+    if setting.records is not None:
+        tasks = extract_tasks(_lower(setting)[0])
+        winners, _ = _our_winners(setting.records, tasks)
+        print(f"{setting.model.stem}: {len(winners)} of {len(tasks)} Tasks have a record", file=sys.stderr)
+    compile_with(setting, Schedule(FrozenMap(sorted(winners.items()))), package)
+
+
+def read_attributes(records: Path) -> Attributes:
+    """Return the attributes of the target that a folder's records are for."""
+    first = min(records.glob("????????????????.json"), default=None)
+    if first is None:
+        sys.exit(f"there are no records in {records}")
+    return freeze_attributes(json.loads(first.read_text())["target"]["attributes"])
 
 
 def run_in_child(function: Any, *arguments: Any) -> None:

@@ -24,13 +24,17 @@ Builder = Callable[[Setting, Path], None]
 """Compiles the setting's simplified model to a package, in a process of its own."""
 
 
-def open_settings(description: str | None, cpu: str) -> Iterator[Setting]:
-    """Read models, --cpu and --threads of the command line; yield each model's setting, its folder removed after it."""
+def make_parser(description: str | None, cpu: str) -> argparse.ArgumentParser:
+    """Return a parser of models, --cpu and --threads."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=network_file, nargs="+")
     parser.add_argument("--cpu", default=cpu)
     parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+    return parser
+
+
+def open_settings(args: argparse.Namespace) -> Iterator[Setting]:
+    """Yield the setting of each model that ``make_parser``'s parser read; its folder is removed after it."""
     os.environ |= {"TVM_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "passive"}
     for model in args.models:
         with tempfile.TemporaryDirectory() as folder:

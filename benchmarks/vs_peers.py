@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import contextvars
-import json
 import shutil
 import sys
 import tarfile
@@ -28,6 +27,7 @@ from typing import Any
 
 from network_files import ATTENTION, FOLDER, UNSEEN, find_inputs, find_network, list_networks
 from peers_table import PEERS, Row, make_table, to_json
+from tuner_contestants import read_attributes
 
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.files import write_json, write_text
@@ -35,7 +35,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout, layout_of_records
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.source_specs import Source
-from tvmbuild.base.specs import Attributes, BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions, freeze_attributes
+from tvmbuild.base.specs import Attributes, BenchmarkOptions, SimplifyOptions, Tolerance, TuneOptions
 from tvmbuild.base.steps import AnyStep, CompileStep, Settings, SimplifyStep, Step, TuneStep
 from tvmbuild.benchmarking.contest import Trial, run_contest
 from tvmbuild.benchmarking.results import Result
@@ -115,8 +115,7 @@ def prepare(root: Path, cpu: str, records: Path, args: argparse.Namespace) -> Se
         shutil.copytree(records, copy.records(cpu))
         if source.verified(records.name).is_dir():  # saves replaying each record
             shutil.copytree(source.verified(records.name), copy.verified(cpu))
-        stated = json.loads(files[0].read_text())["target"]["attributes"]
-        attributes = freeze_attributes(stated)
+        attributes = read_attributes(records)
         if attributes["mcpu"] != cpu:
             sys.exit(f"the records of {records} are for {attributes['mcpu']}, not for {cpu}")
     return Setting(root, cpu, attributes, args.repeat)
