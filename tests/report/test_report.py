@@ -32,6 +32,15 @@ def test_nothing_built(tmp_path: Path) -> None:
     assert "| net | cpu | not built | - | - | - | - | - | - | - |" in Layout(tmp_path).report_markdown.read_text()
 
 
+def test_why_nothing_was_searched(tmp_path: Path) -> None:
+    steps = cell_steps("net", "cpu", no_device="this CPU lacks instructions of znver4")
+    tuned = {"tasks": 3, "covered": 1, "uncovered": [{"key": "1", "name": "conv2d"}, {"key": "2", "name": "dense"}]}
+    write_json(Layout(tmp_path).cell_file("net", "cpu", "tune.json"), tuned)
+    said = "net@cpu: 2 of 3 Tasks have no record; none is searched here: this CPU lacks instructions of znver4"
+    assert said in shown(tmp_path, steps, 200)
+    assert "net@cpu: 2 of 3 Tasks have no record\n" in shown(tmp_path, cell_steps("net", "cpu"), 200)
+
+
 def test_no_cells(tmp_path: Path) -> None:
     write_report(tmp_path, [])
     assert "no cells" in Layout(tmp_path).report_html.read_text()

@@ -132,3 +132,31 @@ def test_a_candidate_that_cannot_be_built_or_run_is_a_failure_with_a_reason(tmp_
         assert timed.seconds == float("inf")
         assert timed.error is not None
         assert "absent.so" in timed.error
+
+
+class Drawing:
+    """A search of MetaSchedule's that fails so many times first."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def generate_measure_candidates(self) -> list[str]:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("parallel_for_dynamic error with\nLiteral value 2601123840 exceeds range of int32")
+        return [f"candidate {number}" for number in range(8)]
+
+
+@pytest.mark.parametrize(("failures", "proposed"), [(2, 8), (100, 0)], ids=["twice", "always"])
+def test_a_draw_on_which_tvm_fails_is_drawn_anew(
+    failures: int, proposed: int, searched: Searched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch
+
+    task, target, *_ = searched
+    search = TaskSearch(task, SearchSetup(target, TuneOptions(), None, 1), Allowance(16, 16))
+    search._started, search._context = True, Drawing(failures)
+    assert len(search.propose(16)) == proposed
+    assert search.exhausted is (proposed == 0)
+    said = f"{task.name}: TVM's search failed on what it drew: Literal value 2601123840 exceeds range of int32"
+    assert said in capsys.readouterr().out

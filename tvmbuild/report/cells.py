@@ -210,7 +210,7 @@ def _judge(
         if reasons.get(stage):
             return "unavailable", reasons[stage]
     if not built:
-        return "not built", None
+        return "not built", reasons.get("benchmark")  # what cannot be timed here is not searched either
     if measured:
         return "ok", None
     if "benchmark" not in reasons:

@@ -106,8 +106,14 @@ def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
         found = [cell for cell in cells if cell.target == target and cell.uncovered]
         lacking, tasks = sum(len(cell.uncovered) for cell in found), sum(cell.tasks or 0 for cell in found)
         name = found[0].name if len(found) == 1 else f"{target}, {len(found)} models"
-        lines.append(f"{name}: {lacking} of {tasks} Tasks have no record")
+        reason = next((f"; none is searched here: {cell.reason}" for cell in found if _is_unsearchable(cell)), "")
+        lines.append(f"{name}: {lacking} of {tasks} Tasks have no record{reason}")
     return lines
+
+
+def _is_unsearchable(cell: CellReport) -> bool:
+    """Say whether the cell's reason, which no other line has, is why nothing was searched."""
+    return cell.status == "not built" and cell.reason is not None
 
 
 def list_uncovered(cell: CellReport) -> str:

@@ -33,6 +33,8 @@ TINY = 2
 """A batch this small means a space without choices: asking again takes seconds and finds nothing."""
 POPULATION, CARD_POPULATION = 128, 64
 GENERATIONS = 1
+DRAWS = 3
+"""Tries of a draw on which TVM fails."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class TaskSearch:
         limit = min(limit, self.allowance.most - self.proposed, BATCH if self.proposed else first)
         wants_more = not self._waiting or (self._on_gpu and not self.proposed and len(self._waiting) < limit)
         if wants_more and self._context is not None:
-            new = list(self._context.generate_measure_candidates() or ())
+            new = self._draw()
             self._waiting += new
             # A space without choices answers again after seconds, with nothing.
             self.exhausted = len(new) <= TINY and self.proposed + len(self._waiting) < self.allowance.most
@@ -186,6 +188,18 @@ class TaskSearch:
             return
         context.pre_tuning(self.allowance.most, BATCH, space, self._database, setup.cost_model)
         self._context = context
+
+    def _draw(self) -> list[Any]:
+        """Return what MetaSchedule proposes next; nothing where TVM fails on whatever it draws, which the log says.
+
+        A factor may come out as an extent that is no int32, on which TVM fails: the next draw is another one.
+        """
+        for _ in range(DRAWS):
+            try:
+                return list(self._context.generate_measure_candidates() or ())
+            except RuntimeError as error:  # noqa: PERF203 - what its threads raise
+                print(f"{self.task.name}: TVM's search failed on what it drew: {str(error).strip().splitlines()[-1]}")
+        return []
 
     def _list_rules(self) -> list[Any]:
         """Return what the rules would do and is no record yet."""
