@@ -50,7 +50,7 @@ def test_a_deleted_file_is_measured_again_where_something_can_be_chosen(step: St
     assert find_outdated(step) == Outdated("how its convolutions are best computed was not measured")
     assert find_outdated(replace(step, settings=Settings(tune="never"))) is None
     only_direct = replace(OPTIONS, tune=replace(OPTIONS.tune, algorithms=("direct",)))
-    assert find_outdated(replace(step, options=only_direct)) is None
+    assert find_outdated(replace(step, options=only_direct)) == Outdated("other algorithms are chosen now")
     assert find_outdated(replace(step, options=replace(OPTIONS, device=NoDevice()))) is None
 
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from chosen_step import ALL, CHOSEN, FAULTS, GRAPH, KEY, LARGE, TARGET, edit, folder_of, make_step
+from chosen_step import ALL, CHOSEN, FAULTS, GRAPH, KEY, LARGE, SMALL, TARGET, edit, folder_of, make_step
 
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.steps import Step, TuneStep
-from tvmbuild.records.choices import Graph, choices_path, describe_graph, read_choices, read_graph
+from tvmbuild.records.choices import Choices, Graph, choices_path, describe_graph, read_choices, read_graph
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import TaskId, read_tasks, write_tasks
 
@@ -21,16 +21,24 @@ def step(tmp_path: Path) -> Step[TuneStep]:
 
 def test_what_is_written_is_read(step: Step[TuneStep]) -> None:
     assert read_choices(folder_of(step), GRAPH, TARGET) == CHOSEN
-    assert CHOSEN.algorithms(ALL) == {LARGE: "winograd4"}
-    assert CHOSEN.algorithms(["direct", "winograd2"]) == {}
+    assert CHOSEN.algorithms(GRAPH, ALL) == {LARGE: "winograd4"}
+    assert CHOSEN.algorithms(GRAPH, ["direct", "winograd2"]) == {}
     assert CHOSEN.list_undecided(Graph(GRAPH.digest, (LARGE, "another"))) == ("another",)
     assert choices_path(folder_of(step), GRAPH).parent == step.root / "records" / "pc" / "choices"
 
 
+def test_what_was_not_measured_is_by_rule() -> None:
+    assert Choices({}).algorithms(GRAPH, ALL) == {SMALL: "winograd2"}
+    assert Choices({}).algorithms(GRAPH, ["direct", "winograd4"]) == {}
+    assert Choices({}).algorithms(None, ALL) == {}
+    only_large = Choices({LARGE: CHOSEN.by_signature[LARGE]})
+    assert only_large.algorithms(GRAPH, ALL) == {SMALL: "winograd2", LARGE: "winograd4"}
+
+
 def test_the_digest_is_of_tasks_and_calls_in_any_order() -> None:
     tasks = [(KEY, 2), ("b" * 16, 1)]
-    assert describe_graph(tasks, []).digest == describe_graph(reversed(tasks), []).digest
-    assert describe_graph(tasks, []).digest != describe_graph([(KEY, 1), ("b" * 16, 1)], []).digest
+    assert describe_graph(tasks, {}).digest == describe_graph(reversed(tasks), {}).digest
+    assert describe_graph(tasks, {}).digest != describe_graph([(KEY, 1), ("b" * 16, 1)], {}).digest
 
 
 def test_a_schedule_without_algorithms_is_what_it_was() -> None:

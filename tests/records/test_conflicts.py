@@ -30,7 +30,7 @@ def test_both_sides_of_a_merge(project_root: Path, tmp_path: Path) -> None:
 
 
 def test_both_sides_of_a_merge_of_choices(tmp_path: Path) -> None:
-    graph = describe_graph([("a" * 16, 1)], ["1x8x8x8 to 8"])
+    graph = describe_graph([("a" * 16, 1)], {"1x8x8x8 to 8": "direct"})
     target = ResolvedTarget("llvm", FrozenMap({"mcpu": "znver4"}))
     write_choices(tmp_path, graph, target, Choices({"1x8x8x8 to 8": Choice("direct", "znver4")}))
     path = choices_path(tmp_path, graph)

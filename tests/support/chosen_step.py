@@ -25,7 +25,7 @@ OPTIONS = TuneStep(
 TARGET = resolved_target(OPTIONS)
 KEY = "a" * 16
 SMALL, LARGE = "1x9x9x16 to 32, padding 1 1 1 1", "1x13x13x512 to 1024, padding 1 1 1 1"
-GRAPH = describe_graph([(KEY, 2)], [SMALL, LARGE])
+GRAPH = describe_graph([(KEY, 2)], {SMALL: "winograd2", LARGE: "direct"})
 CHOSEN = Choices(
     {
         SMALL: Choice("direct", "znver4", FrozenMap({"direct": 1e-6, "winograd2": 2e-6})),
@@ -40,7 +40,7 @@ def folder_of(step: Step[TuneStep]) -> Path:
 
 
 def publish(step: Step[TuneStep]) -> None:
-    algorithms = read_choices(folder_of(step), GRAPH, TARGET).algorithms(ALL)
+    algorithms = read_choices(folder_of(step), GRAPH, TARGET).algorithms(GRAPH, ALL)
     schedule = replace(elect_all(read_applicable_files(folder_of(step), [KEY], TARGET), None), algorithms=algorithms)
     write_json(step.output("schedule"), schedule.to_json())
 

@@ -79,7 +79,7 @@ def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
 def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
     """Return what is another now, or is still to be searched or measured."""
     options = step.options
-    algorithms = choices.algorithms(options.tune.algorithms)
+    algorithms = choices.algorithms(outputs.graph, options.tune.algorithms)
     if algorithms != _read_algorithms(outputs.schedule):
         return "other algorithms are chosen now"
     if replace(elect_all(files, options.measured_on), algorithms=algorithms).to_text() != outputs.schedule:

@@ -1,6 +1,7 @@
 """Measured choices: `records/<target>/choices/<graph>.json` says how each convolution of a graph is computed.
 
-The graph's digest is of its direct Tasks, so a retrained model has the same choices. No tvm here.
+What was not measured is computed as the graph says by rule. The graph's digest is of its direct Tasks, so a retrained
+model has the same choices. No tvm here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from tvmbuild.records.task_file import ResolvedTarget
 
 FORMAT = 1
 DIRECT = "direct"
-"""The algorithm of what nothing was chosen for."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,12 @@ class Graph:
     """16 hex digits."""
     convolutions: tuple[str, ...]
     """Signatures of those that can be computed in several ways, sorted."""
+    by_rule: FrozenMap[str, str] = FrozenMap()
+    """Signature → algorithm where nothing was measured, sorted; one that is absent is direct."""
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON value."""
-        return {"digest": self.digest, "convolutions": list(self.convolutions)}
+        return {"digest": self.digest, "convolutions": list(self.convolutions), "by_rule": dict(self.by_rule)}
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,30 @@ class Choices:
         """Return the signatures for which nothing was chosen yet."""
         return tuple(signature for signature in graph.convolutions if signature not in self.by_signature)
 
-    def algorithms(self, allowed: Collection[str]) -> FrozenMap[str, str]:
-        """Return what `schedule.json` says: signature → algorithm, sorted, of those that are not direct."""
-        chosen = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
+    def algorithms(self, graph: Graph | None, allowed: Collection[str]) -> FrozenMap[str, str]:
+        """Return what `schedule.json` says: signature → algorithm, sorted, of those that are not direct.
+
+        What was measured, else what is by rule; direct where that is not allowed.
+        """
+        measured = {signature: choice.algorithm for signature, choice in self.by_signature.items()}
+        chosen = {**(graph.by_rule if graph is not None else {}), **measured}
         return FrozenMap(sorted((s, each) for s, each in chosen.items() if each != DIRECT and each in allowed))
 
 
-def describe_graph(tasks: Iterable[tuple[str, int]], convolutions: Iterable[str]) -> Graph:
-    """Return the graph with these direct Tasks, (key, calls) each, and these signatures."""
+def describe_graph(tasks: Iterable[tuple[str, int]], by_rule: Mapping[str, str]) -> Graph:
+    """Return the graph with these direct Tasks, (key, calls) each, and these signatures, each with its algorithm."""
     digest = hashlib.sha256(canonical_json(sorted(tasks)).encode()).hexdigest()
-    return Graph(digest[:16], tuple(sorted(set(convolutions))))
+    others = {signature: algorithm for signature, algorithm in by_rule.items() if algorithm != DIRECT}
+    return Graph(digest[:16], tuple(sorted(by_rule)), FrozenMap(sorted(others.items())))
 
 
 def read_graph(path: Path) -> Graph | None:
     """Return the graph of a `tasks.json`, None where it has nothing to choose; raises as `read_tasks` does."""
     data = json.loads(path.read_text(encoding="utf-8")).get("graph")
-    return None if data is None else Graph(str(data["digest"]), tuple(str(each) for each in data["convolutions"]))
+    if data is None:
+        return None
+    by_rule = FrozenMap(sorted((str(name), str(algorithm)) for name, algorithm in data["by_rule"].items()))
+    return Graph(str(data["digest"]), tuple(str(each) for each in data["convolutions"]), by_rule)
 
 
 def choices_path(folder: Path, graph: Graph) -> Path:

@@ -29,7 +29,7 @@ def choose(job: Job, book: RecordBook, extracted: Extracted) -> Extracted:
         }
     )
     write_choices(job.records, graph, job.resolved, chosen)
-    return lower_by(extracted, chosen.algorithms(job.options.algorithms))
+    return lower_by(extracted, chosen.algorithms(graph, job.options.algorithms))
 
 
 def _time_ways(book: RecordBook, ways: Ways, graph: Graph) -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.convolution_times import find_tasks
 from tvmbuild.compiler.graph.precision import reduce_precision
+from tvmbuild.compiler.graph.winograd.rule import choose_algorithm
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.target import tvm_target
@@ -64,7 +65,7 @@ class Extracted:
 
 
 def extract(job: Job, model: Path) -> Extracted:
-    """Return the ONNX model's Tasks: as its measured choices say, or directly computed where it has ``ways``."""
+    """Return the ONNX model's Tasks: as its choices say, measured or by rule, or direct where it has ``ways``."""
     target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
@@ -72,7 +73,7 @@ def extract(job: Job, model: Path) -> Extracted:
         direct = lower(imported, target)
         prepare_intrinsics(direct.mod, target)
         tasks = extract_tasks(direct)
-    extracted = Extracted(target, imported, direct, tasks, _find_graph(direct, tasks))
+    extracted = Extracted(target, imported, direct, tasks, _find_graph(direct, tasks, target))
     choices = read_choices(job.records, extracted.graph, job.resolved)
     if choices.problem is not None:
         report_progress(choices.problem)
@@ -80,7 +81,7 @@ def extract(job: Job, model: Path) -> Extracted:
     known = Choices({}) if job.mode == "full" else choices
     if extracted.graph is not None and job.may_search and must_choose(job.options, extracted.graph, known):
         return replace(extracted, ways=_find_ways(extracted, extracted.graph, job.options.algorithms))
-    return lower_by(extracted, choices.algorithms(job.options.algorithms))
+    return lower_by(extracted, choices.algorithms(extracted.graph, job.options.algorithms))
 
 
 def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted:
@@ -93,12 +94,13 @@ def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted
     return replace(extracted, lowered=lowered, tasks=tasks, algorithms=algorithms, ways=None)
 
 
-def _find_graph(direct: Lowered, tasks: Sequence[Task]) -> Graph | None:
+def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Target) -> Graph | None:
     """Return what there is to choose in a model, None if nothing; ``direct`` is lowered without any algorithm."""
     if not direct.convolutions:
         return None
     keys = ((task.key, task.weight) for task in tasks)
-    return describe_graph(keys, (each.convolution.signature for each in direct.convolutions))
+    by_rule = {each.signature: choose_algorithm(each, target) for each in (c.convolution for c in direct.convolutions)}
+    return describe_graph(keys, by_rule)
 
 
 def _find_ways(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> Ways:
