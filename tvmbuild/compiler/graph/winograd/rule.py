@@ -1,7 +1,7 @@
 """Which algorithm computes a convolution whose ways were not measured: an estimate of each one's time over the direct.
 
 Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, count the multiplications. What transforms
-take beside them was fitted to 40 shapes, timed by rule on a CPU with AVX2 (docs/notebook/by-hand.md), and agrees with
+take beside them was fitted to 25 shapes, timed by rule on a CPU with AVX2 (docs/notebook/by-hand.md), and agrees with
 what searches with AVX-512 found.
 """
 
