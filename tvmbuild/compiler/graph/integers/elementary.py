@@ -35,9 +35,13 @@ def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
 
 def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:
     """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
+    return _clip(emit, emit(_scale(emit, data, steps.scale)), narrow(data, steps))
+
+
+def narrow(data: Sum, steps: Steps) -> Steps:
+    """Return the steps between the bounds of a sum."""
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
-    bounded = replace(steps, low=low, high=high)
-    return _clip(emit, emit(_scale(emit, data, steps.scale)), bounded)
+    return replace(steps, low=low, high=high)
 
 
 def sum_up(emit: Emit, data: Sum) -> relax.Expr:
@@ -58,11 +62,17 @@ def _scale(emit: Emit, data: Sum, unit: Any) -> relax.Expr:
 
 
 def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
+    """Bound by channel before rounding, as whole numbers allow; by one number after it, as an instruction does it."""
+    low, high = steps.low, steps.high
+    if np.ndim(high):
+        data, high = emit(relax.op.minimum(data, _number(high - steps.zero))), int(np.max(high))
+    if np.ndim(low):
+        data, low = emit(relax.op.maximum(data, _number(low - steps.zero))), int(np.min(low))
     rounded = emit(relax.op.round(data))
     if steps.zero:
         rounded = emit(relax.op.add(rounded, _number(steps.zero)))
-    bounded = emit(relax.op.maximum(rounded, _number(steps.low)))
-    bounded = emit(relax.op.minimum(bounded, _number(steps.high)))
+    bounded = emit(relax.op.maximum(rounded, _number(low)))
+    bounded = emit(relax.op.minimum(bounded, _number(high)))
     return relax.op.astype(bounded, steps.dtype)
 
 

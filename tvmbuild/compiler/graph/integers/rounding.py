@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from tvmbuild.compiler.expressions import constant, shift, static_shape
-from tvmbuild.compiler.graph.integers.elementary import quantise, requantise
+from tvmbuild.compiler.graph.integers.elementary import narrow, quantise, requantise
 from tvmbuild.compiler.graph.integers.ledger import Ledger, Rule
 from tvmbuild.compiler.graph.integers.values import UNSIGNED, ByChannel, Joined, Known, Quantised, Steps, Sum
 
@@ -59,7 +59,10 @@ def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 def _quantise_channels(
     ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
 ) -> relax.Expr | None:
-    """Round to integers without their zeros where those differ, and to what is asked for where it is needed."""
+    """Round to integers without their zeros where those differ, and to what is asked for where it is needed.
+
+    After an activation that gives nothing negative they are bytes.
+    """
     shape, dtype = static_shape(call), str(call.ty.dtype)
     if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
         return None
@@ -70,8 +73,13 @@ def _quantise_channels(
         ledger.by_channel[made] = call, ByChannel(made, scale, int(zeros.flat[0]))
         return made
     steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
+    found = ledger.find(call.args[0])
+    bounded = narrow(found, steps) if isinstance(found, Sum) else steps
+    if np.min(bounded.low) >= 0:
+        steps = replace(bounded, dtype="uint8")
     centred = ledger.emit(_to_integers(ledger, call.args[0], steps))
-    shifted = ledger.emit(relax.op.add(centred, constant(of_channels.astype(np.int16))))
+    wide = ledger.emit(relax.op.astype(centred, "int16"))
+    shifted = ledger.emit(relax.op.add(wide, constant(of_channels.astype(np.int16))))
     made = ledger.emit(relax.op.astype(shifted, dtype))
     ledger.by_channel[made] = call, ByChannel(centred, scale)
     return made
