@@ -30,15 +30,16 @@ COUNT = 4096
 SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 1}), FrozenMap())
 
 
-def make_rounding(zero: int, bounds: tuple[float, float], dtype: str = "uint8") -> tirx.PrimFunc:
+def make_rounding(zero: int, bounds: tuple[float | None, float | None], dtype: str = "uint8") -> tirx.PrimFunc:
     """Return what graphs of integers end with, as it is fused."""
     data = te.placeholder([tirx.IntImm("int64", COUNT)], "float32")
 
     def convert(at: Any) -> Any:
         rounded = tirx.nearbyint(data[at])
         shifted = rounded + tirx.FloatImm("float32", zero) if zero else rounded
-        low, high = (tirx.FloatImm("float32", each) for each in bounds)
-        return tirx.Cast(dtype, tirx.Min(tirx.Max(shifted, low), high))
+        for bound, each in zip(bounds, (tirx.Max, tirx.Min), strict=True):
+            shifted = shifted if bound is None else each(shifted, tirx.FloatImm("float32", bound))
+        return tirx.Cast(dtype, shifted)
 
     return te.create_prim_func([data, te.compute(data.shape, convert)])
 
@@ -103,6 +104,24 @@ def test_numbers_stay_what_they_are(dtype: str, zero: int, bounds: tuple[int, in
     want = np.clip(np.rint(x) + np.float32(zero), low, high).astype(dtype)
     for each in found:
         np.testing.assert_array_equal(each, want)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+@pytest.mark.parametrize("bounds", [(0, None), (None, 100), (None, None)])
+@pytest.mark.parametrize("zero", [0, 17])
+def test_so_they_do_where_they_are_bounded_before(
+    dtype: str, bounds: tuple[float | None, float | None], zero: int
+) -> None:
+    """As where each channel has bounds of its own."""
+    target, x = host_target(threads=1), np.random.default_rng(0).integers(-40, 220, COUNT).astype(np.float32) / 2
+    x = np.maximum(x, 0) if dtype == "uint8" else x
+    with target:
+        mod = finish(make_rounding(zero, bounds, dtype), target)
+        assert has_integers(mod)
+        out = tvm.runtime.tensor(np.zeros(COUNT, dtype))
+        tvm.compile(mod, target)["main"](tvm.runtime.tensor(x), out)
+    low, high = (np.inf * sign if each is None else each for each, sign in zip(bounds, (-1, 1), strict=True))
+    np.testing.assert_array_equal(out.numpy(), np.clip(np.rint(x) + zero, low, high).astype(dtype))
 
 
 @pytest.mark.parametrize("bounds", [(0.5, 255), (0, 254.5)])

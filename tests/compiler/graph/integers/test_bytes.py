@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -151,14 +153,42 @@ def test_depthwise_convolutions_read_channels_of_different_steps(activation: str
     scales = net.random.uniform(0.05, 0.11, channels).astype(np.float32)
     zeros = net.random.randint(0, 90, channels) if zero is None else np.full(channels, zero)
     zeros -= 128 if dtype == "int8" else 0
-    steps = [net.keep(scales), net.keep(zeros.astype(dtype))]
-    rounded = net.add("QuantizeLinear", [active, *steps], axis=1)
-    by_channel = net.add("DequantizeLinear", [rounded, *steps], axis=1)
-    weights, _ = net.weigh((channels, 1, 3, 3))
-    made = net.add("Conv", [by_channel, weights], group=channels, pads=[1, 1, 1, 1])
-    model = net.finish(net.round(made, OUT_SCALE, 120), shape)
+    model = finish_by_channel(net, active, scales, zeros.astype(dtype), shape)
     mod = use_integers(import_onnx(model).mod)
     assert {str(call.ty.dtype) for call in operator_calls(mod, "relax.nn.conv2d")} == {"int32"}
+    check_by_channel(model, shape)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zeros", [(0, 128), (0, 40, 255)])
+def test_after_an_activation_that_gives_nothing_negative_they_read_bytes(zeros: tuple[int, ...], dtype: str) -> None:
+    """NNCF's zero of a channel that is always 0 lies in the middle, that of the others at 0."""
+    channels, shape = 24, (1, 8, 9, 9)
+    net = Network(np.random.RandomState(10))
+    weights, _ = net.weigh((channels, 8, 1, 1))
+    made = net.add("Conv", [net.round("x", IN_SCALE, 110), weights])
+    active = net.add("Clip", [made, net.keep(np.float32(0)), net.keep(np.float32(6))])
+    scales = net.random.uniform(0.02, 0.03, channels).astype(np.float32)
+    chosen = net.random.choice(zeros, channels) - (128 if dtype == "int8" else 0)
+    model = finish_by_channel(net, active, scales, chosen.astype(dtype), shape)
+    *_, depthwise = operator_calls(use_integers(import_onnx(model).mod), "relax.nn.conv2d")
+    assert str(depthwise.args[0].ty.dtype) == "uint8"
+    check_by_channel(model, shape)
+
+
+def finish_by_channel(
+    net: Network, active: str, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any], shape: tuple[int, ...]
+) -> bytes:
+    """Return the network with a depthwise convolution of what is rounded to each channel's steps."""
+    steps = [net.keep(scales), net.keep(zeros)]
+    rounded = net.add("QuantizeLinear", [active, *steps], axis=1)
+    by_channel = net.add("DequantizeLinear", [rounded, *steps], axis=1)
+    weights, _ = net.weigh((len(scales), 1, 3, 3))
+    made = net.add("Conv", [by_channel, weights], group=len(scales), pads=[1, 1, 1, 1])
+    return net.finish(net.round(made, OUT_SCALE, 120), shape)
+
+
+def check_by_channel(model: bytes, shape: tuple[int, ...]) -> None:
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     want = run_onnx(model, {"x": x}, "the network")["y"]
     for target in (host_target(threads=2), PLAIN):

@@ -62,18 +62,20 @@ def _scale(emit: Emit, data: Sum, unit: Any) -> relax.Expr:
 
 
 def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
-    """Bound by channel before rounding, as whole numbers allow; by one number after it, as an instruction does it."""
-    low, high = steps.low, steps.high
+    """Bound by one number after rounding, as an instruction does it; by channel before it, as whole numbers allow."""
+    low, high = (bound - steps.zero for bound in (steps.low, steps.high))
     if np.ndim(high):
-        data, high = emit(relax.op.minimum(data, _number(high - steps.zero))), int(np.max(high))
+        data = emit(relax.op.minimum(data, _number(high)))
     if np.ndim(low):
-        data, low = emit(relax.op.maximum(data, _number(low - steps.zero))), int(np.min(low))
+        data = emit(relax.op.maximum(data, _number(low)))
     rounded = emit(relax.op.round(data))
     if steps.zero:
         rounded = emit(relax.op.add(rounded, _number(steps.zero)))
-    bounded = emit(relax.op.maximum(rounded, _number(low)))
-    bounded = emit(relax.op.minimum(bounded, _number(high)))
-    return relax.op.astype(bounded, steps.dtype)
+    if not np.ndim(low):
+        rounded = emit(relax.op.maximum(rounded, _number(steps.low)))
+    if not np.ndim(high):
+        rounded = emit(relax.op.minimum(rounded, _number(steps.high)))
+    return relax.op.astype(rounded, steps.dtype)
 
 
 def _round_bound(bound: float, steps: Steps) -> Whole | int:
