@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 1}), FrozenMap())
 PRODUCTS = {"matrices": (49, 64, 32), "one row": (1, 50, 10)}
 
 
@@ -223,3 +225,19 @@ def test_threads_share_pixels_where_these_are_more_than_the_weights(
     divided = [int(loop.extent) for loop in loops if loop.kind == tirx.ForKind.PARALLEL]
     assert (divided == [2]) is by_pixels
     assert divided
+
+
+@pytest.mark.parametrize("size", [(8, 416), (8, 320)])
+def test_a_picture_s_convolution_has_registers_for_its_pixels(size: tuple[int, int]) -> None:
+    """LLVM keeps those that several sums read: sums that had taken all registers went to memory at each step."""
+    net = Network(np.random.RandomState(0))
+    weights, scales = net.weigh((16, 3, 3, 3))
+    made = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(16, scales, 0.02)], pads=[1, 1, 1, 1])
+    lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (1, 3, *size))), SERVER)
+    (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name)
+    (schedule, *_) = list_schedules(task.mod, SERVER, 1)
+    code = tvm.compile(schedule.mod, SERVER).mod.inspect_source("asm").splitlines()
+    sums = sum("vpdpbusd" in line for line in code)
+    written = sum(re.search(r"vmov\w+\s+%zmm\d+, -?\d+\(%rsp\)", line) is not None for line in code)
+    assert sums >= 24
+    assert written < sums // 4
