@@ -10,9 +10,8 @@ from tvm import s_tir
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
-from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile
+from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile, is_read_again
 from tvmbuild.compiler.schedules.nest import (
-    Axis,
     Machine,
     Nest,
     count,
@@ -99,7 +98,9 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
     across = nest.spatial[-2] if len(nest.spatial) > 1 else None
     most = machine.registers - SPARE_REGISTERS - instruction.registers
     each = max(1, instruction.lanes * 4 // machine.vector_bytes)
-    of_data = 1 if instruction.steps > 1 or _is_read_again(nest, across) else 0
+    *before, _ = nest.reduced
+    is_shared = any(is_read_again(load, step, across) for load in nest.loads for step in before[-1:])
+    of_data = 1 if instruction.steps > 1 or is_shared else 0
     tiles = [
         Tile(along, instruction.lanes, vectors, across, rows)
         for rows in divisors(across.extent if across else 1, most)
@@ -108,18 +109,6 @@ def _choose_tile(nest: Nest, instruction: DotInstruction, machine: Machine, rank
     ]
     ranking = sorted(tiles, key=lambda tile: _cost(tile, instruction.steps, machine))
     return ranking[min(rank, len(ranking) - 1)]
-
-
-def _is_read_again(nest: Nest, across: Axis | None) -> bool:
-    """Say whether a step of the sum reads what another pixel's read before it, as of a picture's few channels.
-
-    LLVM writes such short loops out and keeps what it reads in registers, or in memory where sums have them all.
-    """
-    if across is None or len(nest.reduced) < 2:
-        return False
-    step = nest.reduced[-2]
-    strides = ((load.stride(across.var) or 0, load.stride(step.var) or 0) for load in nest.loads)
-    return any(along and pixel and pixel % along == 0 and pixel < along * step.extent for pixel, along in strides)
 
 
 def _cost(tile: Tile, steps: int, machine: Machine) -> tuple[float, float]:

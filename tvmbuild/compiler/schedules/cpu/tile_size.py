@@ -18,6 +18,8 @@ from tvmbuild.compiler.schedules.nest import (
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""
 MAX_VECTORS = 8
+FEW = 8
+"""Sums in registers at least, where what they read is in registers, too: with fewer they read it too often."""
 OVERLAP = 1.05
 """What tiles that overlap must gain; of those that seem alike the one with fewer loads computes a little more twice."""
 UNPACKED = 2
@@ -83,6 +85,8 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
     most = machine.registers - SPARE_REGISTERS
     if any(load.bits < nest.bits and load.stride(vector.var) == 1 and _moves(load, reuse) for load in nest.loads):
         most //= 2  # what is widened takes a register besides the sum's
+    elif any(load.stride(vector.var) == 1 and is_read_again(load, nest.reduced[-1], reuse) for load in nest.loads):
+        most = max(machine.registers // 2 - 2, FEW)
     tiles = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
     large = any(load.elements * load.bits // 8 > machine.limits.near_cache for load in constants)
@@ -114,6 +118,17 @@ def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[T
         if rows * vectors <= most
     ]
     return [tile for tile in tiles if not tile.overlaps] + [tile for tile in tiles if tile.overlaps]
+
+
+def is_read_again(load: Access, step: Axis, across: Axis | None) -> bool:
+    """Say whether a step of a sum reads what another sum's read before it, as windows beside each other do.
+
+    LLVM writes short loops out and keeps in registers what is read again, or in memory where sums have them all.
+    """
+    if across is None:
+        return False
+    pixel, along = load.stride(across.var) or 0, load.stride(step.var) or 0
+    return bool(pixel and along) and pixel % along == 0 and pixel < along * step.extent
 
 
 def _moves(load: Access, axis: Axis | None) -> bool:
