@@ -18,7 +18,9 @@ from tvmbuild.compiler.schedules.nest import (
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""
 BARE = 16
-"""Registers of machines whose sums cannot take a number from memory to all lanes: rows or vectors need one each."""
+"""Registers of machines whose sums cannot take a number from memory to all lanes: it needs one."""
+WRITTEN_OUT = 32
+"""Steps of a sum that LLVM writes out; then a register holds 0, for the first of them."""
 MAX_VECTORS = 8
 FEW = 8
 """Sums in registers at least, where what they read is in registers, too: with fewer they read it too often."""
@@ -91,7 +93,8 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
         most = max(machine.registers // 2 - 2, FEW)
     tiles = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
     if machine.registers <= BARE:
-        tiles = [tile for tile in tiles if tile.rows * tile.vectors + min(tile.rows, tile.vectors) <= most + 1]
+        left = machine.registers - 1 - (count(nest.reduced) <= WRITTEN_OUT)
+        tiles = [tile for tile in tiles if tile.rows * tile.vectors + (tile.rows > 1) * tile.vectors <= left]
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
     large = any(load.elements * load.bits // 8 > machine.limits.near_cache for load in constants)
 
