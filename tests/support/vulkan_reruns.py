@@ -27,7 +27,7 @@ def run_tests(*names: str, **environment: str) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-s", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *(f"tests/package/runtime/vulkan/test_{name}.py" for name in names)],
-        env={**os.environ, VARIABLE: ALL, **environment},  # what runs tonight runs all of them
+        env={**os.environ, **environment, VARIABLE: ALL},  # what runs tonight runs all of them
         cwd=PROJECT,
         capture_output=True,
         text=True,
