@@ -95,6 +95,8 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
     if machine.registers <= BARE:
         left = machine.registers - 1 - (count(nest.reduced) <= WRITTEN_OUT)
         tiles = [tile for tile in tiles if tile.rows * tile.vectors + (tile.rows > 1) * tile.vectors <= left]
+    else:  # LLVM, for znver4 at least, has all numbers in registers that several vectors are multiplied by
+        tiles = [tile for tile in tiles if tile.vectors == 1 or _count_registers(tile) <= machine.registers]
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
     large = any(load.elements * load.bits // 8 > machine.limits.near_cache for load in constants)
 
@@ -125,6 +127,11 @@ def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[T
         if rows * vectors <= most
     ]
     return [tile for tile in tiles if not tile.overlaps] + [tile for tile in tiles if tile.overlaps]
+
+
+def _count_registers(tile: Tile) -> int:
+    """Return how many the sums take, with the vectors and the numbers that each is the product of."""
+    return (tile.rows + 1) * (tile.vectors + 1) - 1 if tile.rows > 1 else tile.vectors
 
 
 def is_read_again(load: Access, step: Axis, across: Axis | None) -> bool:
