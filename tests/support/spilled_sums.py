@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import tvm
-from tvm import tirx
 
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 
@@ -21,8 +20,3 @@ def count_sums(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tuple[int, in
     lines = code.splitlines()
     sums, written = (sum(pattern.search(line) is not None for line in lines) for pattern in (_SUM, _WRITTEN))
     return sums, written
-
-
-def as_module(function: tirx.PrimFunc) -> tvm.ir.IRModule:
-    """Return the function as a module's ``main``."""
-    return tvm.ir.IRModule({"main": function.with_attr("global_symbol", "main")})

@@ -45,7 +45,6 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 1}), FrozenMap())
 PRODUCTS = {"matrices": (49, 64, 32), "one row": (1, 50, 10)}
 
 
@@ -232,9 +231,10 @@ def test_a_picture_s_convolution_has_registers_for_its_pixels(size: tuple[int, i
     """LLVM keeps those that several sums read: sums that had taken all registers went to memory at each step."""
     net = Network(np.random.RandomState(0))
     weights, scales = net.weigh((16, 3, 3, 3))
+    target = describe("znver4")
     made = net.add("Conv", [net.round("x", 0.02, 131), weights, net.offset(16, scales, 0.02)], pads=[1, 1, 1, 1])
-    lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (1, 3, *size))), SERVER)
+    lowered = lower(import_onnx(net.finish(net.round(made, 0.1, 120), (1, 3, *size))), target)
     (task,) = (each for each in extract_tasks(lowered) if "conv2d" in each.name)
-    sums, written = count_sums(task.mod, SERVER)
+    sums, written = count_sums(task.mod, target)
     assert sums >= 24
     assert written < sums // 4

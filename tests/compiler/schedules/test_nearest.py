@@ -20,7 +20,7 @@ from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.prim_funcs import list_nodes
-from tvmbuild.compiler.schedules.cpu.nearest import round_bytes
+from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import host_target, tvm_target
@@ -48,7 +48,7 @@ def finish(function: tirx.PrimFunc, target: tvm.target.Target, *, rewritten: boo
     use_fast_math()
     scheduled = schedule_function(function, describe_machine(target)).with_attr("global_symbol", "main")
     mod = tvm.ir.IRModule({"main": scheduled})
-    return round_bytes(mod, target) if rewritten else mod
+    return round_to_integers(mod, target) if rewritten else mod
 
 
 def has_integers(mod: tvm.ir.IRModule) -> bool:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import tvm
-from spilled_sums import as_module, count_sums
+from spilled_sums import count_sums
 from tvm import te, topi
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.tasks import normalised
 
 pytestmark = pytest.mark.compiler
 
@@ -33,7 +34,7 @@ def describe(cpu: str) -> tvm.target.Target:
 @pytest.mark.parametrize(("size", "kernel", "stride"), [(58, 3, 1), (113, 3, 2), (30, 3, 1)])
 def test_windows_share_what_they_read(size: int, kernel: int, stride: int, cpu: str) -> None:
     """28 sums of a row of AVX-512, and its pixels: they took twice as long as 14."""
-    sums, written = count_sums(as_module(write_depthwise(size, kernel, stride)), describe(cpu))
+    sums, written = count_sums(normalised(write_depthwise(size, kernel, stride)), describe(cpu))
     assert sums >= 7 * kernel**2
     assert written <= sums // 4
 
@@ -43,6 +44,6 @@ def test_windows_share_what_they_read(size: int, kernel: int, stride: int, cpu: 
 )
 def test_products_leave_registers_for_what_they_multiply_by(cpu: str, inputs: int, outputs: int) -> None:
     """12 of AVX2's 16 registers as sums took half as long again as 8, 28 of AVX-512's for a Zen 4 twice as 14."""
-    sums, written = count_sums(as_module(write_pointwise(14, inputs, outputs)), describe(cpu))
+    sums, written = count_sums(normalised(write_pointwise(14, inputs, outputs)), describe(cpu))
     assert sums >= 8
     assert written <= sums // 8

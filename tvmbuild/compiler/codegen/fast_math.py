@@ -87,7 +87,7 @@ def use_fast_math() -> None:
 
 
 def _lower_nearbyint(call: Any) -> Any:
-    """Round to an integer as well, where one is wanted (`round_bytes`)."""
+    """Round to an integer as well, where one is wanted (`round_to_integers`)."""
     name = "llvm.lrint" if _dtype(call).startswith("int") else "llvm.nearbyint"
     return tirx.call_llvm_pure_intrin(_dtype(call), name, *call.args)
 

@@ -76,7 +76,7 @@ def _quantise_channels(
     found = ledger.find(call.args[0])
     bounded = narrow(found, steps) if isinstance(found, Sum) else steps
     if np.min(bounded.low) >= 0:
-        steps = replace(bounded, dtype="uint8")
+        steps = replace(steps, dtype="uint8")
     centred = ledger.emit(_to_integers(ledger, call.args[0], steps))
     wide = ledger.emit(relax.op.astype(centred, "int16"))
     shifted = ledger.emit(relax.op.add(wide, constant(of_channels.astype(np.int16))))

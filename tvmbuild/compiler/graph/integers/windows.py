@@ -81,18 +81,18 @@ def write_windows(
     read = pad(data, padded)
 
     # Whole words further, sets share words: what one reads last, the next one reads first.
-    each, after = (step, 1) if step % BYTES else (BYTES, step // BYTES)
-    words = (sets, uses) if step % BYTES else ((sets - 1) * after + uses, 1)
+    further, rest = divmod(step, BYTES)
+    words, apart = ((sets, uses), step) if rest else (((sets - 1) * further + uses, 1), BYTES)
 
     def interleave(n: Any, y: Any, x: Any, use: Any, c: Any) -> Any:
-        return join_bytes([read[n, y, x * each + use * BYTES + place, c] for place in range(BYTES)])
+        return join_bytes([read[n, y, x * apart + use * BYTES + place, c] for place in range(BYTES)])
 
-    extents = [int64(extent) for extent in (batch, int(read.shape[1]), *words, channels)]
+    extents = [int64(each) for each in (batch, int(read.shape[1]), *words, channels)]
     columns = te.compute(extents, interleave, name="columns", attrs={ANNOTATION: COLUMNS})
     row, use = reduce_over(rows, uses)
 
     def add_up(n: Any, y: Any, x: Any, c: Any) -> Any:
-        word = (x // shared, use) if step % BYTES else (x // shared * after + use, 0)
+        word = (x // shared, use) if rest else (x // shared * further + use, 0)
         product = multiply_words(columns(n, y * down + row, *word, c), weights[x % shared, row, use, c])
         return te.sum(product, axis=[row, use])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tvm
 
-from tvmbuild.compiler.schedules.cpu.nearest import round_bytes
+from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
@@ -20,4 +20,4 @@ def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     if is_gpu(target):
         return mod
     tiled = expand_rows(overlap_tiles(mod), target)
-    return prefetch_panels(round_bytes(narrow_partitioned(tiled), target))
+    return prefetch_panels(round_to_integers(narrow_partitioned(tiled), target))

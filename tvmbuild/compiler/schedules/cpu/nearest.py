@@ -20,19 +20,19 @@ _ROUND = "tirx.nearbyint"
 """It gives a float in TVM; where an int32 is wanted, `fast_math` makes one instruction of it."""
 _EXACT = 1 << 24
 """Below it float32 has all integers."""
-_NARROW = frozenset({"uint8", "int8", "int16", "int32"})
+_INTEGERS = frozenset({"uint8", "int8", "int16", "int32"})
 _MOST = 255
 """Of a uint8."""
 
 
-def round_bytes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with fewer instructions for each number, where the CPU has that one; numbers are the same."""
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     return map_prim_funcs(mod, _round) if machine_of(triple) == "x86_64" else mod
 
 
 def _round(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
-    if not any(str(cast.ty.dtype) in _NARROW for cast in list_nodes(function, tirx.Cast)):
+    if not any(str(cast.ty.dtype) in _INTEGERS for cast in list_nodes(function, tirx.Cast)):
         return None
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Cast, _convert)))
 
@@ -40,7 +40,7 @@ def _round(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
 def _convert(cast: tirx.Cast) -> tirx.Cast:
     """Return the cast of what bounds and a zero point, where there are any, leave of a rounded number, as integers."""
     dtype = str(cast.ty.dtype)
-    if dtype not in _NARROW:
+    if dtype not in _INTEGERS:
         return cast
     high, lowest = _split(cast.value, tirx.Min)
     low, shifted = _split(lowest, tirx.Max)

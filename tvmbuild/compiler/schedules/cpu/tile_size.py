@@ -91,12 +91,8 @@ def choose_tile(nest: Nest, machine: Machine, rank: int = 0, constants: Sequence
         most //= 2  # what is widened takes a register besides the sum's
     elif any(load.stride(vector.var) == 1 and is_read_again(load, nest.reduced[-1], reuse) for load in nest.loads):
         most = max(machine.registers // 2 - 2, FEW)
-    tiles = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
-    if machine.registers <= BARE:
-        left = machine.registers - 1 - (count(nest.reduced) <= WRITTEN_OUT)
-        tiles = [tile for tile in tiles if tile.rows * tile.vectors + (tile.rows > 1) * tile.vectors <= left]
-    else:  # LLVM, for znver4 at least, has all numbers in registers that several vectors are multiplied by
-        tiles = [tile for tile in tiles if tile.vectors == 1 or _count_registers(tile) <= machine.registers]
+    listed = _list_tiles((vector, reuse), machine.lanes(nest.bits), most)
+    tiles = [tile for tile in listed if _count_registers(tile, machine, count(nest.reduced)) <= machine.registers]
     strides = [(load.stride(vector.var), load.stride(reuse.var) if reuse else 0) for load in nest.loads]
     large = any(load.elements * load.bits // 8 > machine.limits.near_cache for load in constants)
 
@@ -129,9 +125,18 @@ def _list_tiles(axes: tuple[Axis, Axis | None], width: int, most: int) -> list[T
     return [tile for tile in tiles if not tile.overlaps] + [tile for tile in tiles if tile.overlaps]
 
 
-def _count_registers(tile: Tile) -> int:
-    """Return how many the sums take, with the vectors and the numbers that each is the product of."""
-    return (tile.rows + 1) * (tile.vectors + 1) - 1 if tile.rows > 1 else tile.vectors
+def _count_registers(tile: Tile, machine: Machine, steps: int) -> int:
+    """Return how many the sums take with what each is the product of: vectors, and numbers in all lanes of a register.
+
+    What is used once is read from memory; so are numbers, one at a time on a bare machine. Elsewhere LLVM, for znver4
+    at least, has all of them in registers that several vectors are multiplied by.
+    """
+    sums = tile.rows * tile.vectors
+    if tile.rows == 1:
+        return sums
+    if machine.registers <= BARE:
+        return sums + tile.vectors + 1 + (steps <= WRITTEN_OUT)
+    return sums + tile.vectors + (tile.rows if tile.vectors > 1 else 0)
 
 
 def is_read_again(load: Access, step: Axis, across: Axis | None) -> bool:
