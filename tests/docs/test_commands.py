@@ -129,6 +129,7 @@ def test_what_pages_say_is_printed_is_compared() -> None:
     assert find_unseen(shown, "before\nok a@x86-64-v3 12.0 s\n▼? 1.3 2.5x\n") == []
     assert find_unseen(shown, "ok a@x86-64-v4  0.6 s\n▲ 1.2 0.5x\n") == shown
     assert find_unseen(shown, "▲ 1.2 0.5x\nok a@x86-64-v3  0.6 s\n") == shown[1:]
+    assert find_unseen(["1.2 ms on 2026-11-25 03:51"], "1.4 ms on 2027-01-02 12:00\n") == []
 
 
 @pytest.mark.nightly

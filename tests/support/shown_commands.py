@@ -12,8 +12,8 @@ _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]*) -->\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
-_NUMBER = re.compile(r"(?<![\w@/-])[\d.]+(?:e[-+]\d+)?")
-"""Not the numbers of names: `mobilenet_v2@x86-64-v3`."""
+_NUMBER = re.compile(r"\b\d{4}-\d\d-\d\d\b|(?<![\w@/-])[\d.]+(?:e[-+]\d+)?")
+"""Days, and not the numbers of names: `mobilenet_v2@x86-64-v3`."""
 _VERDICT = re.compile(r"[▲▼≈]\?? |[\d.]+x (?:faster|slower)|no difference")
 """Which of two is faster may differ from machine to machine."""
 
