@@ -12,6 +12,8 @@ from tvmbuild.cli import main
 from tvmbuild.cli.init import write_project
 from tvmbuild.cli.records.merge_driver import ATTRIBUTES
 from tvmbuild.config import load_project
+from tvmbuild.records.reader import RecordReader
+from tvmbuild.targets.table import target_kind
 
 
 def test_a_new_project_is_complete_and_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,6 +69,16 @@ def test_a_folder_that_cannot_be_made_is_told(capsys: pytest.CaptureFixture[str]
 def test_a_git_clone_without_files_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert main(["init", str(tmp_path)]) == 0
+
+
+def test_its_records_were_measured_beside_the_rules_of_now(tmp_path: Path) -> None:
+    """Else the first `doit` measures, on a machine of their class alone: elsewhere no test would see it."""
+    write_project(tmp_path)
+    (target,) = load_project(tmp_path).targets
+    read = RecordReader().read
+    files = {path.name: read(path) for path in (tmp_path / "records" / target.name).iterdir()}
+    lagging = {name: file.list_lagging(target_kind(target.kind).rules) for name, file in files.items() if file}
+    assert [name for name, classes in lagging.items() if target.measured_on in classes] == []
 
 
 @pytest.mark.compiler
