@@ -103,6 +103,18 @@ def test_what_the_other_machine_has_is_left_out() -> None:
     assert not {"numpy", "onnxsim", "ziglang", "tvmbuild"} & needed.keys()
 
 
+def test_packing_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bundle_site, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(bundle_site, "_download", lambda *_arguments: [tmp_path / "a.whl"])
+    monkeypatch.setattr(bundle_site, "_add_wheel", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        bundle_site.pack_site(tmp_path, "3.12", "x86_64", frozenset())
+    assert list((tmp_path / "bundles").iterdir()) == []
+
+
 BUSY = """\
 import os, time
 from pathlib import Path

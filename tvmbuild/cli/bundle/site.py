@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import os
 import re
 import subprocess
 import tarfile
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import tvmbuild
 from tvmbuild.base.capabilities import installed_version
+from tvmbuild.base.files import publish
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
 from tvmbuild.base.pip_download import download_command, foreign_options
@@ -43,12 +43,9 @@ def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> 
     wheels = _download(folder, needed, python, machine) if needed else []
     if wheels:
         report_progress("compressing them: about two minutes, once for these versions")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    made = kept.with_suffix(f".{os.getpid()}.tmp")
-    with tarfile.open(made, "w:xz", preset=6) as archive:
+    with publish(kept) as made, tarfile.open(made, "w:xz", preset=6) as archive:
         for wheel in wheels:
             _add_wheel(archive, wheel)
-    made.replace(kept)
     return kept
 
 
