@@ -11,7 +11,6 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_values
-from tvmbuild.compiler.graph.attention.cpu.sizes import MOST_PIECES
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.places import Place
 from tvmbuild.compiler.graph.attention.vectors import cut, load, local, number, spread, store
@@ -24,10 +23,10 @@ def write_weighted(work: Work, first: Any, count: Any) -> None:
     values = take_values(work, first, count)
     if work.is_single:
         _invert(work)
-    for begin in range(0, len(pieces), MOST_PIECES):
+    for begin in range(0, len(pieces), sizes.pieces):
         with T.serial(int64(sizes.rows // sizes.row_tile)) as step:
             row = T.Bind(step * sizes.row_tile)
-            sums = _multiply(work, _Keys(values, first, count), row, pieces[begin : begin + MOST_PIECES])
+            sums = _multiply(work, _Keys(values, first, count), row, pieces[begin : begin + sizes.pieces])
             for line in range(sizes.row_tile):
                 _put(work, row + line, sums[line])
     if not work.is_single:

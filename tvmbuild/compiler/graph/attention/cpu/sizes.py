@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from tvmbuild.compiler.graph.attention.form import Attention
 from tvmbuild.compiler.graph.attention.vectors import cut
-from tvmbuild.compiler.schedules.nest import Machine
+from tvmbuild.compiler.schedules.cpu.tile_size import BARE
+from tvmbuild.compiler.schedules.nest import Machine, divisors
 
 _SPARE_REGISTERS = 4
-"""For what is multiplied; the rest may hold sums."""
+"""For what is multiplied, at least; the rest may hold sums."""
 _MOST_SUMS = 16
 """Registers of a tile: more hide no latency."""
 _FEWEST_LANES = 4
-_MOST_VECTORS = 2
+_MOST_VECTORS, _MOST_SHORT_VECTORS = 2, 3
+"""Of queries in a block. Where registers are few their vectors are short, and keys would serve few queries."""
 _NEAR_SCORES = 1 << 13
 """Bytes of scores that stay in the first-level cache beside keys and values."""
-_MOST_ROWS_OF_OUTPUT = 8
-MOST_PIECES = 4
-"""Vectors of a tile along a head's size."""
+_MOST_PIECES = 4
 _NEAR_BYTES = 32
 """A cycle, from the second-level cache."""
 
@@ -37,6 +37,8 @@ class Sizes:
     """Keys in a block, the last one may have fewer; all of them where they are few."""
     row_tile: int
     """Queries in a tile of the output."""
+    pieces: int
+    """Vectors of such a tile along a head's size."""
     width_lanes: int
     """Of a vector along a head's size; what is left takes shorter ones."""
 
@@ -54,7 +56,8 @@ def choose_sizes(form: Attention, machine: Machine) -> Sizes:
     """Return the sizes that take the fewest cycles, by a rough model of two loads and two sums a cycle."""
     width = machine.lanes(32)
     lanes = min(width, max(_FEWEST_LANES, 1 << (form.rows - 1).bit_length()))
-    choices = [_sizes(form, machine, lanes, vectors) for vectors in range(1, _MOST_VECTORS + 1)]
+    most = _MOST_SHORT_VECTORS if machine.registers <= BARE else _MOST_VECTORS
+    choices = [_sizes(form, machine, lanes, vectors) for vectors in range(1, most + 1)]
     return min(choices, key=lambda sizes: _cost(form, sizes, width))
 
 
@@ -67,17 +70,26 @@ def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None
 
 
 def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes:
-    sums = min(machine.registers - _SPARE_REGISTERS, _MOST_SUMS)
+    sums = min(machine.registers - max(_SPARE_REGISTERS, vectors + 2), _MOST_SUMS)
     key_tile = max(1, min(sums // vectors, form.keys))
     rows = lanes * vectors
     most = max(2 * key_tile, _NEAR_SCORES // (4 * rows))
     keys = -(-form.keys // -(-form.keys // most))
     keys = min(form.keys, -(-keys // key_tile) * key_tile)
-    pieces = min(len(cut(form.width, machine.lanes(32))), MOST_PIECES)
-    row_tile = max(each for each in (1, 2, 4, _MOST_ROWS_OF_OUTPUT) if each == 1 or each * pieces <= sums)
-    return Sizes(
-        lanes, vectors, key_tile, keys, min(row_tile, rows, 1 << (form.rows - 1).bit_length()), machine.lanes(32)
-    )
+    row_tile, pieces = _choose_tile(form, machine, rows)
+    return Sizes(lanes, vectors, key_tile, keys, row_tile, pieces, machine.lanes(32))
+
+
+def _choose_tile(form: Attention, machine: Machine, rows: int) -> tuple[int, int]:
+    """Return the rows and vectors of a tile of the output: as many sums as registers hold, for the fewest loads."""
+    most = min(len(cut(form.width, machine.lanes(32))), _MOST_PIECES)
+    tiles = [
+        (row_tile, pieces)
+        for row_tile in divisors(rows, 1 << (form.rows - 1).bit_length())
+        for pieces in range(1, most + 1)
+        if row_tile * pieces <= min(machine.registers - pieces - 2, _MOST_SUMS)
+    ]
+    return max(tiles, key=lambda tile: (tile[0] * tile[1], -tile[0] - tile[1], tile[0]))
 
 
 def _cost(form: Attention, sizes: Sizes, width: int) -> tuple[float, int]:
