@@ -18,6 +18,8 @@ from tvmbuild.records.store import read_task_file, write_task_file
 from tvmbuild.records.task_file import BEST, Record, TaskFile, keep_best
 
 HERE, THERE = '{"attributes":{"num-cores":2},"host":{},"kind":"llvm"}', '{"attributes":{},"host":{},"kind":"llvm"}'
+BESIDE = HERE.replace('"host":{}', '"host":{"num-cores":9}')
+"""The same code with another CPU beside it, as cards have."""
 patient = settings(deadline=None)  # a busy machine is no failure
 N = TypeVar("N", int, float)
 CLASSES = ("cortex-a72", "emeraldrapids", "znver4")
@@ -48,7 +50,7 @@ files = st.builds(
     key=st.just("a" * 16),
     name=st.sampled_from(["conv2d", "conv2d_add", IMPORTED]),
     workload=st.sampled_from(["{}", '{"nodes":[]}']),
-    target=st.just(HERE),
+    target=st.sampled_from([HERE, BESIDE]),
     tvm=VERSIONS,
     records=st.lists(records, max_size=20).map(lambda found: keep_best(tuple(found))),
     searched=per_class(st.integers(0, 100)),

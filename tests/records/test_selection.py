@@ -10,10 +10,12 @@ from elected_step import KEY, OPTIONS, OTHER, make_step, select_schedule, task_f
 from tvmbuild.base.files import canonical_json, pretty_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.specs import TuneOptions
+from tvmbuild.base.specs import Attributes, TuneOptions
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.records.schedule import Schedule
-from tvmbuild.records.selection import TaskId, elect, needs_search, read_tasks, wanted_trials
+from tvmbuild.records.selection import TaskId, elect, needs_search, read_applicable, read_tasks, wanted_trials
+from tvmbuild.records.store import record_path, write_task_file
+from tvmbuild.records.task_file import ResolvedTarget
 
 
 @pytest.fixture
@@ -26,6 +28,18 @@ def test_a_record_of_another_target_is_not_used(step: Step[TuneStep]) -> None:
     more_cores = replace(OPTIONS, attributes=FrozenMap({"mcpu": "znver4", "num-cores": 4}))
     assert select_schedule(folder, [KEY], more_cores).traces == {}
     assert select_schedule(folder, [KEY, OTHER], OPTIONS).traces == {KEY: trace(1)}
+
+
+def test_a_card_s_record_is_used_whatever_the_cpu_beside_it(tmp_path: Path) -> None:
+    cpus: tuple[Attributes, ...] = (
+        FrozenMap({"mcpu": "x86-64-v3", "num-cores": 2}),
+        FrozenMap({"mcpu": "znver4", "num-cores": 16}),
+    )
+    here, there = (ResolvedTarget("cuda", FrozenMap({"arch": "sm_90"}), cpu) for cpu in cpus)
+    file = replace(task_file(KEY, (1, 2e-6, "h200")), target=canonical_json(there.to_json()))
+    write_task_file(record_path(tmp_path, KEY), file)
+    assert read_applicable(tmp_path, KEY, here) == file
+    assert read_applicable(tmp_path, KEY, replace(here, attributes=FrozenMap({"arch": "sm_80"}))) is None
 
 
 def test_the_targets_class_elects_and_else_one_other_class_alone() -> None:

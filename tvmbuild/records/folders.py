@@ -10,7 +10,7 @@ from tvmbuild.base.layout import MODELS_YAML
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.merge import merge_files
 from tvmbuild.records.store import KEY, read_task_file, write_task_file
-from tvmbuild.records.task_file import TaskFile
+from tvmbuild.records.task_file import TaskFile, code_of
 
 EXPECTED = "a folder with KEY.json (16 hex digits), one with TARGET/KEY.json, or a project that has such `records`"
 
@@ -76,7 +76,7 @@ def plan_merge(into: Path, other: Path, *, target: str | None = None, skip_other
         if theirs is None:
             continue  # it went while we looked
         known = ours.target if ours and ours.key == theirs.key else None
-        unequal = [wanted for wanted in (target, known) if wanted not in {None, theirs.target}]
+        unequal = [wanted for wanted in (target, known) if wanted is not None and code_of(wanted) != theirs.code]
         if unequal:
             others[source] = f"{source} ({theirs.name}): {theirs.target}, not {unequal[0]}"
             continue

@@ -22,7 +22,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
     """
     if ours.key != theirs.key:
         raise TvmbuildError(f"records of two Tasks, {ours.key} and {theirs.key}, are not one", "merge equal keys only")
-    if ours.target != theirs.target:
+    if ours.code != theirs.code:
         raise TvmbuildError(
             f"the records of Task {ours.key} ({ours.name}) were made for different targets: "
             f"{ours.target} and {theirs.target}",
@@ -33,7 +33,7 @@ def merge_files(ours: TaskFile, theirs: TaskFile) -> TaskFile:
         key=ours.key,
         name=max(ours.name, theirs.name, key=lambda name: (name != IMPORTED, name)),
         workload=newer.workload,
-        target=ours.target,
+        target=min(ours.target, theirs.target),
         tvm=newer.tvm,
         records=keep_best((*records_for(newer.workload, ours), *records_for(newer.workload, theirs))),
         searched=_greater(ours.searched, theirs.searched),
@@ -49,10 +49,10 @@ def merge_branches(ancestor: TaskFile | None, ours: TaskFile, theirs: TaskFile) 
 
     Where one branch alone made the records anew for other target attributes, its file is taken as it is.
     """
-    if ancestor is not None and ours.key == theirs.key == ancestor.key and ours.target != theirs.target:
-        if ours.target == ancestor.target:
+    if ancestor is not None and ours.key == theirs.key == ancestor.key and ours.code != theirs.code:
+        if ours.code == ancestor.code:
             return theirs
-        if theirs.target == ancestor.target:
+        if theirs.code == ancestor.code:
             return ours
     return merge_files(ours, theirs)
 

@@ -17,7 +17,7 @@ from tvmbuild.records.choices import DIRECT, Choices, Graph
 from tvmbuild.records.quarantine import has_file_fault, leave_out, read_faults
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.store import DamagedRecordsError, Read, read_task_file, record_path
-from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile
+from tvmbuild.records.task_file import Record, ResolvedTarget, TaskFile, code_of
 
 FORMAT = 1
 RULE_TRIALS = 4
@@ -64,7 +64,7 @@ def resolved_target(options: ForTarget) -> ResolvedTarget:
 
 
 def read_applicable(folder: Path, key: str, target: ResolvedTarget, read: Read = read_task_file) -> TaskFile | None:
-    """Return what may be used of the Task's file: it was made for exactly these attributes, and is not in quarantine.
+    """Return what may be used of the Task's file: it was made for these attributes, and is not in quarantine.
 
     None: there is no such file, or it is damaged. Its records in quarantine are left out. ``folder`` is
     `records/<target>`.
@@ -74,7 +74,7 @@ def read_applicable(folder: Path, key: str, target: ResolvedTarget, read: Read =
         task = read(path)
     except DamagedRecordsError:
         return None
-    if task is None or task.key != key or task.target != wanted:
+    if task is None or task.key != key or task.code != code_of(wanted):
         return None
     faults = read_faults(folder, key, wanted)
     return None if has_file_fault(path, faults) else leave_out(task, faults)

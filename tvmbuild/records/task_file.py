@@ -18,9 +18,19 @@ N = TypeVar("N", int, float)
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
+def code_of(target: str) -> str:
+    """Return what of a target's canonical JSON text must be equal for its records to apply.
+
+    The CPU beside a GPU need not be: no kernel depends on it, and no kernel's time.
+    """
+    value = json.loads(target)
+    value.pop("host", None)
+    return canonical_json(value)
+
+
 @dataclass(frozen=True)
 class ResolvedTarget:
-    """What code generation sees of a target; a record applies only where it is equal."""
+    """What code generation sees of a target; a record applies only where :func:`code_of` it is equal."""
 
     kind: str
     attributes: Attributes
@@ -70,6 +80,11 @@ class TaskFile:
     """Device class → version of the rules whose schedules it has measured, sorted; an absent class: FIRST_RULES."""
     spent: FrozenMap[str, float] = FrozenMap()
     """Device class → wall seconds of searching, building and timing so far, sorted; an absent class: unknown."""
+
+    @property
+    def code(self) -> str:
+        """What must be equal of the target that its records are to be used for."""
+        return code_of(self.target)
 
     def searched_on(self, device_class: str) -> int:
         """Return how many candidates that device class has measured."""

@@ -19,7 +19,7 @@ from tvmbuild.records.quarantine import digest
 from tvmbuild.records.selection import read_tasks, resolved_target
 from tvmbuild.records.store import write_task_file
 from tvmbuild.records.stored import StoredTask, read_stored
-from tvmbuild.records.task_file import TaskFile
+from tvmbuild.records.task_file import TaskFile, code_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _list_unused(layout: Layout, targets: list[str], *, force: bool) -> Iterator
                 yield _Removal(
                     stored.path, f"no cell of {target} has the Task {stored.file.name if stored.file else ''}"
                 )
-            elif stored.file is not None and stored.file.target != resolved[target]:
+            elif stored.file is not None and stored.file.code != code_of(resolved[target]):
                 yield _Removal(stored.path, f"made for other attributes than {target} has now")
 
 
