@@ -11,6 +11,7 @@ from tvmbuild.compiler.importing.expand.recurrent_steps import (
     Kind,
     Layer,
     State,
+    Weights,
     gru_step,
     lstm_step,
     rnn_step,
@@ -21,6 +22,11 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 def unroll_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Return the LSTM's steps; None where its lengths are not known."""
     return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step))
+
+
+def unroll_dynamic_lstm(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Return the steps of com.microsoft's LSTM with integer weights; None where its lengths are not known."""
+    return _unroll(node, scope, Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, lstm_step, is_quantized=True))
 
 
 def unroll_gru(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -66,19 +72,19 @@ def _describe(node: onnx.NodeProto, scope: Scope, kind: Kind) -> Layer | None:
     if steps == 0:
         return None
     composer = Composer(scope, node.name or node.op_type)
-    return Layer(node, kind, composer, attributes, steps, batch, recurrence[2], recurrence[0])
+    hidden = recurrence[1] if kind.is_quantized else recurrence[2]
+    return Layer(node, kind, composer, attributes, steps, batch, hidden, recurrence[0])
 
 
 def _run_direction(layer: Layer, number: int, data: str, batch_first: bool) -> tuple[list[str], State]:
     """Return the output of each step, in the order of time, and the last state."""
     composer, width = layer.composer, layer.kind.gates * layer.hidden
-    weights = composer.add("Transpose", layer.of_direction(1, number), perm=[1, 0])
     biases = layer.of_direction(3, number)
     input_bias, recurrence_bias = composer.split(biases, 0, [width, width]) if biases else ("", "")
-    projected = composer.add("MatMul", data, weights)
+    projected = _weights(layer, 1, number).multiply(composer, data)
     if input_bias:
         projected = composer.add("Add", projected, input_bias)
-    recurrence = composer.add("Transpose", layer.of_direction(2, number), perm=[1, 0])
+    recurrence = _weights(layer, 2, number)
     seen = layer.of_direction(7, number) if layer.kind.states > 1 else ""
     peepholes = tuple(composer.split(seen, 0, [layer.hidden] * 3)) if seen else ()
     direction = Direction(layer, number, recurrence, recurrence_bias, peepholes)
@@ -91,6 +97,15 @@ def _run_direction(layer: Layer, number: int, data: str, batch_first: bool) -> t
         new = layer.kind.step(direction, inputs[time], state)
         outputs[time], state = _within_length(layer, time, new, state)
     return [outputs[time] for time in range(layer.steps)], state
+
+
+def _weights(layer: Layer, index: int, number: int) -> Weights:
+    """Return an input's weights of one direction, 1 those of the data and 2 those of the state."""
+    own = layer.of_direction(index, number)
+    if not layer.kind.is_quantized:
+        return Weights(layer.composer.add("Transpose", own, perm=[1, 0]))
+    scale = 6 + 2 * index
+    return Weights(own, layer.of_direction(scale, number), layer.of_direction(scale + 1, number))
 
 
 def _initial(layer: Layer, index: int, number: int, batch_first: bool) -> str:

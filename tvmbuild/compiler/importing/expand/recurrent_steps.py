@@ -28,6 +28,8 @@ class Kind:
     activations: tuple[str, ...]
     states: int
     step: Callable[[Direction, str, State], State]
+    is_quantized: bool = False
+    """Whether weights are integers, inputs as rows, with scales and zero points as inputs 8 to 11."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,30 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """A matrix with gates * hidden columns, for products."""
+
+    name: str
+    scale: str = ""
+    """Of integers; empty: floats."""
+    zero_point: str = ""
+
+    def multiply(self, composer: Composer, data: str) -> str:
+        """Return the data times the matrix; by integers it is quantised by its own range."""
+        if not self.scale:
+            return composer.add("MatMul", data, self.name)
+        inputs = (data, self.name, self.scale, self.zero_point)
+        return composer.add("DynamicQuantizeMatMul", *inputs, domain="com.microsoft")
+
+
+@dataclass(frozen=True)
 class Direction:
     """One direction of a layer, ready for its steps."""
 
     layer: Layer
     index: int
-    recurrence: str
-    """Of hidden rows and gates * hidden columns: transposed for the product."""
+    recurrence: Weights
+    """Of hidden rows."""
     recurrence_bias: str
     peepholes: tuple[str, ...]
 
@@ -125,15 +144,15 @@ class Direction:
         """Return the state times the recurrence's weights, its bias added."""
         return self.multiply_add(state, self.recurrence, self.recurrence_bias)
 
-    def multiply_add(self, state: str, weights: str, bias: str) -> str:
+    def multiply_add(self, state: str, weights: Weights, bias: str) -> str:
         """Return the state times ``weights``, ``bias`` added where there is one."""
-        product = self.add("MatMul", state, weights)
+        product = weights.multiply(self.composer, state)
         return self.add("Add", product, bias) if bias else product
 
     @cached_property
-    def reset_weights(self) -> list[str]:
+    def reset_weights(self) -> list[Weights]:
         """The recurrence's weights of a GRU: of both gates, and of the candidate, which sees the state after a gate."""
-        return self.composer.split(self.recurrence, 1, self._reset_sizes)
+        return [Weights(name) for name in self.composer.split(self.recurrence.name, 1, self._reset_sizes)]
 
     @cached_property
     def reset_biases(self) -> list[str]:

@@ -8,6 +8,7 @@ from tvmbuild.compiler.importing.expand.quantized import elementwise, pools
 from tvmbuild.compiler.importing.expand.quantized.dynamic import dynamic_matmul, matmul_to_float
 from tvmbuild.compiler.importing.expand.quantized.products import gemm, linear_conv, linear_matmul
 from tvmbuild.compiler.importing.expand.quantized.refusals import refuse_blocks, refuse_small_types, take_as_onnx
+from tvmbuild.compiler.importing.expand.recurrent import unroll_dynamic_lstm
 from tvmbuild.compiler.importing.expand.scope import Rule
 
 ONNX: Mapping[str, Rule] = {
@@ -18,6 +19,7 @@ ONNX: Mapping[str, Rule] = {
 }
 MICROSOFT: Mapping[str, Rule] = {
     "DequantizeLinear": take_as_onnx,
+    "DynamicQuantizeLSTM": unroll_dynamic_lstm,
     "DynamicQuantizeMatMul": dynamic_matmul,
     "GatherBlockQuantized": refuse_blocks,
     "MatMulIntegerToFloat": matmul_to_float,
