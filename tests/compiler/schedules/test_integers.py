@@ -99,13 +99,24 @@ def make_dynamic(operator: str, weights: np.ndarray, zero: int) -> bytes:
     """Return what quantize_dynamic of onnxruntime makes of a product: data that are rounded as they come."""
     shape = (1, weights.shape[1], 9, 9) if operator == "ConvInteger" else (1, 33, weights.shape[0])
     pads = {"pads": [1, 0, 1, 2]} if operator == "ConvInteger" else {}
-    constants = {"w": weights, "z": np.array(zero, weights.dtype), "s": np.float32(0.003)}
+    bias = np.linspace(-2, 3, weights.shape[0], dtype=np.float32)
+    constants = {"w": weights, "z": np.array(zero, weights.dtype), "s": np.float32(0.003), "b": bias}
+    constants["channels"] = np.array([1, -1, 1, 1])
+    biased = [
+        helper.make_node("Div", ["b", "both"], ["steps"]),
+        helper.make_node("Floor", ["steps"], ["whole"]),
+        helper.make_node("Cast", ["whole"], ["integers"], to=TensorProto.INT32),
+        helper.make_node("Reshape", ["integers", "channels"], ["spread"]),
+        helper.make_node("Add", ["sums", "spread"], ["biased"]),
+    ]
+    biased = biased if operator == "ConvInteger" else []
     graph = helper.make_graph(
         [
             helper.make_node("DynamicQuantizeLinear", ["x"], ["data", "scale", "zero"]),
             helper.make_node(operator, ["data", "w", "zero", "z"], ["sums"], **pads),
-            helper.make_node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["scale", "s"], ["both"]),
+            *biased,  # as ONNX Runtime's quantiser writes it
+            helper.make_node("Cast", ["biased" if biased else "sums"], ["floats"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["floats", "both"], ["y"]),
         ],
         "dynamic",
@@ -122,6 +133,7 @@ DYNAMIC: dict[str, tuple[str, tuple[int, ...], str, int]] = {
     "product of uint8": ("MatMulInteger", (50, 40), "uint8", 117),
     "convolution": ("ConvInteger", (24, 8, 3, 3), "int8", 0),
     "convolution of uint8": ("ConvInteger", (24, 8, 1, 1), "uint8", 128),
+    "convolution of uint8 with a rest": ("ConvInteger", (24, 8, 3, 3), "uint8", 117),
 }
 
 

@@ -57,9 +57,8 @@ def _multiply_wide(call: NodeCall) -> relax.Expr:
 
 def _multiply_bytes(call: NodeCall, weights: Integers) -> relax.Expr:
     """Multiply the data as they are by weights of int8, and take off what their zero points add to it."""
-    # Of uint8 with a zero point besides 128 they need not fit: then rows of the data are added up for the rest.
-    rest = 0 if _fits(weights) else int(weights.max()) - _MOST
-    if not _fits(weights - rest):
+    rest = _rest(weights)
+    if rest is None:
         return _multiply_wide(call)
     data, zero = _as_unsigned(call, [-1, 1])
     total = call.emit(relax.op.matmul, data, constant((weights - rest).astype(np.int8)), out_dtype="int32")
@@ -73,21 +72,26 @@ def _convolve_bytes(call: NodeCall) -> relax.Expr | None:
     """Convolve the data as they are with weights of int8; None where those do not fit, for 1-D, 3-D and odd padding."""
     weights = _read_weights(call, [-1, 1, 1, 1])
     automatic = call.text("auto_pad", "NOTSET")
-    if weights is None or weights.ndim != 4 or not _fits(weights) or automatic not in {"NOTSET", "VALID"}:
+    if weights is None or weights.ndim != 4 or automatic not in {"NOTSET", "VALID"}:
+        return None
+    rest, groups = _rest(weights), int(call.attributes.get("group", 1))
+    if rest is None or (rest and groups > 1):
         return None
     data, zero = _as_unsigned(call, [])
     pads = list(call.attributes.get("pads", [0] * 4)) if automatic == "NOTSET" else [0] * 4
     if any(pads):
         data = _pad(call, data, zero, pads)
-    total = call.emit(
-        relax.op.nn.conv2d,
-        data,
-        constant(weights.astype(np.int8)),
-        strides=list(call.attributes.get("strides", [1, 1])),
-        dilation=list(call.attributes.get("dilations", [1, 1])),
-        groups=int(call.attributes.get("group", 1)),
-        out_dtype="int32",
-    )
+    form = {
+        "strides": list(call.attributes.get("strides", [1, 1])),
+        "dilation": list(call.attributes.get("dilations", [1, 1])),
+        "out_dtype": "int32",
+    }
+    kernels = constant((weights - rest).astype(np.int8))
+    total = call.emit(relax.op.nn.conv2d, data, kernels, groups=groups, **form)
+    if rest:
+        channels = call.emit(relax.op.sum, call.emit(relax.op.astype, data, "int32"), axis=1, keepdims=True)
+        window = constant(np.full((1, 1, *weights.shape[2:]), rest, np.int32))
+        total = call.emit(relax.op.add, total, call.emit(relax.op.nn.conv2d, channels, window, **form))
     return _take_off(call, total, zero, weights.sum(axis=(1, 2, 3)).reshape(1, -1, 1, 1))
 
 
@@ -164,6 +168,15 @@ def _read_weights(call: NodeCall, form: list[int]) -> Integers | None:
 
 def _fits(weights: Integers) -> bool:
     return bool(weights.min() >= -_SIGNED and weights.max() <= _MOST)
+
+
+def _rest(weights: Integers) -> int | None:
+    """Return by how much all weights are too large for int8; None where they are too far apart.
+
+    Those of uint8 with a zero point besides 128 may be: then the data of each sum are added up for the rest.
+    """
+    rest = 0 if _fits(weights) else int(weights.max()) - _MOST
+    return rest if _fits(weights - rest) else None
 
 
 def _subtract(call: NodeCall, index: int, form: list[int]) -> relax.Expr:

@@ -105,7 +105,7 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
     ``narrower``: also what reads no more than the first elements of each row.
     """
     consumers = sch.get_consumers(nest.block)
-    if len(consumers) == 1:
+    if len(consumers) == 1 and len(sch.get_producers(consumers[0])) == 1:  # TVM wants all of them in the loop
         follower = view_nest(sch, consumers[0])
         if follower is not None and follower.store is not None and _is_elementwise(nest, follower, narrower):
             sch.reverse_compute_at(consumers[0], loop)
