@@ -84,6 +84,35 @@ def test_a_shaken_model_is_the_same_but_for_a_rounding_error() -> None:
     assert after[scale] == pytest.approx(0.1, rel=1e-6)
 
 
+def test_where_data_are_rounded_as_they_come_their_products_scale_is_shaken() -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["data", "step", "zero"]),
+            helper.make_node("MatMulInteger", ["data", "w", "zero"], ["sums"]),
+            helper.make_node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["step", "scale"], ["both"]),
+            helper.make_node("Mul", ["floats", "both"], ["product"]),
+            helper.make_node("Mul", ["product", "other"], ["y"]),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+        [
+            onnx.numpy_helper.from_array(np.asarray(value), name)
+            for name, value in (
+                ("w", np.ones((4, 3), np.int8)),
+                ("scale", np.float32(0.25)),
+                ("other", np.float32(3)),
+            )
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    kept = {each.name: each for each in onnx.load_from_string(shake(model.SerializeToString())).graph.initializer}
+    values = {name: float(onnx.numpy_helper.to_array(kept[name])) for name in ("scale", "other")}
+    assert values["other"] == 3
+    assert 0 < abs(values["scale"] / 0.25 - 1) < 1e-6
+
+
 def test_sums_of_integer_operators_are_shaken_too() -> None:
     """QLinearAdd: what lies half-way between two steps may be either."""
     steps = {"scale": np.float32(0.1), "zero": np.uint8(128), "half": np.float32(0.2)}

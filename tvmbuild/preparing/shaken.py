@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import onnx
@@ -16,6 +17,9 @@ _SCALES: Mapping[str, int] = {
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), 4),
     **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), 1),
     **dict.fromkeys(("QLinearGlobalAveragePool", "QLinearAveragePool"), 1),
+    "DynamicQuantizeMatMul": 2,
+    "MatMulIntegerToFloat": 3,
+    "DynamicQuantizeLSTM": 8,
 }
 """Of operators that compute in integers: which input is the scale of their weights, or of their first operand.
 
@@ -27,11 +31,12 @@ def shake(model: bytes) -> bytes:
     """Return the model with the scales of its weights changed by a rounding error, up and down in turn.
 
     So are those of one operand of operators of integers that have no weights. A model that has neither is returned as
-    it is.
+    it is. Where data are rounded by a range of their own, a scale is what theirs is multiplied by.
     """
     proto = onnx.load_model_from_string(model)
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
-    scales = [name for node in proto.graph.node if (name := _find_scale(node, constants))]
+    found = {node.output[1] for node in proto.graph.node if node.op_type == "DynamicQuantizeLinear"}
+    scales = [name for node in proto.graph.node if (name := _find_scale(node, constants, found))]
     for index, name in enumerate(dict.fromkeys(scales)):
         if name not in constants or constants[name].data_type != TensorProto.FLOAT:
             continue
@@ -41,7 +46,9 @@ def shake(model: bytes) -> bytes:
     return shaken
 
 
-def _find_scale(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> str:
+def _find_scale(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], found: AbstractSet[str]) -> str:
+    if node.op_type == "Mul" and not found.isdisjoint(node.input):
+        return next((name for name in node.input if name in constants), "")
     if node.op_type == "DequantizeLinear":
         return str(node.input[1]) if node.input[0] in constants else ""
     return str(node.input[_SCALES[node.op_type]]) if node.op_type in _SCALES else ""
