@@ -94,6 +94,41 @@ def test_pooling_stays_in_the_convolutions_layout(save_model: SaveModel, cpu: tv
 
 
 @pytest.mark.compiler
+def test_data_that_are_rounded_as_they_come_stay_in_it(save_model: SaveModel, cpu: tvm.target.Target) -> None:
+    """Weights of uint8 whose zero point is not 128 add up the channels of what they see, too."""
+    nodes, weights, data = [], {"z": np.uint8(117), "s": np.float32(0.01)}, "x"
+    for name, channels in (("p", 3), ("q", 8), ("r", 8)):
+        weights[name] = RANDOM.randint(0, 256, (8, channels, 3, 3)).astype("uint8")
+        nodes += [
+            node("DynamicQuantizeLinear", data, f"{name}d {name}s {name}z"),
+            node("ConvInteger", f"{name}d {name} {name}z z", f"{name}i", pads=[1, 1, 1, 1]),
+            node("Cast", f"{name}i", f"{name}f", to=onnx.TensorProto.FLOAT),
+            node("Mul", f"{name}s s", f"{name}b"),
+            node("Mul", f"{name}f {name}b", f"{name}y"),
+        ]
+        data = f"{name}y"
+    nodes[-1].output[0] = "y"
+    tasks = check(save_model(nodes, weights, SHAPE), cpu)
+    found = [task for task in tasks if "transpose" in task]
+    assert len(found) <= 3, found  # what comes in, what its channels add up to, and what goes out
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin", "ReduceSum"])
+@pytest.mark.parametrize("axes", [None, [1], [-1], [2, 3]])
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_reductions_after_a_convolution_are_of_the_same_axes(
+    save_model: SaveModel, cpu: tvm.target.Target, kind: str, axes: list[int] | None, keeps: int
+) -> None:
+    reduction = node(kind, "b", "r", keepdims=keeps, **({} if axes is None or kind == "ReduceSum" else {"axes": axes}))
+    constants = {} if axes is None or kind != "ReduceSum" else {"axes": integers(*axes)}
+    if constants:
+        reduction.input.append("axes")
+    nodes = [node("Conv", "x w", "a"), node("Relu", "a", "b"), reduction, node("Abs", "r", "y")]
+    check(save_model(nodes, {**WEIGHTS, **constants}, SHAPE, opset=13), cpu)
+
+
+@pytest.mark.compiler
 def test_a_detectors_head_needs_no_transpose(save_model: SaveModel, cpu: tvm.target.Target) -> None:
     nodes = [
         node("Conv", "x w", "a"),

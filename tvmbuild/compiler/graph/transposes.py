@@ -30,7 +30,10 @@ ELEMENTWISE = frozenset(
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling."""
+    """Move each ``permute_dims`` of ``main`` behind elementwise operators, concat, split, reshape, pad and pooling.
+
+    Roundings to integers are elementwise where one step is that of all; the extremes of all elements need no transpose.
+    """
     sunk = rewrite_main(mod, _Rewriter(mod))
     # FuseOps does not see through one variable that is another.
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
@@ -48,6 +51,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             "reshape": self._reshape,
             "permute_dims": self._permute,
             "nn.pad": self._pad,
+            "quantize": self._quantize,
+            **dict.fromkeys(("max", "min", "sum"), self._reduce),
             **{name.removeprefix("relax."): self._pool for name in POOLS},
         }
         rule = rules.get(call.op.name.removeprefix("relax."))
@@ -88,13 +93,25 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return call
         (axes,) = orders
         sources = [
-            _untransposed(argument, axes) if each is None else each[0]
+            self._untransposed(argument, axes) if each is None else each[0]
             for argument, each in zip(arguments, found, strict=True)
         ]
         kept = [source for source in sources if source is not None]
         if len(kept) < len(sources):
             return call
         return relax.op.permute_dims(self.builder_.emit(make(kept, axes)), list(axes))
+
+    def _untransposed(self, expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
+        """Return of what ``expr`` is the transpose: of a constant, or of what is computed of constants and numbers."""
+        constant_or_number = _untransposed(expr, axes)
+        value = self._value(expr)
+        if constant_or_number is not None or not (
+            isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in ELEMENTWISE
+        ):
+            return constant_or_number
+        made = [self._untransposed(argument, axes) for argument in value.args]
+        known = [each for each in made if each is not None]
+        return self.builder_.emit(relax.Call(value.op, known, value.attrs)) if len(known) == len(made) else None
 
     def _concat(self, call: relax.Call) -> relax.Expr:
         parts = self._value(call.args[0])
@@ -120,6 +137,31 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             return relax.op.nn.pad(sources[0], moved, call.attrs.pad_mode, call.attrs.pad_value)
 
         return self._move_behind(call, call.args, make)
+
+    def _quantize(self, call: relax.Call) -> relax.Expr:
+        data, *steps = call.args
+        if any(static_shape(each) != () for each in steps):
+            return call
+
+        def make(sources: list[relax.Expr], _: tuple[int, ...]) -> relax.Expr:
+            return relax.op.quantize(sources[0], *steps, axis=0, out_dtype=str(call.ty.dtype))
+
+        return self._move_behind(call, [data], make)
+
+    def _reduce(self, call: relax.Call) -> relax.Expr:
+        """Reduce other axes of the source; of all elements that is their extreme, whose order does not matter."""
+        found = self._transposed(call.args[0])
+        own = call.attrs.axis
+        if found is None:
+            return call
+        if own is None:
+            is_extreme = call.op.name != "relax.sum" and not call.attrs.keepdims
+            return relax.Call(call.op, [found[0]], call.attrs) if is_extreme else call
+        if len(own) > 1 or not call.attrs.keepdims:
+            return call
+        reduce = getattr(relax.op, call.op.name.removeprefix("relax."))
+        axis = int(own[0]) % len(found[1])
+        return self._move_behind(call, call.args, lambda sources, axes: reduce(sources[0], axes[axis], keepdims=True))
 
     def _pool(self, call: relax.Call) -> relax.Expr:
         found = self._transposed(call.args[0])
@@ -157,12 +199,12 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
 
 
 def _untransposed(expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-    """Return the constant of which ``expr`` is the transpose, if it is a constant that needs no other shape."""
+    """Return the constant of which ``expr`` is the transpose, if it needs no other shape; a number is its own."""
+    if static_shape(expr) == ():
+        return expr
     if not isinstance(expr, tvm.ir.GenericConst):
         return None
     value = expr.value.numpy()
-    if value.ndim == 0:
-        return expr
     if value.ndim > len(axes):
         return None
     full = value.reshape((1,) * (len(axes) - value.ndim) + value.shape)
