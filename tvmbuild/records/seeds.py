@@ -24,6 +24,6 @@ def list_foreign(layout: Layout, file: TaskFile, device_class: str, read: Read =
         except TvmbuildError as error:
             print(f"not used as a seed: {error.message}")
             continue
-        if other and other.code != file.code and json.loads(other.target)["kind"] == kind:
+        if other and other.target != file.target and json.loads(other.target)["kind"] == kind:
             found += records_for(file.workload, other)[:BEST]
     return tuple({record.trace: record for record in found}.values())[:BEST]

@@ -102,13 +102,14 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return relax.op.permute_dims(self.builder_.emit(make(kept, axes)), list(axes))
 
     def _untransposed(self, expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-        """Return of what ``expr`` is the transpose: of a constant, or of what is computed of constants and numbers."""
-        constant_or_number = _untransposed(expr, axes)
+        """Return of what ``expr`` is the transpose: a constant, or what is computed of such; a number is its own."""
+        if static_shape(expr) == ():
+            return expr
         value = self._value(expr)
-        if constant_or_number is not None or not (
-            isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in ELEMENTWISE
-        ):
-            return constant_or_number
+        if isinstance(value, tvm.ir.GenericConst):
+            return _turn_constant(value, axes)
+        if not any(is_call(value, name) for name in ELEMENTWISE):
+            return None
         made = [self._untransposed(argument, axes) for argument in value.args]
         known = [each for each in made if each is not None]
         return self.builder_.emit(relax.Call(value.op, known, value.attrs)) if len(known) == len(made) else None
@@ -198,12 +199,8 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         return reshaped if back == sorted(back) else relax.op.permute_dims(reshaped, back)
 
 
-def _untransposed(expr: relax.Expr, axes: tuple[int, ...]) -> relax.Expr | None:
-    """Return the constant of which ``expr`` is the transpose, if it needs no other shape; a number is its own."""
-    if static_shape(expr) == ():
-        return expr
-    if not isinstance(expr, tvm.ir.GenericConst):
-        return None
+def _turn_constant(expr: tvm.ir.GenericConst, axes: tuple[int, ...]) -> relax.Expr | None:
+    """Return the constant of which ``expr`` is the transpose, if it needs no other shape."""
     value = expr.value.numpy()
     if value.ndim > len(axes):
         return None
