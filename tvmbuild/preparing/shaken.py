@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx
@@ -46,8 +45,8 @@ def shake(model: bytes) -> bytes:
     return shaken
 
 
-def _find_scale(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], found: AbstractSet[str]) -> str:
-    if node.op_type == "Mul" and not found.isdisjoint(node.input):
+def _find_scale(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], found: Collection[str]) -> str:
+    if node.op_type == "Mul" and any(name in found for name in node.input):
         return next((name for name in node.input if name in constants), "")
     if node.op_type == "DequantizeLinear":
         return str(node.input[1]) if node.input[0] in constants else ""

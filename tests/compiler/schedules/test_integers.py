@@ -102,21 +102,21 @@ def make_dynamic(operator: str, weights: np.ndarray, zero: int) -> bytes:
     bias = np.linspace(-2, 3, weights.shape[0], dtype=np.float32)
     constants = {"w": weights, "z": np.array(zero, weights.dtype), "s": np.float32(0.003), "b": bias}
     constants["channels"] = np.array([1, -1, 1, 1])
-    biased = [
+    biased = [  # as ONNX Runtime's quantiser writes it
         helper.make_node("Div", ["b", "both"], ["steps"]),
         helper.make_node("Floor", ["steps"], ["whole"]),
         helper.make_node("Cast", ["whole"], ["integers"], to=TensorProto.INT32),
         helper.make_node("Reshape", ["integers", "channels"], ["spread"]),
         helper.make_node("Add", ["sums", "spread"], ["biased"]),
     ]
-    biased = biased if operator == "ConvInteger" else []
+    last = "biased" if operator == "ConvInteger" else "sums"
     graph = helper.make_graph(
         [
             helper.make_node("DynamicQuantizeLinear", ["x"], ["data", "scale", "zero"]),
             helper.make_node(operator, ["data", "w", "zero", "z"], ["sums"], **pads),
             helper.make_node("Mul", ["scale", "s"], ["both"]),
-            *biased,  # as ONNX Runtime's quantiser writes it
-            helper.make_node("Cast", ["biased" if biased else "sums"], ["floats"], to=TensorProto.FLOAT),
+            *(biased if last == "biased" else []),
+            helper.make_node("Cast", [last], ["floats"], to=TensorProto.FLOAT),
             helper.make_node("Mul", ["floats", "both"], ["y"]),
         ],
         "dynamic",

@@ -11,7 +11,9 @@ import tvm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from quantized_nodes import BYTES, MICROSOFT, Drawn, run_built, run_onnx
+from quantized_nodes import BYTES, MICROSOFT, Drawn, run_built
+
+from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler
 Case: TypeAlias = tuple[onnx.ModelProto, dict[str, np.ndarray]]
@@ -42,7 +44,9 @@ def layers(draw: st.DrawFn) -> Case:
             values = drawn.random.uniform(-1, 1, shape).astype("float32")
             (drawn.constants if name == "b" else drawn.fed)[name] = values
     if drawn.pick(True, False):
-        names[4] = drawn.constant("lengths", drawn.random.integers(1, steps, batch, endpoint=True), "int32")
+        lengths = drawn.random.integers(1, steps, batch, endpoint=True)
+        lengths[0] = steps  # ONNX Runtime quantises no step beyond the longest sequence
+        names[4] = drawn.constant("lengths", lengths, "int32")
     attributes = {"hidden_size": hidden, "direction": direction}
     node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "y_h", "y_c"], domain=MICROSOFT, **attributes)
     return drawn.model(node), drawn.fed
@@ -52,7 +56,8 @@ def layers(draw: st.DrawFn) -> Case:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_lstm_of_integers(cpu: tvm.target.Target, drawn: Case) -> None:
     model, fed = drawn
-    # ONNX Runtime quantises no step beyond the longest sequence, and each thread's sequences by a range of their own.
-    near = 1e-5 if fed["x"].shape[1] == 1 and "lengths" not in model.graph.node[0].input else 0.1
-    for got, want in zip(run_built(*drawn, cpu), run_onnx(*drawn), strict=True):
+    wanted = run_onnx(model.SerializeToString(), fed, "it")  # on one thread: each has a range for its sequences
+    # The state of a sequence that has ended is in the range of those that go on here.
+    near = 1e-2 if fed["x"].shape[1] > 1 and "lengths" in model.graph.node[0].input else 1e-5
+    for got, want in zip(run_built(*drawn, cpu), wanted.values(), strict=True):
         np.testing.assert_allclose(got, want, rtol=near, atol=near)
