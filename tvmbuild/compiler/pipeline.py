@@ -131,7 +131,8 @@ def lower(
                 fused = _fuse(_anonymise(use_words(pack_integers(use_tables(mod, target), target), target)))
         check_runtime_calls(fused)
         if not is_gpu(target):
-            fused = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attach_epilogues(fused)))
+            attached, apart = attach_epilogues(fused)
+            fused, notes = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attached)), (*notes, *apart)
     return Lowered(_say_precision(fused, imported), imported.inputs, imported.outputs, chosen, notes, convolutions)
 
 

@@ -9,14 +9,17 @@ import onnx
 import onnxruntime
 import pytest
 import tvm
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from network_files import find_network
 from onnx import helper
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.convolution_times import fastest, find_tasks, sum_times, time_reading
+from tvmbuild.compiler.graph.winograd import epilogue
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.limits import USUAL_CPU
 from tvmbuild.compiler.pipeline import Lowered, lower
@@ -147,6 +150,93 @@ def test_what_follows_is_done_to_the_tiles(
     last = [name for name in names(lowered) if name.startswith(("winograd_inverse", "winograd_rows"))]
     assert [name.replace("rows", "inverse") for name in last] == inverses
     data = draw(*shape)
+    np.testing.assert_allclose(run(lowered, cpu, data), expect(path, data), rtol=1e-3, atol=1e-3)
+
+
+UNARY: dict[str, dict[str, float]] = {
+    **{kind: {} for kind in ("Abs", "Atan", "Ceil", "Cos", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "Neg")},
+    **{kind: {} for kind in ("Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Tanh")},
+    "Elu": {"alpha": 0.7},
+    "LeakyRelu": {"alpha": 0.1},
+    "ThresholdedRelu": {"alpha": 0.2},
+}
+"""Elementwise operators of one input, with their attributes."""
+CONSTANTS = {
+    "w": draw(16, 16, 3, 3, seed=1) / 12,
+    "s": np.full((16, 1, 1), 0.3, np.float32),
+    "v": np.full(16, 1.1, np.float32),
+}
+BINARY = ("Add", "Sub", "Mul", "Max", "Min")
+
+
+@st.composite
+def draw_residuals(draw: st.DrawFn) -> list[onnx.NodeProto]:
+    """Draw x → Relu(Conv(x)) = t → f(t) joined with Conv(t), where the operators of f stand before that or after it."""
+    steps = [helper.make_node("Neg", ["t"], ["f0"])]
+    for i in range(1, draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from([*UNARY, *BINARY, "BatchNormalization"]))
+        operands = [f"f{i - 1}"]
+        if kind in BINARY:
+            operands.append(draw(st.sampled_from(["t", "s", f"f{max(i - 2, 0)}"])))
+        elif kind == "BatchNormalization":
+            operands += ["v", "v", "v", "v"]
+        steps.append(helper.make_node(kind, operands, [f"f{i}"], **UNARY.get(kind, {})))
+    second = [conv(inputs=["t", "w"], outputs=["c"])]
+    branches = [*steps, *second] if draw(st.booleans()) else [*second, *steps]
+    joint = helper.make_node(draw(st.sampled_from(BINARY)), draw(st.permutations(["c", f"f{len(steps) - 1}"])), ["j"])
+    last = helper.make_node(draw(st.sampled_from(["Relu", "Sigmoid", "Neg"])), ["j"], ["y"])
+    return [conv(outputs=["a"]), helper.make_node("Relu", ["a"], ["t"]), *branches, joint, last]
+
+
+def check_residual(path: Path, algorithm: str, target: tvm.target.Target) -> None:
+    lowered, data = lower_all(path, target, algorithm), draw(1, 16, 9, 10)
+    assert lowered.notes == ()
+    got, want = run(lowered, target, data), expect(path, data)
+    steps = np.mean(np.abs(got - want) > 1e-3)  # Ceil, Floor, Round and Sign of almost the same number
+    assert steps < 0.01, float(np.abs(got - want).max())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_residual_through_activations_is_computed_in_the_tiles(
+    algorithm: str, save_model: Callable[..., Path], cpu: tvm.target.Target
+) -> None:
+    settle = settings(deadline=None, max_examples=4, suppress_health_check=list(HealthCheck), print_blob=True)
+
+    @given(draw_residuals())
+    @settle
+    def check(nodes: list[onnx.NodeProto]) -> None:
+        check_residual(save_model(nodes, CONSTANTS, (1, 16, 9, 10)), algorithm, cpu)
+
+    check()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", UNARY)
+def test_a_residual_through_each_operator(kind: str, save_model: Callable[..., Path], cpu: tvm.target.Target) -> None:
+    steps = [helper.make_node(kind, ["t"], ["f"], **UNARY[kind]), helper.make_node("Mul", ["f", "t"], ["g"])]
+    nodes = [
+        conv(outputs=["a"]),
+        helper.make_node("Relu", ["a"], ["t"]),
+        *steps,
+        conv(inputs=["t", "w"], outputs=["c"]),
+    ]
+    path = save_model([*nodes, helper.make_node("Add", ["g", "c"], ["y"])], CONSTANTS, (1, 16, 9, 10))
+    check_residual(path, "winograd2", cpu)
+
+
+def test_an_epilogue_that_cannot_be_moved_is_told(
+    save_model: Callable[..., Path], cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, _ = EPILOGUES["silu"]
+    path, data = save_model(nodes, {"w": CONSTANTS["w"], "b": draw(16, seed=2)}, (1, 16, 9, 10)), draw(1, 16, 9, 10)
+
+    def fail(_function: tirx.PrimFunc) -> tirx.PrimFunc:
+        raise s_tir.ScheduleError("not of this form")
+
+    monkeypatch.setattr(epilogue, "_attach", fail)
+    lowered = lower_all(path, cpu, "winograd2")
+    (note,) = lowered.notes
+    assert note.startswith("slow: what follows a Winograd convolution is a pass of its own: ")
     np.testing.assert_allclose(run(lowered, cpu, data), expect(path, data), rtol=1e-3, atol=1e-3)
 
 
