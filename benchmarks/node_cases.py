@@ -148,11 +148,12 @@ def _compute(case: NodeCase, form: Form, kind: TargetKind) -> list[np.ndarray]:
     from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
+    from tvmbuild.compiler.target import is_gpu, tvm_target  # noqa: PLC0415
 
     attributes = CPU if kind == "llvm" else FrozenMap(sorted(FAMILIES["lavapipe"].items()))
     target = tvm_target(kind, attributes, CPU)
-    lowered = lower(import_model(_prepare(case, form), case.name), target)
+    imported = import_model(_prepare(case, form), case.name, for_gpu=is_gpu(target))
+    lowered = lower(imported, target)
     fed = dict(zip((value.name for value in case.model.graph.input), map(np.asarray, case.inputs), strict=False))
     return list(build_here(lowered, target)(fed).values())
 

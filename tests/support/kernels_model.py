@@ -13,7 +13,7 @@ def write_model_of_kernels(folder: Path) -> Path:
     """Write a model of an input x, 8 x 64, which calls two functions twice, and one that launches two kernels."""
     random = np.random.RandomState(0)
     weights = {name: random.uniform(-1, 1, (64, 64)).astype("float32") for name in ("v", "w")}
-    weights |= {"axis": np.array(1), "k": np.array([4])}
+    weights |= {"rows": np.zeros((1, 64), np.int64), "values": np.ones((1, 64), "float32"), "k": np.array([4])}
     make = onnx.helper
     last = make.make_node("TopK", ["e", "k"], ["y", "z"])
     graph = make.make_graph(
@@ -22,7 +22,7 @@ def write_model_of_kernels(folder: Path) -> Path:
             node("MatMul", "a", "w", out="b"),
             node("Softmax", "b", out="c"),
             node("Softmax", "c", out="d"),
-            node("CumSum", "d", "axis", out="e"),
+            node("ScatterElements", "d", "rows", "values", out="e"),
             last,
         ],
         "kernels",

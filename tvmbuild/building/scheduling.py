@@ -37,7 +37,7 @@ class ScheduledModel:
 
 def import_for(model: Model, target: PackageTarget, name: str | None = None) -> ImportedModel:
     """Import the model in the target's precision; messages call it ``name``, by default as the file."""
-    return reduce_precision(import_onnx(model, name), target.precision, target.kind, name)
+    return reduce_precision(import_onnx(model, name, for_gpu=target.on_gpu), target.precision, target.kind, name)
 
 
 def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule) -> Lowered:

@@ -37,6 +37,8 @@ from tvmbuild.compiler.graph.integers.words import use_words
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.precision import add_up_products_wide
+from tvmbuild.compiler.graph.prefix_sums import sum_prefixes_in_blocks
 from tvmbuild.compiler.graph.residuals import join_residuals
 from tvmbuild.compiler.graph.row_groups import group_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
@@ -99,12 +101,12 @@ def lower(
         signed = by_words or (instruction is not None and instruction.tensor == "int8")
         plain = instruction is None and not by_words
         chosen = layout or _default_layout(target, imported)
-        widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
+        wide = add_up_products_wide(imported.mod) if is_gpu(target) else imported.mod
+        widened = widen_one_dimensional(wide) if chosen == "NHWC" else wide
         mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
         mod = select_cells(mod)
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
-        if not is_gpu(target):
-            mod = pad_columns(mod, target)
+        mod = sum_prefixes_in_blocks(mod) if is_gpu(target) else pad_columns(mod, target)
         notes: tuple[str, ...] = ()
         convolutions: tuple[ConvolutionCall, ...] = ()
         if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):

@@ -16,7 +16,7 @@ from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.graph.winograd.rule import choose_algorithm
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.records.choices import DIRECT, Choices, Graph, describe_graph, read_choices
@@ -69,7 +69,8 @@ def extract(job: Job, model: Path) -> Extracted:
     target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        imported = reduce_precision(import_onnx(model, job.model), job.precision, job.kind, job.model)
+        read = import_onnx(model, job.model, for_gpu=is_gpu(target))
+        imported = reduce_precision(read, job.precision, job.kind, job.model)
         direct = lower(imported, target)
         prepare_intrinsics(direct.mod, target)
         tasks = extract_tasks(direct)

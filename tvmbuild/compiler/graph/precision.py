@@ -21,6 +21,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.graph.fold import prepare
+from tvmbuild.compiler.graph.rewrite import rewrite_calls
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import replace_main
 from tvmbuild.errors import TvmbuildError
@@ -93,6 +94,30 @@ def reduce_precision(
     return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
 
 
+def add_up_products_wide(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with float32 sums in its products of 16-bit floats: those of a file that came in float16."""
+
+    def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+        if not _is_narrow_product(call):
+            return None
+        make = _PRODUCTS[call.op.name]
+        attributes = _list_attributes(make, call) | {"out_dtype": "float32"}
+        return relax.op.astype(builder.emit(make(*call.args, **attributes)), str(call.ty.dtype))
+
+    return rewrite_calls(mod, widen) if any(map(_is_narrow_product, operator_calls(mod, "relax."))) else mod
+
+
+def _is_narrow_product(call: relax.Call) -> bool:
+    """Say whether the call multiplies 16-bit floats, and adds up in their type."""
+    is_product = isinstance(call.op, tvm.ir.Op) and call.op.name in _PRODUCTS
+    return is_product and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
+
+
+def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
+    """Return the attributes of a product, by the names of the function that makes it."""
+    return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
+
+
 def _require_quantised(imported: ImportedModel, name: str) -> None:
     if not operator_calls(imported.mod, "relax.quantize"):
         raise TvmbuildError(
@@ -150,7 +175,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             return self._compute_wide(call)
         make = _PRODUCTS[call.op.name]
         data, weight = (self._narrow_down(arg) for arg in call.args)
-        attributes = {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
+        attributes = _list_attributes(make, call)
         attributes["out_dtype"] = self._type.name if self._on_cpu else "float32"
         product = make(data, weight, **attributes)
         return product if self._on_cpu else self._cast(product)

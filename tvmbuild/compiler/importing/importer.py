@@ -21,6 +21,7 @@ from tvmbuild.compiler.importing.converters.table import CONVERTERS
 from tvmbuild.compiler.importing.expand.expand import ONNX, expand_operators
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.scope import find_opset
+from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -36,7 +37,7 @@ class ImportedModel:
     """Whether products of float32 may be of their first 10 bits."""
 
 
-def import_onnx(model: Path | bytes, name: str | None = None) -> ImportedModel:
+def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool = False) -> ImportedModel:
     """Read the ONNX file (external data too) or its content, and do what `import_model` does.
 
     Messages call it ``name``, by default as the file.
@@ -46,15 +47,16 @@ def import_onnx(model: Path | bytes, name: str | None = None) -> ImportedModel:
         read = onnx.load(model) if isinstance(model, Path) else onnx.load_from_string(model)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
-    return import_model(read, said)
+    return import_model(read, said, for_gpu=for_gpu)
 
 
-def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
+def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) -> ImportedModel:
     """Import the model, which stays as it is; weights become constants.
 
+    CPUs compute its 16-bit floats in float32; GPUs add them up in float32.
     A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model as ``said``.
     """
-    model = _expand(model, said)
+    model = _expand(model, said, for_gpu=for_gpu)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)
     mod = _import_graph(model, inputs, said)
@@ -63,9 +65,9 @@ def import_model(model: onnx.ModelProto, said: str) -> ImportedModel:
     return ImportedModel(mod, inputs, outputs)
 
 
-def _expand(model: onnx.ModelProto, said: str) -> onnx.ModelProto:
+def _expand(model: onnx.ModelProto, said: str, *, for_gpu: bool) -> onnx.ModelProto:
     try:
-        return expand_operators(model)
+        return add_up_in_float32(expand_operators(model)) if for_gpu else expand_operators(compute_in_float32(model))
     except TvmbuildError as error:
         raise TvmbuildError(f"{said}: {error.message}", error.hint) from error
 

@@ -1,0 +1,155 @@
+"""16-bit floats of ONNX files: CPUs compute them in float32, GPUs add them up in float32.
+
+Most CPUs have no arithmetic of 16 bits: emulated element by element it takes several times as long as float32's.
+And a sum of 16 bits is wrong before it is long: adding ones, float16 stops at 2048.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx
+import onnx.inliner
+from onnx import TensorProto, helper, numpy_helper
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, rename_node, subgraphs, walk_nodes
+
+_NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_TYPES = frozenset({"dtype", "output_dtype", "softmax_precision", "stash_type"})
+"""Attributes that name an element type, but for Cast's ``to``."""
+_WIDE_ON_GPUS = frozenset(
+    {
+        *(f"Reduce{name}" for name in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare")),
+        *("AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool"),
+        *("BatchNormalization", "InstanceNormalization", "LRN", "LayerNormalization", "MeanVarianceNormalization"),
+        *("CumSum", "LogSoftmax", "Mean", "Softmax", "Softplus", "Sum"),
+        *("GridSample", "Resize", "RoiAlign"),  # products of coordinates, which 11 bits do not hold
+    }
+)
+"""Operators whose intermediate results 16 bits do not hold; products of matrices are for the Relax module."""
+
+
+def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with float32 in the place of 16-bit floats; its inputs and outputs keep their types.
+
+    The weights are converted here. A Cast to 16 bits still rounds.
+    """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    attributes = (attribute for node in walk_nodes(model.graph) for attribute in node.attribute)
+    fed = _list_narrow(model.graph.input) or any(map(_is_narrow, model.graph.initializer))
+    if not fed and not any(map(_names_narrow, attributes)):
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    taken = {name for node in walk_nodes(graph) for name in (*node.input, *node.output)}
+    inputs, outputs = _list_narrow(graph.input), _list_narrow(graph.output)
+    names = {name: _make_fresh(name, taken) for name in (*inputs, *outputs)}
+    begin = [_cast(name, names[name], TensorProto.FLOAT) for name in inputs]
+    end = [_cast(names[name], name, kind) for name, kind in outputs.items() if name not in inputs]
+    nodes = [each for node in graph.node for each in _widen_node(rename_node(node, names), taken)]
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+        tensor.name = names.get(tensor.name, tensor.name)
+    del graph.node[:]
+    graph.node.extend([*begin, *nodes, *end])
+    del graph.value_info[:]
+    return result
+
+
+def add_up_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with float32 inside its sums, means and norms of 16-bit floats."""
+    if not any(node.op_type in _WIDE_ON_GPUS for node in model.graph.node):
+        return model
+    scope, nodes, changed = Scope(model), Nodes(), False
+    for node in model.graph.node:
+        kind = scope.element_type(node.input[0]) if node.op_type in _WIDE_ON_GPUS else None
+        if kind is None or kind not in _NARROW:
+            nodes.append(node)
+            continue
+        composer, changed = Composer(scope, node.name or node.op_type), True
+        inputs = [
+            composer.add("Cast", name, to=TensorProto.FLOAT) if name and scope.element_type(name) in _NARROW else name
+            for name in node.input
+        ]
+        wide = onnx.NodeProto()
+        wide.CopyFrom(node)
+        wide.input[:] = inputs
+        wide.output[:] = [name and scope.fresh(name) for name in node.output]
+        ends = zip(wide.output, node.output, strict=True)
+        nodes += [*composer.nodes, wide, *(_cast(own, name, kind) for own, name in ends if name)]
+    if changed:
+        result = onnx.ModelProto()
+        result.CopyFrom(scope.model)
+        del result.graph.node[:]
+        result.graph.node.extend(nodes)
+        return result
+    return model
+
+
+def _cast(value: str, output: str, kind: int) -> onnx.NodeProto:
+    return helper.make_node("Cast", [value], [output], to=kind)
+
+
+def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
+    """Return the node for float32, changed in place, and after a Cast to 16 bits one that widens what it rounded."""
+    after: Nodes = []
+    for attribute in node.attribute:
+        for graph in subgraphs(attribute):
+            _widen_graph(graph, taken)
+        for tensor in filter(_is_narrow, (attribute.t, *attribute.tensors)):
+            _widen_tensor(tensor)
+        if attribute.name in _TYPES and attribute.i in _NARROW:
+            attribute.i = TensorProto.FLOAT
+        if attribute.name == "to" and attribute.i in _NARROW:
+            wide = node.output[0]
+            node.output[0] = _make_fresh(wide, taken)
+            after = [_cast(node.output[0], wide, TensorProto.FLOAT)]
+    return [node, *after]
+
+
+def _widen_graph(graph: onnx.GraphProto, taken: set[str]) -> None:
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type in _NARROW:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    nodes = [each for node in graph.node for each in _widen_node(rename_node(node, {}), taken)]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    del graph.value_info[:]
+
+
+def _widen_tensor(tensor: TensorProto) -> None:
+    if _is_narrow(tensor):
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+
+
+def _is_narrow(tensor: TensorProto) -> bool:
+    return tensor.data_type in _NARROW
+
+
+def _names_narrow(attribute: onnx.AttributeProto) -> bool:
+    """Say whether the attribute holds 16-bit floats or names their type."""
+    named = attribute.name in {"to", *_TYPES} and attribute.i in _NARROW
+    constants = [
+        *attribute.tensors,
+        attribute.t,
+        *(each for graph in subgraphs(attribute) for each in graph.initializer),
+    ]
+    return named or any(map(_is_narrow, constants))
+
+
+def _list_narrow(values: Iterable[onnx.ValueInfoProto]) -> dict[str, int]:
+    """Return the types of the values that are 16-bit floats, by name."""
+    kinds = {value.name: int(value.type.tensor_type.elem_type) for value in values}
+    return {name: kind for name, kind in kinds.items() if kind in _NARROW}
+
+
+def _make_fresh(name: str, taken: set[str]) -> str:
+    fresh = next(each for i in range(len(taken) + 1) if (each := f"{name}.wide{i or ''}") not in taken)
+    taken.add(fresh)
+    return fresh
