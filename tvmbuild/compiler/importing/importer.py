@@ -17,6 +17,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.importing.converters.recurrent import is_one_kernel
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
 from tvmbuild.compiler.importing.expand.expand import ONNX, expand_operators
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
@@ -67,7 +68,9 @@ def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) ->
 
 def _expand(model: onnx.ModelProto, said: str, *, for_gpu: bool) -> onnx.ModelProto:
     try:
-        return add_up_in_float32(expand_operators(model)) if for_gpu else expand_operators(compute_in_float32(model))
+        if for_gpu:
+            return add_up_in_float32(expand_operators(model))
+        return expand_operators(compute_in_float32(model), is_one_kernel)
     except TvmbuildError as error:
         raise TvmbuildError(f"{said}: {error.message}", error.hint) from error
 

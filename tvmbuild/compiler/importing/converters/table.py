@@ -47,6 +47,7 @@ from tvmbuild.compiler.importing.converters.quantization import (
     convert_dynamic_quantize,
     convert_quantize,
 )
+from tvmbuild.compiler.importing.converters.recurrent import convert_recurrence
 from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, convert_reduction
 from tvmbuild.compiler.importing.converters.resize import convert_resize
 from tvmbuild.compiler.importing.converters.top_k import convert_top_k
@@ -54,6 +55,7 @@ from tvmbuild.compiler.importing.converters.top_k import convert_top_k
 CONVERTERS: Mapping[str, Converter] = {
     **dict.fromkeys(REDUCTIONS, convert_reduction),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), convert_pool),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), convert_recurrence),
     "BatchNormalization": convert_batch_normalization,
     "BitShift": convert_bit_shift,
     "Clip": convert_clip,

@@ -11,7 +11,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.form import Operand
 from tvmbuild.compiler.graph.attention.places import Place
-from tvmbuild.compiler.graph.attention.vectors import cut, load, local, store
+from tvmbuild.compiler.kernels.vectors import cut, load, local, store
 
 _ALIASES = 1 << 12
 """Bytes after which addresses are of the same set of the nearest cache."""

@@ -13,7 +13,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_values
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.places import Place
-from tvmbuild.compiler.graph.attention.vectors import cut, load, local, number, spread, store
+from tvmbuild.compiler.kernels.vectors import cut, load, local, number, spread, store
 
 
 def write_weighted(work: Work, first: Any, count: Any) -> None:

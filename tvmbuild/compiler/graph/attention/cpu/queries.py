@@ -9,7 +9,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
-from tvmbuild.compiler.graph.attention.vectors import load, number, store
+from tvmbuild.compiler.kernels.vectors import load, number, store
 
 
 def pack_queries(work: Work) -> None:

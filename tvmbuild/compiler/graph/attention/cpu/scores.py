@@ -11,7 +11,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.copies import take_keys
 from tvmbuild.compiler.graph.attention.cpu.work import Work
 from tvmbuild.compiler.graph.attention.places import Place
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, squash, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, squash, store
 
 
 def write_scores(work: Work, first: Any, count: Any) -> None:

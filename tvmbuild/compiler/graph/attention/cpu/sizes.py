@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvmbuild.compiler.graph.attention.form import Attention
-from tvmbuild.compiler.graph.attention.vectors import cut
+from tvmbuild.compiler.kernels.vectors import cut
 from tvmbuild.compiler.schedules.cpu.tile_size import BARE
 from tvmbuild.compiler.schedules.nest import Machine, divisors
 

@@ -11,7 +11,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.codegen.fast_math import exp_of_negative
 from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.work import Work
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, store
 
 
 def begin_softmax(work: Work) -> None:

@@ -12,7 +12,7 @@ from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.cpu.sizes import Sizes
 from tvmbuild.compiler.graph.attention.form import Attention
 from tvmbuild.compiler.graph.attention.places import Places, find_places
-from tvmbuild.compiler.graph.attention.vectors import local
+from tvmbuild.compiler.kernels.vectors import local
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tvmbuild.compiler.expressions import int64, wide
 from tvmbuild.compiler.graph.attention.form import Attention, Operand
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, VECTOR, Sizes
 from tvmbuild.compiler.graph.attention.places import Place, Places, find_places
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tvmbuild.compiler.graph.attention.gpu.steps import (
     write_weights,
 )
 from tvmbuild.compiler.graph.attention.signature import begin_function
-from tvmbuild.compiler.graph.attention.vectors import number, store
+from tvmbuild.compiler.kernels.vectors import number, store
 from tvmbuild.compiler.limits import staging_limits
 from tvmbuild.compiler.prim_funcs import mark_scheduled
 from tvmbuild.compiler.schedules.gpu.tiles import MOST_BLOCKS

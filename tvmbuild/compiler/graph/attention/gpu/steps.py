@@ -11,7 +11,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 from tvmbuild.compiler.expressions import int64
 from tvmbuild.compiler.graph.attention.gpu.block import Block, is_aligned
 from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, VECTOR
-from tvmbuild.compiler.graph.attention.vectors import load, local, number, spread, squash, store
+from tvmbuild.compiler.kernels.vectors import load, local, number, spread, squash, store
 
 LEAST = -3.4028234663852886e38
 """A maximum so far: of rows whose scores are all -inf the weights are 0, and not those of infinities' difference."""
