@@ -6,7 +6,7 @@ And a sum of 16 bits is wrong before it is long: adding ones, float16 stops at 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -17,6 +17,7 @@ from tvmbuild.compiler.importing.expand.compose import Composer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, rename_node, subgraphs, walk_nodes
 
 _NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_QUANTIZERS = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _TYPES = frozenset({"dtype", "output_dtype", "softmax_precision", "stash_type"})
 """Attributes that name an element type, but for Cast's ``to``."""
 _WIDE_ON_GPUS = frozenset(
@@ -46,11 +47,14 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
     result.CopyFrom(model)
     graph = result.graph
     taken = {name for node in walk_nodes(graph) for name in (*node.input, *node.output)}
-    inputs, outputs = _list_narrow(graph.input), _list_narrow(graph.output)
+    inputs, outputs = _list_narrow(graph.input), _list_narrow(graph.output) | _find_undeclared(model)
     names = {name: _make_fresh(name, taken) for name in (*inputs, *outputs)}
     begin = [_cast(name, names[name], TensorProto.FLOAT) for name in inputs]
     end = [_cast(names[name], name, kind) for name, kind in outputs.items() if name not in inputs]
-    nodes = [each for node in graph.node for each in _widen_node(rename_node(node, names), taken)]
+    quantizers, nodes = _find_narrow_quantizers(model), Nodes()
+    for index, node in enumerate(graph.node):
+        renamed, kinds = rename_node(node, names), quantizers.get(index)
+        nodes += _widen_node(renamed, taken) if kinds is None else _keep_rounding(renamed, kinds, taken)
     for tensor in graph.initializer:
         _widen_tensor(tensor)
         tensor.name = names.get(tensor.name, tensor.name)
@@ -111,6 +115,33 @@ def _widen_node(node: onnx.NodeProto, taken: set[str]) -> Nodes:
     return [node, *after]
 
 
+def _find_narrow_quantizers(model: onnx.ModelProto) -> dict[int, dict[int, int]]:
+    """Return the nodes that round by scales of 16 bits, by their index, with the types of their 16-bit inputs.
+
+    What they round to integers, and integers to, depends on those types.
+    """
+    if not any(node.op_type in _QUANTIZERS for node in model.graph.node):
+        return {}
+    scope, found = Scope(model), {}
+    for index, node in enumerate(model.graph.node):
+        if node.op_type in _QUANTIZERS and scope.element_type(node.input[1]) in _NARROW:
+            kinds = [(place, scope.element_type(node.input[place])) for place in (0, 1)]
+            found[index] = {place: kind for place, kind in kinds if kind is not None and kind in _NARROW}
+    return found
+
+
+def _keep_rounding(node: onnx.NodeProto, kinds: Mapping[int, int], taken: set[str]) -> Nodes:
+    """Return the node, changed in place, with its 16-bit inputs and output between Casts."""
+    before, after = Nodes(), Nodes()
+    for place, kind in kinds.items():
+        wide, node.input[place] = node.input[place], _make_fresh(node.input[place], taken)
+        before.append(_cast(wide, node.input[place], kind))
+    if node.op_type == "DequantizeLinear":
+        wide, node.output[0] = node.output[0], _make_fresh(node.output[0], taken)
+        after.append(_cast(node.output[0], wide, TensorProto.FLOAT))
+    return [*before, node, *after]
+
+
 def _widen_graph(graph: onnx.GraphProto, taken: set[str]) -> None:
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in _NARROW:
@@ -147,6 +178,17 @@ def _list_narrow(values: Iterable[onnx.ValueInfoProto]) -> dict[str, int]:
     """Return the types of the values that are 16-bit floats, by name."""
     kinds = {value.name: int(value.type.tensor_type.elem_type) for value in values}
     return {name: kind for name, kind in kinds.items() if kind in _NARROW}
+
+
+def _find_undeclared(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the 16-bit types of outputs for which the model states none, by name."""
+    names = [value.name for value in model.graph.output if not value.type.tensor_type.elem_type]
+    if not names:
+        return {}
+    scope = Scope(model)
+    scales = {node.output[0]: node.input[1] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    kinds = [(name, scope.element_type(name) or scope.element_type(scales.get(name, name))) for name in names]
+    return {name: kind for name, kind in kinds if kind is not None and kind in _NARROW}
 
 
 def _make_fresh(name: str, taken: set[str]) -> str:

@@ -17,10 +17,10 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.importing.converters.call import NodeCall
-from tvmbuild.compiler.importing.converters.recurrent import is_one_kernel
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
 from tvmbuild.compiler.importing.expand.expand import ONNX, expand_operators
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
+from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as KERNELS
 from tvmbuild.compiler.importing.expand.scope import find_opset
 from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
 from tvmbuild.errors import TvmbuildError
@@ -70,7 +70,7 @@ def _expand(model: onnx.ModelProto, said: str, *, for_gpu: bool) -> onnx.ModelPr
     try:
         if for_gpu:
             return add_up_in_float32(expand_operators(model))
-        return expand_operators(compute_in_float32(model), is_one_kernel)
+        return expand_operators(compute_in_float32(model), KERNELS)
     except TvmbuildError as error:
         raise TvmbuildError(f"{said}: {error.message}", error.hint) from error
 

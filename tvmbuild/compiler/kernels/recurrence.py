@@ -7,7 +7,7 @@ What the data adds to the gates (``projected``) is one product for all steps, ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,8 @@ Kind = Literal["LSTM", "GRU", "RNN"]
 GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 LANES = 16
 """Of all vectors: LLVM cuts them into those that the CPU has."""
+_STEPS = 255
+"""Of 8 bits."""
 _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
 """Hidden units whose gates are computed together: as many sums as hide the latency of a multiply-add."""
 
@@ -34,9 +36,10 @@ _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
 class Recurrence:
     """The kernel's sizes.
 
-    Its arguments are float32: ``projected`` [steps, batch, directions * width] and the weights, both as the methods
-    here pack them, a bias [directions, padded] that is in the reset gate's product of a GRU, and the initial states,
-    each [directions, batch, hidden]; then the output [steps, directions, batch, hidden] and the last states.
+    Its arguments are ``projected`` [steps, batch, directions * width] and the weights, both as the methods here pack
+    them, a bias [directions, padded] that is in the reset gate's product of a GRU, and the initial states, each
+    [directions, batch, hidden]; then the output [steps, directions, batch, hidden] and the last states. All are
+    float32, but for integer weights, which have scales [directions, width] in the place of the bias.
     """
 
     kind: Kind
@@ -49,6 +52,9 @@ class Recurrence:
     """Of a GRU: the reset gate multiplies the candidate's product, not the state before it."""
     activation: Literal["Tanh", "Relu"] = "Tanh"
     """Of an RNN."""
+    weights: Literal["float32", "int8", "int16"] = "float32"
+    """Integers are those of ONNX Runtime's dynamic quantisation, less their zero point: the state is rounded to 8 bits
+    by its own range at every step. Of an LSTM, and of one sequence."""
 
     @property
     def gates(self) -> int:
@@ -92,20 +98,27 @@ class Recurrence:
             return (0, 1), (2,)
         return (tuple(range(self.gates)),)
 
-    def pack_gates(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    @property
+    def is_quantized(self) -> bool:
+        """Say whether the weights are integers."""
+        return self.weights != "float32"
+
+    def pack_gates(self, rows: NDArray[Any], unused: float = 0) -> NDArray[Any]:
         """Return [gates * hidden, …] of one direction as [gates in panels, …], in the order of ``projected``."""
         apart = rows.reshape(self.gates, self.hidden, *rows.shape[1:])
-        unused = [(0, 0), (0, self.padded - self.hidden), *[(0, 0)] * (rows.ndim - 1)]
-        panels = np.pad(apart, unused).reshape(self.gates, self.panels, self.panel, *rows.shape[1:])
+        more = [(0, 0), (0, self.padded - self.hidden), *[(0, 0)] * (rows.ndim - 1)]
+        panels = np.pad(apart, more, constant_values=unused).reshape(
+            self.gates, self.panels, self.panel, *rows.shape[1:]
+        )
         return np.ascontiguousarray(panels.swapaxes(0, 1).reshape(self.width, *rows.shape[1:]))
 
-    def pack_weights(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    def pack_weights(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Return [directions, gates * hidden, hidden] flat: for each pass and panel rows of the state by its gates."""
         parts = []
         for own in weights:
             panels = self.pack_gates(own).reshape(self.panels, self.gates, self.panel, self.hidden)
             parts += [panels[:, list(gates)].transpose(0, 3, 1, 2).reshape(-1) for gates in self.passes]
-        return np.ascontiguousarray(np.concatenate(parts), dtype=np.float32)
+        return np.ascontiguousarray(np.concatenate(parts), dtype=self.weights)
 
     def pack_bias(self, bias: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return [directions, hidden] padded to whole panels."""
@@ -125,8 +138,8 @@ class _Thread:
     """Two times [padded]: of the step before and of this one."""
     cell: Any
     """[padded] of an LSTM; of a GRU its update gate."""
-    reset: Any
-    """[padded]: a GRU's state times its reset gate."""
+    other: Any
+    """[padded]: a GRU's state times its reset gate; the rounded state where weights are integers."""
 
 
 def write_recurrence(form: Recurrence) -> tirx.PrimFunc:
@@ -135,18 +148,22 @@ def write_recurrence(form: Recurrence) -> tirx.PrimFunc:
     with _begin_function(form) as (builder, inputs, outputs), T.parallel(int64(parts)) as part:
         projected, weights, bias, *initial = inputs
         direction, row = T.Bind(part // form.batch), T.Bind(part % form.batch)
-        state, cell, reset = local(2 * form.padded), local(form.padded), local(form.padded)
-        thread = _Thread(form, projected, weights, bias, direction, state, cell, reset)
+        state, cell, other = local(2 * form.padded), local(form.padded), local(form.padded)
+        thread = _Thread(form, projected, weights, bias, direction, state, cell, other)
         own = T.Bind(part * form.hidden)
+        with T.serial(int64(form.padded // LANES)) as vector:
+            store(state, number(0, LANES), vector * LANES, LANES)
+            store(cell, number(0, LANES), vector * LANES, LANES)
         for target, source in zip((state, cell), initial, strict=False):
             _copy(form, (target, int64(0)), (source, own))
         with T.serial(int64(form.steps)) as step:
             time = T.Bind(_find_time(form, step, direction))
             old, new = T.Bind(step % 2 * form.padded), T.Bind((step + 1) % 2 * form.padded)
             first = T.Bind(((time * form.batch + row) * form.directions + direction) * form.width)
+            scale = _round_state(thread, old) if form.is_quantized else None
             for index in range(len(form.passes)):
                 with T.serial(int64(form.panels)) as panel:
-                    _write_panel(thread, index, panel, (first, old, new))
+                    _write_panel(thread, index, panel, _Step(first, old, new, scale))
             _copy(
                 form,
                 (outputs[0], T.Bind(((time * form.directions + direction) * form.batch + row) * form.hidden)),
@@ -163,19 +180,23 @@ def _begin_function(form: Recurrence) -> Iterator[tuple[IRBuilder, list[Any], li
     """Yield the builder, the inputs and the outputs, flat; the builder has the function once that is left."""
     whole = (form.directions, form.batch, form.hidden)
     given = [(form.steps, form.batch, form.directions * form.width), (form.directions * form.width * form.hidden,)]
-    given += [(form.directions, form.padded), *[whole] * form.states]
+    given += [(form.directions, form.width if form.is_quantized else form.padded), *[whole] * form.states]
+    types = ["float32", form.weights, *["float32"] * (1 + form.states)]
     made = [(form.steps, *whole), *[whole] * form.states]
     work = 2 * form.steps * form.batch * form.directions * form.gates * form.hidden**2
     with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
         T.func_name(form.kind.lower())
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": work})
-        arguments = [T.arg(f"data{i}", T.buffer(wide(*each), layout=None)) for i, each in enumerate(given)]
+        arguments = [
+            T.arg(f"data{i}", T.buffer(wide(*each), dtype, layout=None))
+            for i, (each, dtype) in enumerate(zip(given, types, strict=True))
+        ]
         results = [T.arg(f"out{i}", T.buffer(wide(*each), layout=None)) for i, each in enumerate(made)]
         with T.sblock("root"):
             T.reads(*(_whole(each) for each in arguments))
             T.writes(*(_whole(each) for each in results))
-            inputs = [_flatten(each, shape) for each, shape in zip(arguments, given, strict=True)]
-            outputs = [_flatten(each, shape) for each, shape in zip(results, made, strict=True)]
+            inputs = list(map(_flatten, arguments))
+            outputs = list(map(_flatten, results))
             yield builder, inputs, outputs
 
 
@@ -183,8 +204,9 @@ def _whole(buffer: Any) -> Any:
     return buffer[tuple(slice(0, extent) for extent in buffer.shape)]
 
 
-def _flatten(buffer: Any, shape: Sequence[int]) -> Any:
-    return T.decl_buffer(wide(math.prod(shape)), "float32", data=buffer.data, layout=None)
+def _flatten(buffer: Any) -> Any:
+    size = math.prod(int(extent) for extent in buffer.shape)
+    return T.decl_buffer(wide(size), str(buffer.dtype), data=buffer.data, layout=None)
 
 
 def _find_time(form: Recurrence, step: Any, direction: Any) -> Any:
@@ -207,24 +229,62 @@ def _copy(form: Recurrence, target: tuple[Any, Any], source: tuple[Any, Any]) ->
             store(target[0], load(source[0], source[1] + at), target[1] + at)
 
 
-def _write_panel(thread: _Thread, index: int, panel: Any, places: tuple[Any, Any, Any]) -> None:
-    """Add up the gates of a pass for one panel, and write what they come to; ``places``: gates, old and new state."""
-    form, (first, old, new) = thread.form, places
+@dataclass(frozen=True)
+class _Step:
+    """A step: where its gates, the state before it and the one after it begin, and the rounded state's scale."""
+
+    first: Any
+    old: Any
+    new: Any
+    scale: Any = None
+
+
+def _write_panel(thread: _Thread, index: int, panel: Any, step: _Step) -> None:
+    """Add up the gates of a pass for one panel, and write what they come to."""
+    form = thread.form
     gates, vectors = form.passes[index], range(0, form.panel, LANES)
     sums = local(len(gates) * form.panel)
-    begin = T.Bind(first + panel * form.gates * form.panel)
+    begin = T.Bind(step.first + panel * form.gates * form.panel)
     for place, gate in enumerate(gates):
         for vector in vectors:
             of_state = form.kind == "GRU" and form.linear_before_reset and gate == 2
             source = thread.bias if of_state else thread.projected
             at = thread.direction * form.padded + panel * form.panel if of_state else begin + gate * form.panel
-            store(sums, load(source, at + vector, LANES), place * form.panel + vector, LANES)
-    seen, shift = (thread.reset, int64(0)) if index == 1 else (thread.state, old)
+            start = number(0, LANES) if form.is_quantized else load(source, at + vector, LANES)
+            store(sums, start, place * form.panel + vector, LANES)
+    seen, shift = (thread.other, int64(0)) if index == 1 or form.is_quantized else (thread.state, step.old)
     _multiply(thread, index, panel, (seen, shift, sums))
-
+    if form.is_quantized:
+        width = T.Bind(thread.direction * form.width + panel * form.gates * form.panel)
+        for at in range(0, form.gates * form.panel, LANES):
+            factor = load(thread.bias, width + at, LANES) * spread(step.scale, LANES)
+            store(sums, load(thread.projected, begin + at, LANES) + load(sums, at, LANES) * factor, at, LANES)
     for vector in vectors:
         each = [load(sums, place * form.panel + vector, LANES) for place in range(len(gates))]
-        _UPDATES[form.kind](thread, index, each, (begin + vector, panel * form.panel + vector, old, new))
+        _UPDATES[form.kind](thread, index, each, (begin + vector, panel * form.panel + vector, step.old, step.new))
+
+
+def _round_state(thread: _Thread, old: Any) -> Any:
+    """Write the state in steps of its own range, less their zero point, as DynamicQuantizeLinear; return the scale."""
+    form, least, largest = thread.form, local(LANES), local(LANES)
+    for buffer in (least, largest):
+        store(buffer, number(0, LANES), 0, LANES)
+    with T.serial(int64(form.padded // LANES)) as vector:
+        values = T.Bind(load(thread.state, old + vector * LANES, LANES))
+        store(least, tirx.Min(load(least, 0, LANES), values), 0, LANES)
+        store(largest, tirx.Max(load(largest, 0, LANES), values), 0, LANES)
+    with T.serial(int64(LANES - 1)) as lane:
+        store(least, tirx.Min(load(least, 0), load(least, lane + 1)), 0)
+        store(largest, tirx.Max(load(largest, 0), load(largest, lane + 1)), 0)
+    span = T.Bind((load(largest, 0) - load(least, 0)) / number(_STEPS))
+    scale = T.Bind(tirx.Select(span > number(0), span, number(1)))
+    zero = T.Bind(spread(tirx.nearbyint(number(0) - load(least, 0) / scale), LANES))
+    with T.serial(int64(form.padded // LANES)) as vector:
+        values = load(thread.state, old + vector * LANES, LANES) / spread(scale, LANES)
+        rounded = tirx.nearbyint(values) + zero
+        inside = tirx.Max(tirx.Min(rounded, number(_STEPS, LANES)), number(0, LANES))
+        store(thread.other, inside - zero, vector * LANES, LANES)
+    return scale
 
 
 def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any, Any]) -> None:
@@ -259,7 +319,7 @@ def _update_gru(thread: _Thread, index: int, gates: list[Any], places: Places) -
     before = load(thread.state, old + at, LANES)
     if index == 0 and not form.linear_before_reset:
         store(thread.cell, tirx.sigmoid(gates[0]), at, LANES)
-        store(thread.reset, tirx.sigmoid(gates[1]) * before, at, LANES)
+        store(thread.other, tirx.sigmoid(gates[1]) * before, at, LANES)
         return
     if form.linear_before_reset:
         update = T.Bind(tirx.sigmoid(gates[0]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import onnx
 import onnx.inliner
@@ -74,13 +75,10 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 
 
-Keeps = Callable[[onnx.NodeProto, Scope], bool]
-"""Says whether a node is left to the importer, though there is a rule for it."""
-
-
-def expand_operators(model: onnx.ModelProto, keeps: Keeps = lambda _node, _scope: False) -> onnx.ModelProto:
+def expand_operators(model: onnx.ModelProto, first: Mapping[str, Rule] = MappingProxyType({})) -> onnx.ModelProto:
     """Return the model with the operators of ``RULES`` and its own functions expanded; the same one where it has none.
 
+    Rules of ``first`` (operator → rule) are asked before; what they return as it is, is left to the importer.
     TvmbuildError names the operator that cannot be expanded, and says why.
     """
     if model.functions:
@@ -92,7 +90,7 @@ def expand_operators(model: onnx.ModelProto, keeps: Keeps = lambda _node, _scope
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MOST_ROUNDS:
-        expanded, folded = _expand_once(result, keeps)
+        expanded, folded = _expand_once(result, first)
         if not expanded and not folded:
             drop_unused_constants(result.graph)
             return result
@@ -101,15 +99,15 @@ def expand_operators(model: onnx.ModelProto, keeps: Keeps = lambda _node, _scope
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
 
 
-def _expand_once(model: onnx.ModelProto, keeps: Keeps) -> tuple[bool, bool]:
+def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule]) -> tuple[bool, bool]:
     """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded."""
     for node, count in _find_unused_outputs(model.graph):
         del node.output[count:]
     scope, nodes, expanded = Scope(model), Nodes(), False
     for node in model.graph.node:
-        rule = _find_rule(node)
-        made = rule(node, scope) if rule and not keeps(node, scope) else None
-        expanded = expanded or made is not None
+        rules = filter(None, (first.get(node.op_type), _find_rule(node)))
+        made = next((made for rule in rules if (made := rule(node, scope)) is not None), None)
+        expanded = expanded or (made is not None and (not made or made[0] is not node))
         nodes += [node] if made is None else made
     left = fold_nodes(nodes, scope)
     folded = len(left) < len(nodes)
