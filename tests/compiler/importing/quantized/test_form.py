@@ -188,7 +188,7 @@ def test_weights_of_four_bits_are_refused() -> None:
     with pytest.raises(TvmbuildError) as caught:
         import_model(make_model([node], {"x": np.ones((1, 16), "float32")}, weights), "net")
     assert caught.value.message == (
-        "net: the operator MatMulNBits cannot be built: its weights have 4 bits and scales of blocks"
+        "net: the operator MatMulNBits of com.microsoft cannot be built: its weights have 4 bits and scales of blocks"
     )
     assert caught.value.hint is not None
     assert "int8 or uint8" in caught.value.hint
