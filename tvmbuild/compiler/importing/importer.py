@@ -11,6 +11,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -24,7 +25,7 @@ from tvmbuild.compiler.importing.expand.expand import expand_what_can_be
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.scope import Scope, find_opset, list_read, walk_nodes
 from tvmbuild.compiler.importing.reading import read_external_sparse, tidy
-from tvmbuild.compiler.importing.refusals import NodeError, Why, combine, find_reason
+from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError, Why, combine, find_reason
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -90,6 +91,7 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         # The shapes are named because TVM takes a dimension of 0 for one that is not known.
         super().__init__({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
         self._model, self._refused, self._lost = model, refused, set[str]()
+        self._texts = set[str]()
         self._advice = _advise(inputs)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
@@ -101,13 +103,26 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             raise combine(errors)
 
     def _construct(self, node: onnx.NodeProto) -> NodeError | None:
-        error = self._refused.get(node.output[0]) or next(map(_find_error, _with_inner(node)), None)
+        error = self._refused.get(node.output[0]) or next(filter(None, map(self._find_error, _with_inner(node))), None)
         if error is None and self._lost.isdisjoint(list_read(node)):
             error = self._convert(node)
             if error is None:
                 return None
         self._stand_in(node)
         return error
+
+    def _find_error(self, node: onnx.NodeProto) -> NodeError | None:
+        why = OF_TEXTS if self._texts.intersection(node.input) else find_reason(node, _list_known())
+        if node.op_type == "Constant" and why:
+            self._texts.update(node.output)
+        return None if why is None else NodeError(node, why)
+
+    def _parse_array(self, tensor_proto: onnx.TensorProto) -> tvm.runtime.Tensor:
+        """Take nothing for texts, which no tensor of TVM's can be."""
+        if tensor_proto.data_type == onnx.TensorProto.STRING:
+            self._texts.add(tensor_proto.name)
+            return tvm.runtime.tensor(np.zeros(0, np.int8))
+        return super()._parse_array(tensor_proto)
 
     def _convert(self, node: onnx.NodeProto) -> NodeError | None:
         try:
@@ -122,11 +137,11 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         """Have zeros of the right shapes come out of the node, so that those behind it are looked at, too."""
         for name in filter(None, node.output):
             shape, kind = self._scope.shape(name), self._scope.element_type(name)
-            if shape is None or kind is None:
+            dtype = np.dtype(object) if kind is None else onnx.helper.tensor_dtype_to_np_dtype(kind)
+            if shape is None or dtype.kind not in "biuf":
                 self._lost.add(name)
             else:
-                dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind))
-                self._nodes[name] = self.bb.emit(tvm.relax.op.zeros(shape, dtype))
+                self._nodes[name] = self.bb.emit(tvm.relax.op.zeros(shape, str(dtype)))
 
     @cached_property
     def _scope(self) -> Scope:
@@ -142,11 +157,6 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             return by_tvm()
         outputs = attrs["tvm_custom"]["num_outputs"]
         return self.bb.normalize(convert(NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm)))
-
-
-def _find_error(node: onnx.NodeProto) -> NodeError | None:
-    why = find_reason(node, _list_known())
-    return None if why is None else NodeError(node, why)
 
 
 @cache

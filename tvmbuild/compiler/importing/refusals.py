@@ -34,7 +34,7 @@ class Why:
 
 
 _RANDOM = Why("its numbers are drawn at random, and a package computes the same of the same inputs", _DRAW)
-_OF_TEXTS = Why("it works on texts", _TEXTS)
+OF_TEXTS = Why("it works on texts", _TEXTS)
 _SEQUENCE = Why(
     f"which elements its sequence has depends on the data, {_LENGTH}",
     "export it with numbers and positions that are constants, or with tensors in the place of sequences",
@@ -55,16 +55,16 @@ _REASONS: Mapping[str, Why] = {
     **dict.fromkeys(("ConcatFromSequence", "SequenceAt"), _SEQUENCE),
     **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap"), _SEQUENCE),
     "SplitToSequence": _SEQUENCE,
-    **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _OF_TEXTS),
-    "TfIdfVectorizer": _OF_TEXTS,
+    **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), OF_TEXTS),
+    "TfIdfVectorizer": OF_TEXTS,
 }
 _LAYOUTS = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
 _LAYOUT_PREFIX = "Nhwc"
 _OTHER_DOMAINS: Mapping[str, Why] = {
     "ai.onnx.preview.training": Why("it is of training", "export the model for inference"),
     "ai.onnx.training": Why("it is of training", "export the model for inference"),
-    "com.microsoft.extensions": _OF_TEXTS,
-    "ai.onnx.contrib": _OF_TEXTS,
+    "com.microsoft.extensions": OF_TEXTS,
+    "ai.onnx.contrib": OF_TEXTS,
 }
 
 
