@@ -100,7 +100,8 @@ def lower(
         plain = instruction is None and not by_words
         chosen = layout or _default_layout(target, imported)
         widened = widen_one_dimensional(imported.mod) if chosen == "NHWC" else imported.mod
-        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
+        mod = take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain))))
+        mod = make_scalars(mod, quantised=bool(operator_calls(imported.mod, "relax.quantize")))
         mod = select_cells(mod)
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         if not is_gpu(target):
