@@ -102,7 +102,7 @@ def test_ten_lines_and_a_count() -> None:
 def test_private_layouts(operator: str, domain: str) -> None:
     error = refuse(node(operator, "x", "y", domain=domain))
     assert error.message == (
-        f"net: the operator {operator} of {domain} cannot be built: it is one of ONNX Runtime's private layouts: "
+        f"net: the operator {operator} (output 'y') of {domain} cannot be built: it is one of ONNX Runtime's private layouts: "
         "the model was saved at its highest optimisation level"
     )
     assert error.hint == "save it at ORT_ENABLE_EXTENDED, or take the model as it was before"
@@ -127,9 +127,12 @@ def test_texts(*, constant: bool) -> None:
     if constant:
         nodes = [helper.make_node("Constant", [], ["t"], value=texts), *nodes]
     error = refuse(*nodes, tensors=[] if constant else [texts])
-    lines = ["StringNormalizer cannot be built: it works on texts", "Equal cannot be built: it works on texts"]
+    lines = [
+        "StringNormalizer (output 'n') cannot be built: it works on texts",
+        "Equal (output 'y') cannot be built: it works on texts",
+    ]
     assert all(line in error.message for line in lines)
-    assert ("Constant cannot be built: its values are texts" in error.message) == constant
+    assert ("Constant (output 't') cannot be built: its values are texts" in error.message) == constant
     assert "export the model without its text processing" in error.message
 
 
@@ -156,4 +159,4 @@ def test_a_branch_is_looked_into() -> None:
     yes = node("Cast", "s", "yes", to=TensorProto.BOOL)
     both = node("If", "yes", "y", then_branch=branches[0], else_branch=branches[1])
     error = refuse(node("ReduceMax", "x", "s", keepdims=0), yes, both)
-    assert error.message == "net: the operator Mystery cannot be built: there is no code for it"
+    assert error.message == "net: the operator Mystery (output 't') cannot be built: there is no code for it"

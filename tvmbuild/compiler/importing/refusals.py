@@ -116,10 +116,11 @@ def combine(errors: Sequence[NodeError]) -> TvmbuildError:
 
 def _tell(errors: Sequence[NodeError]) -> str:
     first = errors[0]
-    names = [repr(error.node.name) for error in errors if error.node.name]
+    named = all(error.node.name for error in errors)
+    names = [repr(error.node.name if named else error.node.output[0]) for error in errors]
     rest = len(names) - _MOST_NODES
     shown = ", ".join(names[:_MOST_NODES]) + (f" and {rest} more" if rest > 0 else "")
-    which = f"{first.node.op_type} (node{'s' if len(names) > 1 else ''} {shown})" if names else first.node.op_type
+    which = f"{first.node.op_type} ({'node' if named else 'output'}{'s' if len(names) > 1 else ''} {shown})"
     which += f" of {first.node.domain}" if first.node.domain not in ONNX else ""
     if first.by_tvm:
         return f"TVM cannot import the operator {which}: {first.why.reason}"

@@ -12,6 +12,7 @@ from tvmbuild.compiler.importing.expand.caches import tensor_scatter
 from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.einsum import einsum
+from tvmbuild.compiler.importing.expand.elements import columns_to_image, compress, determinant
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
@@ -50,7 +51,10 @@ _OWN: Mapping[str, Rule] = {
     **SEQUENCES,
     **dict.fromkeys(_FUNCTIONS, by_function),
     "Attention": attention,
+    "Col2Im": columns_to_image,
+    "Compress": compress,
     "DFT": fourier_transform,
+    "Det": determinant,
     "Einsum": einsum,
     "GRU": unroll_gru,
     "If": unroll_if,
