@@ -51,9 +51,7 @@ def test_determinants(rows: int, batch: tuple[int, ...]) -> None:
 
 
 def test_large_determinants_are_refused() -> None:
-    with pytest.raises(
-        TvmbuildError, match=r"the operator Det \(output 'y'\) cannot be built: its matrices have 5 rows"
-    ):
+    with pytest.raises(TvmbuildError, match=r"Det \(output 'y'\) cannot be built: its matrices have 5 rows"):
         expand_operators(make_model("Det", floats(5, 5)))
 
 
