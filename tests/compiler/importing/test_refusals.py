@@ -102,8 +102,8 @@ def test_ten_lines_and_a_count() -> None:
 def test_private_layouts(operator: str, domain: str) -> None:
     error = refuse(node(operator, "x", "y", domain=domain))
     assert error.message == (
-        f"net: the operator {operator} (output 'y') of {domain} cannot be built: it is one of ONNX Runtime's private layouts: "
-        "the model was saved at its highest optimisation level"
+        f"net: the operator {operator} (output 'y') of {domain} cannot be built: "
+        "it is one of ONNX Runtime's private layouts: the model was saved at its highest optimisation level"
     )
     assert error.hint == "save it at ORT_ENABLE_EXTENDED, or take the model as it was before"
 
