@@ -47,6 +47,27 @@ def test_nan_and_infinity_match_only_themselves() -> None:
         assert f"most at [{index}]" in problem
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int64", "bool"])
+def test_integers_are_the_same_unless_more_is_allowed(kind: str) -> None:
+    want = np.array([1, 0] if kind == "bool" else [100, 120], kind)
+    got = np.roll(want, 1) if kind == "bool" else want + np.array([0, 1], kind)
+    assert compare({"y": want}, {"y": want.copy()}, Tolerance()).problem is None
+    for exact in (Tolerance(), Tolerance(rtol=1e-3, atol=1e-4)):
+        problem = compare({"y": got}, {"y": want}, exact).problem
+        assert problem is not None
+        assert "where 0 is allowed" in problem
+    for wide in (Tolerance(atol=1), Tolerance().at_least("int8"), Tolerance(of_largest=1)):
+        assert (compare({"y": got}, {"y": want}, wide).problem is None) == (
+            kind != "bool" or wide.of_largest != 5 / 255
+        )
+
+
+def test_large_integers_have_no_share_of_their_size() -> None:
+    want, got = np.array([80_000]), np.array([80_001])
+    assert compare({"y": got}, {"y": want}, Tolerance()).problem is not None
+    assert compare({"y": got}, {"y": want}, Tolerance().at_least("fp16")).problem is None
+
+
 def test_names_and_shapes() -> None:
     assert compare({"z": WANT}, {"y": WANT}, Tolerance()).problem == "the outputs are z instead of y"
     problem = compare({"y": WANT[0]}, {"y": WANT}, Tolerance()).problem

@@ -62,6 +62,12 @@ class Tolerance:
     atol: float = 1e-3
     of_largest: float = field(default=0.0, metadata=LATER)
 
+    def of_integers(self) -> Tolerance:
+        """Return what is allowed of integers and booleans: nothing, where no more is allowed than is by default."""
+        default = Tolerance()
+        is_wide = self.of_largest > default.of_largest or self.rtol > default.rtol or self.atol > default.atol
+        return self if is_wide else Tolerance(rtol=0.0, atol=0.0)
+
     def at_least(self, precision: str) -> Tolerance:
         """Return what is allowed of numbers that were computed in that precision, no less than this."""
         default = REDUCED_TOLERANCE.get(precision, self)

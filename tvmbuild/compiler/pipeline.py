@@ -103,7 +103,8 @@ def lower(
         chosen = layout or _default_layout(target, imported)
         wide = add_up_products_wide(imported.mod) if is_gpu(target) else imported.mod
         widened = widen_one_dimensional(wide) if chosen == "NHWC" else wide
-        mod = make_scalars(take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain)))))
+        mod = take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain))))
+        mod = make_scalars(mod, quantised=bool(operator_calls(imported.mod, "relax.quantize")))
         mod = select_cells(mod)
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
         mod = sum_prefixes_in_blocks(mod) if is_gpu(target) else pad_columns(mod, target)

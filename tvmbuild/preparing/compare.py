@@ -28,7 +28,8 @@ class Comparison:
 def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
     """Compare by name: same names, dtypes, shapes, and |got - want| <= atol + rtol * |want|.
 
-    A share of the output's largest magnitude may come to atol. NaN and infinity match themselves.
+    A share of the output's largest magnitude may come to atol. NaN and infinity match themselves. Integers and booleans
+    are the same, unless the tolerance is wider than the default one.
     """
     problems: list[str] = []
     largest_abs = largest_rel = 0.0
@@ -46,7 +47,8 @@ def compare(got: Arrays, want: Arrays, tolerance: Tolerance) -> Comparison:
             continue
         if want[name].size == 0:
             continue
-        absolute, relative, problem = _compare_one(name, widen(got[name]), widen(want[name]), tolerance)
+        allowed = tolerance.of_integers() if want[name].dtype.kind in "iub" else tolerance
+        absolute, relative, problem = _compare_one(name, widen(got[name]), widen(want[name]), allowed)
         largest_abs = max(largest_abs, absolute)
         largest_rel = max(largest_rel, relative)
         if problem is not None:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import InputSpec
+from tvmbuild.compiler.importing.reading import read_external_sparse, tidy
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 
@@ -28,7 +29,7 @@ _PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
 
 
 def load_model(path: Path, model: str) -> Any:
-    """Return the ModelProto with external data merged; TvmbuildError when the file is no whole ONNX model."""
+    """Return the ModelProto, tidy and with external data merged; TvmbuildError when the file is no whole ONNX model."""
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except (DecodeError, ValueError) as error:
@@ -37,12 +38,17 @@ def load_model(path: Path, model: str) -> Any:
         raise TvmbuildError(f"{model}: {path} is not an ONNX model: it has no graph", "check `source:`")
     try:
         onnx.load_external_data_for_model(proto, str(path.parent))
+        read_external_sparse(proto, path.parent)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise TvmbuildError(
             f"{model}: the external data of {path} cannot be read: {reason}",
             "the data files must lie beside the ONNX file, whole",
         ) from error
+    try:
+        tidy(proto)
+    except TvmbuildError as error:
+        raise TvmbuildError(f"{model}: {error.message}", error.hint) from error
     if proto.ByteSize() > MAX_BYTES:
         raise TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
     return proto

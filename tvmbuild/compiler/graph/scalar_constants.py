@@ -1,6 +1,7 @@
 """Constants of one element as scalars: a tensor of shape [1] beside NHWC data costs two transposes.
 
-And a division by one as a multiplication: a vector's division takes as long as 30 additions.
+And a division by one as a multiplication: a vector's division takes as long as 30 additions. Not where its results are
+rounded further on: 41 / 41 is one, 41 · (1 / 41) is less, and its floor zero.
 
 ConvertLayout cannot lay out a tensor of another rank than the data's, and so converts the data back to NCHW for the
 operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no layout.
@@ -14,6 +15,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.expressions import constant
+from tvmbuild.compiler.graph.discontinuities import find_rounded
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 
 _OPERATORS = frozenset(
@@ -21,12 +23,13 @@ _OPERATORS = frozenset(
 )
 
 
-def make_scalars(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def make_scalars(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
     """Return the module with each operand of one element that is constant a scalar, where that changes no shape.
 
-    A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ.
+    A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
+    so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
     """
-    rewriter = _Rewriter(mod)
+    rewriter = _Rewriter(mod, find_rounded(mod["main"], quantised=quantised))
     rewritten = rewrite_main(mod, rewriter)
     return rewritten if rewriter.changed else mod
 
@@ -34,6 +37,14 @@ def make_scalars(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
     changed = False
+
+    def __init__(self, mod: tvm.ir.IRModule, rounded: set[relax.Var]) -> None:
+        super().__init__(mod)
+        self._rounded, self._is_exact = rounded, False
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._is_exact = binding.var in self._rounded
+        super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
@@ -44,11 +55,11 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
             left = constant(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
             right = constant(right.value.numpy().reshape(()))
-        elif not _is_division_by_scalar(call):
+        elif self._is_exact or not _is_division_by_scalar(call):
             return call
         self.changed = True
         scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
-        return _multiply(scaled) if _is_division_by_scalar(scaled) else scaled
+        return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
 
 
 def _is_division_by_scalar(call: relax.Call) -> bool:

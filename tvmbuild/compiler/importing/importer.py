@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -17,14 +19,19 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.importing.converters.inputs import normalise_inputs
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
-from tvmbuild.compiler.importing.expand.expand import ONNX, expand_operators
+from tvmbuild.compiler.importing.expand.expand import expand_what_can_be
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as KERNELS
-from tvmbuild.compiler.importing.expand.scope import find_opset
+from tvmbuild.compiler.importing.expand.scope import Scope, find_opset, list_read, walk_nodes
 from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
+from tvmbuild.compiler.importing.reading import read_external_sparse, tidy
+from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError, Why, combine, find_reason
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+
+_BY_THE_IMPORTER = frozenset({"Constant", "If"})
 
 
 @dataclass(frozen=True)
@@ -46,86 +53,145 @@ def import_onnx(model: Path | bytes, name: str | None = None, *, for_gpu: bool =
     said = name or (model.name if isinstance(model, Path) else "model")
     try:
         read = onnx.load(model) if isinstance(model, Path) else onnx.load_from_string(model)
+        if isinstance(model, Path):
+            read_external_sparse(read, model.parent)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise TvmbuildError(f"{said}: cannot be read as ONNX: {error}") from error
+    with _named(said):
+        tidy(read)
     return import_model(read, said, for_gpu=for_gpu)
 
 
 def import_model(model: onnx.ModelProto, said: str, *, for_gpu: bool = False) -> ImportedModel:
-    """Import the model, which stays as it is; weights become constants.
+    """Import the model, which is tidy and stays as it is; weights become constants.
 
     CPUs compute its 16-bit floats in float32; GPUs add them up in float32.
     A dynamic input or an operator that TVM cannot import is a TvmbuildError that names it, and the model as ``said``.
     """
-    model = _expand(model, said, for_gpu=for_gpu)
+    with _named(said):
+        model, refused = _expand(model, for_gpu=for_gpu)
     initializers = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_info(value, said) for value in model.graph.input if value.name not in initializers)
-    mod = _import_graph(model, inputs, said)
+    with _named(said):
+        mod = _import_graph(model, inputs, refused)
     outputs = _output_infos([value.name for value in model.graph.output], mod, inputs, said)
     _check_outputs(outputs, model, said)
     return ImportedModel(mod, inputs, outputs)
 
 
-def _expand(model: onnx.ModelProto, said: str, *, for_gpu: bool) -> onnx.ModelProto:
+def _expand(model: onnx.ModelProto, *, for_gpu: bool) -> tuple[onnx.ModelProto, dict[str, NodeError]]:
+    if for_gpu:
+        expanded, refused = expand_what_can_be(model)
+        return add_up_in_float32(expanded), refused
+    return expand_what_can_be(compute_in_float32(model), KERNELS)
+
+
+@contextlib.contextmanager
+def _named(said: str) -> Iterator[None]:
     try:
-        if for_gpu:
-            return add_up_in_float32(expand_operators(model))
-        return expand_operators(compute_in_float32(model), KERNELS)
+        yield
     except TvmbuildError as error:
         raise TvmbuildError(f"{said}: {error.message}", error.hint) from error
 
 
 class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """Remembers the node that it was converting, so that a failure can name it."""
+    """Converts node by node, goes on behind one that cannot be, and tells them all at the end."""
 
-    node: str | None = None
+    def __init__(self, model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], refused: dict[str, NodeError]) -> None:
+        # The shapes are named because TVM takes a dimension of 0 for one that is not known.
+        super().__init__({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
+        self._model, self._refused, self._lost = model, refused, set[str]()
+        self._texts = set[str]()
+        self._advice = _advise(inputs)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | {"If"}  # noqa: SLF001 - no other way to ask
-        foreign = {f"{node.op_type} of {node.domain}" for node in graph.node if node.domain not in ONNX}
-        own = {node.op_type for node in graph.node if node.domain in ONNX}
-        lacking = sorted(foreign | (own - known))
-        if lacking:
-            what = "the operator" if len(lacking) == 1 else "the operators"
-            raise TvmbuildError(
-                f"there is no code for {what} {', '.join(lacking)}", "replace what the model does with other operators"
-            )
+        """Leave that to each node's turn."""
+
+    def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+        errors = [error for node in graph.node if (error := self._construct(node)) is not None]
+        if errors:
+            raise combine(errors)
+
+    def _construct(self, node: onnx.NodeProto) -> NodeError | None:
+        error = self._refused.get(node.output[0]) or next(filter(None, map(self._find_error, _with_inner(node))), None)
+        if error is None and self._lost.isdisjoint(list_read(node)):
+            error = self._convert(node)
+            if error is None:
+                return None
+        self._stand_in(node)
+        return error
+
+    def _find_error(self, node: onnx.NodeProto) -> NodeError | None:
+        why = OF_TEXTS if self._texts.intersection(node.input) else find_reason(node, _list_known())
+        if node.op_type == "Constant" and why:
+            self._texts.update(node.output)
+        return None if why is None else NodeError(node, why)
+
+    def _parse_array(self, tensor_proto: onnx.TensorProto) -> tvm.runtime.Tensor:
+        """Take nothing for texts, which no tensor of TVM's can be."""
+        if tensor_proto.data_type == onnx.TensorProto.STRING:
+            self._texts.add(tensor_proto.name)
+            return tvm.runtime.tensor(np.zeros(0, np.int8))
+        return super()._parse_array(tensor_proto)
+
+    def _convert(self, node: onnx.NodeProto) -> NodeError | None:
+        try:
+            super()._construct_nodes(onnx.GraphProto(node=[node]))
+        except TvmbuildError as error:
+            return NodeError(node, Why(error.message, error.hint or self._advice))
+        except Exception as error:  # noqa: BLE001 - whatever TVM raises
+            return NodeError(node, Why(summarize(error), self._advice), by_tvm=True)
+        return None
+
+    def _stand_in(self, node: onnx.NodeProto) -> None:
+        """Have zeros of the right shapes come out of the node, so that those behind it are looked at, too."""
+        for name in filter(None, node.output):
+            shape, kind = self._scope.shape(name), self._scope.element_type(name)
+            dtype = np.dtype(object) if kind is None else onnx.helper.tensor_dtype_to_np_dtype(kind)
+            if shape is None or dtype.kind not in "biuf":
+                self._lost.add(name)
+            else:
+                self._nodes[name] = self.bb.emit(tvm.relax.op.zeros(shape, str(dtype)))
+
+    @cached_property
+    def _scope(self) -> Scope:
+        return Scope(self._model)
 
     def _convert_operator(
         self, op_name: str, inputs: list[tvm.relax.Expr], attrs: dict[str, Any], opset: int
     ) -> tvm.relax.Expr:
-        name = attrs["tvm_custom"]["name"]
-        self.node = f"{op_name} (node {name!r})" if name else op_name
+        normalise_inputs(op_name, inputs, attrs, opset, self.bb)
         by_tvm = partial(super()._convert_operator, op_name, inputs, attrs, opset)
         convert = CONVERTERS.get(op_name)
         if convert is None:
-            result = by_tvm()
-        else:
-            outputs = attrs["tvm_custom"]["num_outputs"]
-            result = self.bb.normalize(convert(NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm)))
-        self.node = None
-        return result
+            return by_tvm()
+        outputs = attrs["tvm_custom"]["num_outputs"]
+        return self.bb.normalize(convert(NodeCall(op_name, inputs, attrs, opset, outputs, self.bb, by_tvm)))
 
 
-def _import_graph(model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], said: str) -> tvm.ir.IRModule:
-    # The shapes are named because TVM takes a dimension of 0 for one that is not known.
-    importer = _NamedImporter({each.name: list(each.shape) for each in inputs}, "float32", sanitize=False)
-    graph = mark_infinities(model.graph)
+@cache
+def _list_known() -> frozenset[str]:
+    known = onnx_frontend._get_convert_map().keys()  # noqa: SLF001 - no other way to ask
+    return _BY_THE_IMPORTER.union(known, CONVERTERS)
+
+
+def _with_inner(node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
+    return walk_nodes(onnx.GraphProto(node=[node]))
+
+
+def _import_graph(
+    model: onnx.ModelProto, inputs: tuple[TensorInfo, ...], refused: dict[str, NodeError]
+) -> tvm.ir.IRModule:
+    importer, graph = _NamedImporter(model, inputs, refused), mark_infinities(model.graph)
     try:
         # The importer prints the inputs of an operator that fails: megabytes of weights.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return importer.from_onnx(graph, find_opset(model))
-    except TvmbuildError as error:
-        what = f"the operator {importer.node} cannot be built: " if importer.node else ""
-        hint = error.hint or _advise(inputs)
-        raise TvmbuildError(f"{said}: {what}{error.message}", hint) from error
+    except TvmbuildError:
+        raise
     except Exception as error:
-        what = f"the operator {importer.node}" if importer.node else "the model"
-        raise TvmbuildError(
-            f"{said}: TVM cannot import {what}: {summarize(error)}",
-            _advise(inputs),
-        ) from error
+        raise TvmbuildError(f"TVM cannot import the model: {summarize(error)}", _advise(inputs)) from error
 
 
 def _advise(inputs: tuple[TensorInfo, ...]) -> str:

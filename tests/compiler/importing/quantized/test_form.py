@@ -178,7 +178,7 @@ def test_weights_of_any_form_are_known(cpu: tvm.target.Target, kind: str, blocks
 
 def test_a_precision_of_another_type_is_refused() -> None:
     node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], precision=TensorProto.FLOAT16)
-    with pytest.raises(TvmbuildError, match="the operator QuantizeLinear cannot be built: its `precision`"):
+    with pytest.raises(TvmbuildError, match=r"QuantizeLinear \(output 'y'\) cannot be built: its `precision`"):
         expand_operators(make_model([node], {"x": np.ones(2, "float32")}, {"s": floats(1.0)}, 23))
 
 
@@ -188,7 +188,8 @@ def test_weights_of_four_bits_are_refused() -> None:
     with pytest.raises(TvmbuildError) as caught:
         import_model(make_model([node], {"x": np.ones((1, 16), "float32")}, weights), "net")
     assert caught.value.message == (
-        "net: the operator MatMulNBits cannot be built: its weights have 4 bits and scales of blocks"
+        "net: the operator MatMulNBits (output 'y') of com.microsoft cannot be built: "
+        "its weights have 4 bits and scales of blocks"
     )
     assert caught.value.hint is not None
     assert "int8 or uint8" in caught.value.hint

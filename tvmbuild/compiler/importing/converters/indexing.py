@@ -23,8 +23,19 @@ def convert_slice(call: NodeCall) -> relax.Expr:
 
 
 def convert_one_hot(call: NodeCall) -> relax.Expr:
-    """Give the result the type of its two values, which TVM reads as doubles."""
-    return relax.op.astype(call.builder.normalize(call.by_tvm()), call.inputs[2].ty.dtype)
+    """Give the result the type of its two values, which TVM reads as doubles; values that are fed are chosen from."""
+    depth, values = call.values(1), call.inputs[2]
+    if depth is None:
+        raise TvmbuildError("its depth depends on data, and a package has fixed shapes", "make its depth a constant")
+    call.inputs[1] = constant(np.array(int(depth.reshape(-1)[0]), np.int64))
+    if "int" not in call.dtype:
+        call.inputs[0] = call.emit(relax.op.astype, call.data, "int64")
+    if call.values(2) is not None:
+        return relax.op.astype(call.builder.normalize(call.by_tvm()), values.ty.dtype)
+    call.inputs[2] = constant(np.array([0, 1], np.int64))
+    is_hot = call.emit(relax.op.astype, call.builder.normalize(call.by_tvm()), "bool")
+    off, on = (call.emit(relax.op.strided_slice, values, axes=[0], begin=[i], end=[i + 1]) for i in range(2))
+    return relax.op.where(is_hot, on, off)
 
 
 def convert_gather(call: NodeCall) -> relax.Expr:
@@ -46,12 +57,9 @@ def convert_gather(call: NodeCall) -> relax.Expr:
     return relax.op.squeeze(part, [axis]) if values.ndim == 0 else part
 
 
-def refuse_nms(_call: NodeCall) -> relax.Expr:
-    """Refuse NonMaxSuppression: TVM's finds nothing, and the shape of what is right is not known before it runs."""
-    raise TvmbuildError(
-        "how many boxes it keeps depends on the data, and a package has fixed shapes",
-        "end the model before it, and suppress boxes in the program (examples/detect shows how)",
-    )
+def convert_split(call: NodeCall) -> relax.Expr:
+    """Pass on what is cut into one piece: TVM's has no tuple then, which ConvertLayout and the importer ask for."""
+    return call.data if call.outputs == 1 else call.by_tvm()
 
 
 def convert_max_unpool(call: NodeCall) -> relax.Expr:

@@ -16,6 +16,22 @@ def convert_group_normalization(call: NodeCall) -> relax.Expr:
     return _normalise(call, (batch, groups, channels // groups, *pixels), grouped=True)
 
 
+def convert_layer_normalization(call: NodeCall) -> relax.Expr:
+    """Normalise over the last axes; scales and biases that are broadcast, scalars say, come after."""
+    shape = call.shape
+    normed = shape[int(call.attributes["axis"]) :]
+    given = [each for each in call.inputs[1:3] if each is not None]
+    if all(static_shape(each) == normed for each in given):
+        return call.by_tvm()
+    dtype = call.inputs[1].ty.dtype
+    ones, zeros = (call.emit(fill, normed, dtype) for fill in (relax.op.ones, relax.op.zeros))
+    axes = [*range(len(shape) - len(normed), len(shape))]
+    result = call.emit(relax.op.nn.layer_norm, call.data, ones, zeros, axes, call.float("epsilon", _EPSILON))
+    for operator, parameter in zip((relax.op.multiply, relax.op.add), given, strict=False):
+        result = call.emit(operator, result, parameter)
+    return result
+
+
 def convert_instance_normalization(call: NodeCall) -> relax.Expr:
     """Normalise each channel of each image."""
     return _normalise(call, call.shape, grouped=False)

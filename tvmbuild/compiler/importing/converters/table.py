@@ -34,12 +34,13 @@ from tvmbuild.compiler.importing.converters.indexing import (
     convert_one_hot,
     convert_roi_align,
     convert_slice,
-    refuse_nms,
+    convert_split,
 )
 from tvmbuild.compiler.importing.converters.integers import convert_conv_integer, convert_matmul_integer
 from tvmbuild.compiler.importing.converters.norms import (
     convert_group_normalization,
     convert_instance_normalization,
+    convert_layer_normalization,
 )
 from tvmbuild.compiler.importing.converters.pooling import convert_pool
 from tvmbuild.compiler.importing.converters.quantization import (
@@ -72,6 +73,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "HardSwish": convert_hard_swish,
     "InstanceNormalization": convert_instance_normalization,
     "IsInf": convert_is_inf,
+    "LayerNormalization": convert_layer_normalization,
     "LeakyRelu": convert_leaky_relu,
     "MatMulInteger": convert_matmul_integer,
     "Max": fold_pairwise(relax.op.maximum),
@@ -79,7 +81,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "Mean": convert_mean,
     "Min": fold_pairwise(relax.op.minimum),
     "Mod": convert_mod,
-    "NonMaxSuppression": refuse_nms,
     "OneHot": convert_one_hot,
     "Pow": convert_power,
     "QuantizeLinear": convert_quantize,
@@ -88,6 +89,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Selu": convert_selu,
     "Sinh": convert_sinh,
     "Slice": convert_slice,
+    "Split": convert_split,
     "Sum": fold_pairwise(relax.op.add),
     "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,

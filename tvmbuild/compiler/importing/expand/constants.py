@@ -10,13 +10,16 @@ import onnx
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, walk_nodes
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of, list_read
+from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
+from tvmbuild.compiler.importing.spellings import find_rank
 
 MOST_ELEMENTS = 1 << 22
 """Of a constant that folding makes: larger ones are left to be computed."""
-_UNKNOWN = frozenset(
+_UNKNOWN = OPERATORS | frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+"""What has other results each time, or other results than arrays."""
 INTEGERS = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
 """That are quantised by the importer and by later passes."""
 _OF_SHAPES = frozenset({"Shape", "Size"})
@@ -39,14 +42,26 @@ def fold_nodes(nodes: Nodes, scope: Scope) -> Nodes:
     return left
 
 
-def drop_unused_constants(graph: onnx.GraphProto) -> None:
-    """Remove, in place, constants that nobody reads: TVM takes each in, and fails on types below 8 bits."""
-    used = {name for node in walk_nodes(graph) for name in node.input}
+def drop_unused(graph: onnx.GraphProto) -> None:
+    """Remove, in place, nodes and constants that nobody reads: TVM takes each in, and fails on types below 8 bits."""
+    _drop_unused_nodes(graph)
+    used = {name for node in graph.node for name in list_read(node)}
     used |= {value.name for value in (*graph.input, *graph.output)}
     left = [tensor for tensor in graph.initializer if tensor.name in used]
     if len(left) < len(graph.initializer):
         del graph.initializer[:]
         graph.initializer.extend(left)
+
+
+def _drop_unused_nodes(graph: onnx.GraphProto) -> None:
+    used, left = {value.name for value in graph.output}, []
+    for node in reversed(graph.node):
+        if used.intersection(filter(None, node.output)):
+            left.append(node)
+            used.update(list_read(node))
+    if len(left) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(reversed(left))
 
 
 def can_fold(node: onnx.NodeProto, known: AbstractSet[str]) -> bool:
@@ -70,7 +85,7 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
     names = [name for name in node.input if name]
     if not all(scope.is_constant(name) for name in names) or _is_large(node, scope):
         return None
-    arrays = {name: scope.constant(name) for name in names}
+    arrays = _read_inputs(node, scope)
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in arrays]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     graph = helper.make_graph([node], "node", values, outputs)
@@ -84,7 +99,18 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
         return None
     found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
     fits = all(_has_right_type(name, array, scope) for name, array in zip(node.output, found, strict=True))
+    fits = fits and not any(array.dtype.kind in "OSU" for array in found)  # texts
     return found if fits and all(array.size <= MOST_ELEMENTS for array in found) else None
+
+
+def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | None]:
+    """Return the inputs' arrays; single elements with as many dimensions as ONNX says."""
+    arrays = {name: scope.constant(name) for name in node.input if name}
+    for place, name in enumerate(node.input):
+        rank, array = find_rank(node.op_type, place), arrays.get(name)
+        if rank is not None and array is not None and array.size == 1:
+            arrays[name] = array.reshape([1] * rank)
+    return arrays
 
 
 def _has_right_type(name: str, array: np.ndarray, scope: Scope) -> bool:

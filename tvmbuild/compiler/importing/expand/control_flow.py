@@ -11,6 +11,7 @@ import onnx
 from tvmbuild.compiler.importing.expand.compose import Composer
 from tvmbuild.compiler.importing.expand.constants import fold_nodes
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
+from tvmbuild.compiler.importing.refusals import refuse
 
 MOST_NODES = 20_000
 """That a loop may be unrolled to."""
@@ -43,8 +44,9 @@ def unroll_loop(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     collected: list[Sequence[str]] = []
     going = condition or scope.add_constant(np.array(True))
     while limit is None or len(collected) < limit:
-        if not scope.is_constant(going) or body.is_long:
+        if not scope.is_constant(going):
             return None
+        body.check_length(node)
         if not _item(scope, going):
             break
         number = np.full(body.shape_of_number, len(collected), dtype=np.int64)
@@ -61,7 +63,9 @@ def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     attributes = attributes_of(node)
     number, graph = attributes["num_scan_inputs"], attributes["body"]
     if scope.opset < _SCAN_WITHOUT_BATCH:
-        return None
+        raise refuse(
+            node, "it is that of opset 8, with dimensions of batches", "export the model with opset 9 or later"
+        )
     carried, scanned = list(node.input[:-number]), list(node.input[-number:])
     shapes = [scope.shape(name) for name in scanned]
     if any(shape is None for shape in shapes):
@@ -76,8 +80,7 @@ def unroll_scan(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     ]
     collected: list[Sequence[str]] = []
     for elements in zip(*slices, strict=True):
-        if body.is_long:
-            return None
+        body.check_length(node)
         results = body.repeat((*carried, *elements))
         carried = list(results[: len(carried)])
         collected.append(results[len(carried) :])
@@ -105,9 +108,10 @@ class _Body:
         self.composer = Composer(self.scope, self.hint)
         self._constants = self.scope.adopt_constants(self.graph.initializer, self.hint)
 
-    @property
-    def is_long(self) -> bool:
-        return len(self.composer.nodes) > MOST_NODES or self.copies > MOST_COPIES
+    def check_length(self, node: onnx.NodeProto) -> None:
+        if len(self.composer.nodes) > MOST_NODES or self.copies > MOST_COPIES:
+            why = f"its body would be copied {self.copies} times and more"
+            raise refuse(node, why, "export one step, and repeat it in the program")
 
     @property
     def shape_of_number(self) -> list[int]:

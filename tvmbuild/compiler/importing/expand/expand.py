@@ -10,9 +10,10 @@ import onnx.inliner
 
 from tvmbuild.compiler.importing.expand.attention import attention
 from tvmbuild.compiler.importing.expand.caches import tensor_scatter
-from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused_constants, fold_nodes
+from tvmbuild.compiler.importing.expand.constants import can_fold, drop_unused, fold_nodes
 from tvmbuild.compiler.importing.expand.control_flow import unroll_if, unroll_loop, unroll_scan
 from tvmbuild.compiler.importing.expand.einsum import einsum
+from tvmbuild.compiler.importing.expand.elements import columns_to_image, compress, determinant
 from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_time_fourier_transform
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
@@ -24,12 +25,12 @@ from tvmbuild.compiler.importing.expand.recurrent import unroll_gru, unroll_lstm
 from tvmbuild.compiler.importing.expand.resize import upsample
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, walk_nodes
 from tvmbuild.compiler.importing.expand.sequences import reverse_sequence
+from tvmbuild.compiler.importing.expand.tensor_sequences import RULES as SEQUENCES
+from tvmbuild.compiler.importing.refusals import ONNX, NodeError, combine
 from tvmbuild.errors import TvmbuildError
 
 MOST_ROUNDS = 32
 """Of rules within what rules have made; loops in loops, functions in functions."""
-ONNX = ("", "ai.onnx", "ai.onnx.preview")
-"""The domains of ONNX's own operators."""
 _FUNCTIONS = (
     "BlackmanWindow",
     "CausalConvWithState",
@@ -48,9 +49,13 @@ _FUNCTIONS = (
 )
 _OWN: Mapping[str, Rule] = {
     **QUANTIZED,
+    **SEQUENCES,
     **dict.fromkeys(_FUNCTIONS, by_function),
     "Attention": attention,
+    "Col2Im": columns_to_image,
+    "Compress": compress,
     "DFT": fourier_transform,
+    "Det": determinant,
     "Einsum": einsum,
     "GRU": unroll_gru,
     "If": unroll_if,
@@ -75,38 +80,57 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 _OPTIONAL_OUTPUTS = frozenset({"BatchNormalization", "Dropout", "LayerNormalization", "MaxPool"})
 
 
-def expand_operators(model: onnx.ModelProto, first: Mapping[str, Rule] = MappingProxyType({})) -> onnx.ModelProto:
+def expand_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Do what `expand_what_can_be` does; TvmbuildError names the operators that cannot be expanded, and says why."""
+    expanded, refused = expand_what_can_be(model)
+    if refused:
+        raise combine([*refused.values()])
+    return expanded
+
+
+def expand_what_can_be(
+    model: onnx.ModelProto, first: Mapping[str, Rule] = MappingProxyType({})
+) -> tuple[onnx.ModelProto, dict[str, NodeError]]:
     """Return the model with the operators of ``RULES`` and its own functions expanded; the same one where it has none.
 
     Rules of ``first`` (operator → rule) are asked before; what they return as it is, is left to the importer.
-    TvmbuildError names the operator that cannot be expanded, and says why.
+    And why nodes that are left cannot be, by their first outputs.
     """
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
+    refused: dict[str, NodeError] = {}
     if not _has_work(model):
-        return model
+        return model, refused
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MOST_ROUNDS:
-        expanded, folded = _expand_once(result, first)
+        expanded, folded = _expand_once(result, first, refused)
         if not expanded and not folded:
-            drop_unused_constants(result.graph)
-            return result
+            drop_unused(result.graph)
+            return result, refused
         before, left = left, _count_with_rules(result.graph)
         rounds += expanded and left >= before  # one operator after another, each of which wants the last one's shape
     raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
 
 
-def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule]) -> tuple[bool, bool]:
-    """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded."""
+def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dict[str, NodeError]) -> tuple[bool, bool]:
+    """Expand each operator that a rule knows, in place; return whether there was any, and whether nodes were folded.
+
+    What a rule refuses is left, and added to ``refused``.
+    """
     for node, count in _find_unused_outputs(model.graph):
         del node.output[count:]
     scope, nodes, expanded = Scope(model), Nodes(), False
     for node in model.graph.node:
-        rules = filter(None, (first.get(node.op_type), _find_rule(node)))
-        made = next((made for rule in rules if (made := rule(node, scope)) is not None), None)
+        made = None
+        if node.output[0] not in refused:
+            rules = filter(None, (first.get(node.op_type), _find_rule(node)))
+            try:
+                made = next((made for rule in rules if (made := rule(node, scope)) is not None), None)
+            except NodeError as error:
+                refused[node.output[0]] = error
         expanded = expanded or (made is not None and (not made or made[0] is not node))
         nodes += [node] if made is None else made
     left = fold_nodes(nodes, scope)

@@ -11,7 +11,7 @@ from onnx import helper
 
 from tvmbuild.compiler.importing.expand.compose import Composer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.compiler.importing.refusals import refuse
 
 _AXIS_AS_INPUT = 20
 MOST_PRODUCTS = 1 << 22
@@ -76,10 +76,8 @@ def _integer(node: onnx.NodeProto, index: int, scope: Scope) -> int | None:
 
 def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
     if samples * frequencies > MOST_PRODUCTS:
-        raise TvmbuildError(
-            f"the operator {node.op_type} cannot be built: it transforms {samples} samples, too many for a matrix",
-            f"transform pieces of {math.isqrt(MOST_PRODUCTS)}",
-        )
+        remedy = f"transform pieces of {math.isqrt(MOST_PRODUCTS)}"
+        raise refuse(node, f"it transforms {samples} samples, too many for a matrix", remedy)
 
 
 def _make_matrix(given: int, length: int, *, inverse: bool, half: bool) -> np.ndarray:

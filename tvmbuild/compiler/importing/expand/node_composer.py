@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from tvmbuild.compiler.importing.expand.compose import Composer
 from tvmbuild.compiler.importing.expand.scope import Scope, attributes_of
+from tvmbuild.compiler.importing.refusals import refuse
 from tvmbuild.errors import TvmbuildError
 
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})
@@ -93,6 +94,4 @@ class NodeComposer(Composer):
 
     def refuse(self, why: str) -> TvmbuildError:
         """Return the error that names the node."""
-        which = f"{self.node.op_type} (node {self.node.name!r})" if self.node.name else self.node.op_type
-        where = f" of {self.node.domain}" if self.node.domain else ""
-        return TvmbuildError(f"the operator {which}{where} cannot be built: {why}", _HINT)
+        return refuse(self.node, why, _HINT)

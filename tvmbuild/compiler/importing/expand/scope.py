@@ -25,6 +25,8 @@ class Scope:
         self._taken = {name for node in walk_nodes(model.graph) for name in (*node.input, *node.output)}
         self._taken |= self._tensors.keys() | self._types.keys()
         self._numbers = count()
+        self.sequences = _find_sequences(model.graph)
+        """Sequences whose elements are known → those."""
 
     def constant(self, name: str) -> np.ndarray | None:
         """Return the value's array, None for one that is not known."""
@@ -126,6 +128,16 @@ def walk_nodes(graph: onnx.GraphProto) -> Iterable[onnx.NodeProto]:
                 yield from walk_nodes(inner)
 
 
+def list_read(node: onnx.NodeProto) -> Iterable[str]:
+    """Yield what the node reads, its subgraphs from outside too."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in subgraphs(attribute):
+            own = {name for inner in graph.node for name in inner.output} | {value.name for value in graph.input}
+            read = {name for inner in graph.node for name in list_read(inner)}
+            yield from (read | {value.name for value in graph.output}) - own
+
+
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return the node's attributes as Python values, texts decoded."""
     values = {each.name: helper.get_attribute_value(each) for each in node.attribute}
@@ -135,6 +147,16 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 def find_opset(model: onnx.ModelProto) -> int:
     """Return the version of ONNX's own operators that the model uses."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
+
+
+def _find_sequences(graph: onnx.GraphProto) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node in graph.node:
+        if node.op_type in {"SequenceConstruct", "SequenceEmpty"}:
+            found[node.output[0]] = list(node.input)
+        if node.op_type == "Identity" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
+    return found
 
 
 def _decode(value: Any) -> Any:

@@ -11,7 +11,7 @@ import onnx
 
 from tvmbuild.compiler.importing.expand.quantized.compose import Quantized, QuantizedComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attributes_of
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.compiler.importing.refusals import refuse
 
 _AXES_AS_INPUT = 18
 """From this opset on ReduceMean takes an input where it had an attribute."""
@@ -75,10 +75,8 @@ def softmax(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         if shape is None:
             return None
         if axis != len(shape) - 1:
-            raise TvmbuildError(
-                f"the operator {node.op_type} cannot be built: it is of opset {meant} in a model of {scope.opset}",
-                "quantise the model again, all of one opset",
-            )
+            remedy = "quantise the model again, all of one opset"
+            raise refuse(node, f"it is of opset {meant} in a model of {scope.opset}", remedy)
     return compute(node, scope, of, to, Operation("Softmax", {"axis": axis}))
 
 

@@ -7,7 +7,7 @@ from onnx import TensorProto
 
 from tvmbuild.compiler.importing.expand.constants import INTEGERS
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.compiler.importing.refusals import refuse
 
 _HINT = "quantise the model to int8 or uint8 (onnxruntime.quantization), or take it in floats"
 _PRECISIONS = frozenset({0, TensorProto.FLOAT})
@@ -22,23 +22,23 @@ def refuse_small_types(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if all(scope.is_constant(name) for name in node.input if name):
         return None
     if attributes.get("block_size", 0):
-        raise _refuse(node, "it has scales of blocks")
+        raise refuse(node, "it has scales of blocks", _HINT)
     if attributes.get("precision", 0) not in _PRECISIONS:
-        raise _refuse(node, "its `precision` is not float32")
+        raise refuse(node, "its `precision` is not float32", _HINT)
     if node.op_type == "QuantizeLinear":
         named = scope.element_type(node.input[2]) if len(node.input) > 2 and node.input[2] else None
         kind = named or attributes.get("output_dtype", 0) or TensorProto.UINT8
     else:
         kind = scope.element_type(node.input[0]) or TensorProto.UINT8
     if kind not in INTEGERS:
-        raise _refuse(node, f"its integers are of the type {TensorProto.DataType.Name(kind).lower()}")
+        raise refuse(node, f"its integers are of the type {TensorProto.DataType.Name(kind).lower()}", _HINT)
     return None
 
 
 def refuse_blocks(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
     """Refuse weights of a few bits with scales of blocks."""
     bits = attributes_of(node).get("bits", 4)
-    raise _refuse(node, f"its weights have {bits} bits and scales of blocks")
+    raise refuse(node, f"its weights have {bits} bits and scales of blocks", _HINT)
 
 
 def take_as_onnx(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
@@ -47,8 +47,3 @@ def take_as_onnx(node: onnx.NodeProto, _scope: Scope) -> Nodes | None:
     own.CopyFrom(node)
     own.domain = ""
     return [own]
-
-
-def _refuse(node: onnx.NodeProto, why: str) -> TvmbuildError:
-    which = f"{node.op_type} (node {node.name!r})" if node.name else node.op_type
-    return TvmbuildError(f"the operator {which} cannot be built: {why}", _HINT)

@@ -1,0 +1,100 @@
+"""Det, Col2Im and Compress: operators that are moves, products and sums of known elements."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import onnx
+
+from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
+from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
+from tvmbuild.compiler.importing.refusals import refuse
+
+_MOST_ROWS = 4
+
+
+def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Add up products of elements: minors of the last rows, of those with one more row, and so on."""
+    composer = NodeComposer(node, scope)
+    shape = composer.known_shape(0)
+    if shape is None:
+        return None
+    rows = shape[-1]
+    if rows > _MOST_ROWS:
+        raise refuse(node, f"its matrices have {rows} rows", f"export matrices of {_MOST_ROWS} rows at most")
+    flat = composer.reshape(node.input[0], math.prod(shape[:-2]), rows * rows)
+    elements = composer.split(flat, 1, [1] * rows * rows)
+    minors: dict[tuple[int, ...], str] = {(column,): elements[(rows - 1) * rows + column] for column in range(rows)}
+    for row in reversed(range(rows - 1)):
+        minors = {
+            columns: _develop(composer, elements[row * rows : (row + 1) * rows], columns, minors)
+            for columns in combinations(range(rows), rows - row)
+        }
+    (result,) = minors.values()
+    composer.name(composer.reshape(result, *shape[:-2]), node.output[0])
+    return composer.nodes
+
+
+def _develop(
+    composer: NodeComposer, row: list[str], columns: tuple[int, ...], minors: dict[tuple[int, ...], str]
+) -> str:
+    """Return the minor of these columns with one more row."""
+    result = ""
+    for place, column in enumerate(columns):
+        product = composer.add("Mul", row[column], minors[columns[:place] + columns[place + 1 :]])
+        result = composer.add("Sub" if place % 2 else "Add", result, product) if result else product
+    return result
+
+
+def columns_to_image(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Move blocks that lie side by side; others are added up where they overlap, by a transposed convolution."""
+    composer = NodeComposer(node, scope)
+    shape, image, block = composer.known_shape(0), scope.constant(node.input[1]), scope.constant(node.input[2])
+    if shape is None or image is None or block is None:
+        return None
+    rank, size = len(image), math.prod(block)
+    strides, dilations = (composer.attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
+    pads = composer.attributes.get("pads", [0] * 2 * rank)
+    channels = shape[1] // size
+    room = [
+        int(image[axis]) + pads[axis] + pads[rank + axis] - dilations[axis] * (int(block[axis]) - 1) - 1
+        for axis in range(rank)
+    ]
+    counts, rest = zip(*(divmod(free, stride) for free, stride in zip(room, strides, strict=True)), strict=True)
+    counts = tuple(count + 1 for count in counts)
+    sides = [*block.tolist()]
+    if not any(pads) and not any(rest) and strides == sides and set(dilations) == {1}:
+        apart = composer.reshape(node.input[0], shape[0], channels, *sides, *counts)
+        order = [0, 1, *(place for axis in range(rank) for place in (2 + rank + axis, 2 + axis))]
+        moved = composer.add("Transpose", apart, perm=order)
+        composer.name(composer.reshape(moved, shape[0], channels, *image.tolist()), node.output[0])
+        return composer.nodes
+    one_each = np.eye(size, dtype=onnx.helper.tensor_dtype_to_np_dtype(composer.kind)).reshape(size, 1, *sides)
+    weights = composer.constant(np.tile(one_each, (channels, *[1] * (rank + 1))))
+    added = composer.add(
+        "ConvTranspose",
+        composer.reshape(node.input[0], shape[0], shape[1], *counts),
+        weights,
+        group=channels,
+        strides=list(strides),
+        dilations=list(dilations),
+        pads=list(pads),
+        output_padding=list(rest),
+    )
+    composer.name(added, node.output[0])
+    return composer.nodes
+
+
+def compress(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Gather what a known condition keeps; None where it depends on data."""
+    composer, chosen = NodeComposer(node, scope), scope.constant(node.input[1])
+    if chosen is None:
+        return None
+    axis, data = composer.attributes.get("axis"), node.input[0]
+    if axis is None:
+        data, axis = composer.reshape(data, -1), 0
+    kept = composer.integers(*np.flatnonzero(chosen).tolist())
+    composer.name(composer.add("Gather", data, kept, axis=axis), node.output[0])
+    return composer.nodes

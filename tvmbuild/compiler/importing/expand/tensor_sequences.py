@@ -1,0 +1,150 @@
+"""Sequences of tensors whose length and places are known: what chunk, unbind and lists of exporters become.
+
+A sequence that is known is a SequenceConstruct, a SequenceEmpty or an Identity of one; each other operator on it is
+written as such, or as nodes on its tensors. What is left of them at the end, nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from tvmbuild.compiler.importing.expand.compose import Composer
+from tvmbuild.compiler.importing.expand.scope import Nodes, Rule, Scope, attributes_of
+from tvmbuild.compiler.importing.refusals import refuse
+
+OPERATORS = frozenset(
+    {"ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"}
+    | {"SequenceLength", "SequenceMap", "SplitToSequence"}
+)
+"""On sequences: they are no arrays, and cannot be folded as such."""
+
+
+def split_to_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Cut into pieces of a size, the last of which may be smaller, of several sizes, or of one element."""
+    shape, attributes = scope.shape(node.input[0]), attributes_of(node)
+    given = scope.constant(node.input[1]) if _has(node, 1) else np.array(1)
+    if shape is None or given is None:
+        return None
+    axis = attributes.get("axis", 0) % len(shape)
+    length = shape[axis]
+    if given.ndim == 0:
+        size = max(int(given), 1)
+        sizes = [min(size, length - start) for start in range(0, length, size)]
+    else:
+        sizes = given.tolist()
+    if sum(sizes) != length or min(sizes, default=0) < 0:
+        raise refuse(node, f"its sizes {sizes} are not those of {length} elements", "correct its sizes")
+    composer = Composer(scope, node.name or node.op_type)
+    parts = composer.split(node.input[0], axis, sizes) if sizes else []
+    if not _has(node, 1) and not attributes.get("keepdims", 1):
+        parts = [composer.squeeze(part, [axis]) for part in parts]
+    return composer.nodes + _construct(scope, node.output[0], parts)
+
+
+def sequence_at(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Take an element."""
+    found = _find(node, scope, 1)
+    if found is None:
+        return None
+    composer, (elements, place) = Composer(scope, node.name or node.op_type), found
+    composer.name(elements[place], node.output[0])
+    return composer.nodes
+
+
+def sequence_insert(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Put a tensor in, at the end where no place is given."""
+    found = _find(node, scope, 2, more=1)
+    if found is None:
+        return None
+    elements, place = found
+    return _construct(scope, node.output[0], [*elements[:place], node.input[1], *elements[place:]])
+
+
+def sequence_erase(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Take a tensor out, the last one where no place is given."""
+    found = _find(node, scope, 1)
+    if found is None:
+        return None
+    elements, place = found
+    return _construct(scope, node.output[0], [*elements[:place], *elements[place + 1 :]])
+
+
+def sequence_length(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Count the elements."""
+    elements = scope.sequences.get(node.input[0])
+    if elements is None:
+        return None
+    composer = Composer(scope, node.name or node.op_type)
+    composer.name(composer.constant(np.array(len(elements), np.int64)), node.output[0])
+    return composer.nodes
+
+
+def concat_from_sequence(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Put the elements one after another, along a new axis or one that they have."""
+    elements, attributes = scope.sequences.get(node.input[0]), attributes_of(node)
+    if not elements:
+        return None
+    composer, axis = Composer(scope, node.name or node.op_type), attributes["axis"]
+    join: Callable[[Sequence[str], int], str] = composer.stack if attributes.get("new_axis", 0) else composer.concat
+    composer.name(join(elements, axis), node.output[0])
+    return composer.nodes
+
+
+def sequence_map(node: NodeProto, scope: Scope) -> Nodes | None:
+    """Copy the body for each element; what else goes in is the same for all, or a sequence as long."""
+    count = len(scope.sequences.get(node.input[0], ()))
+    if not all(name in scope.sequences or scope.shape(name) is not None for name in node.input):
+        return None
+    body, hint = attributes_of(node)["body"], node.name or node.op_type
+    nodes, results = Nodes(), list[list[str]]()
+    for index in range(count):
+        elements = [scope.sequences[name][index] if name in scope.sequences else name for name in node.input]
+        names = {value.name: name for value, name in zip(body.input, elements, strict=True)}
+        nodes += scope.rename_into(body, names, hint)
+        results.append([names.get(value.name, value.name) for value in body.output])
+    for place, output in enumerate(node.output):
+        nodes += _construct(scope, output, [each[place] for each in results])
+    return nodes
+
+
+RULES: Mapping[str, Rule] = {
+    "ConcatFromSequence": concat_from_sequence,
+    "SequenceAt": sequence_at,
+    "SequenceErase": sequence_erase,
+    "SequenceInsert": sequence_insert,
+    "SequenceLength": sequence_length,
+    "SequenceMap": sequence_map,
+    "SplitToSequence": split_to_sequence,
+}
+
+
+def _construct(scope: Scope, output: str, elements: Sequence[str]) -> Nodes:
+    """Make the sequence known."""
+    scope.sequences[output] = list(elements)
+    operator = "SequenceConstruct" if elements else "SequenceEmpty"
+    return [helper.make_node(operator, list(elements), [output])]
+
+
+def _find(node: NodeProto, scope: Scope, index: int, more: int = 0) -> tuple[list[str], int] | None:
+    """Return the elements and the place that an input says, at the end where it is left out; None: not known yet.
+
+    ``more``: how many places there are besides the elements'.
+    """
+    elements = scope.sequences.get(node.input[0])
+    if elements is None or (_has(node, index) and not scope.is_constant(node.input[index])):
+        return None
+    count = len(elements) + more
+    given = scope.constant(node.input[index]) if _has(node, index) else None
+    place = count - 1 if given is None else int(given.reshape(()))
+    # Negative places count from the end of what is there: -1 inserts before the last element.
+    least = -len(elements)
+    if not least <= place < count:
+        raise refuse(node, f"its position {place} is outside a sequence of {len(elements)}", "correct its position")
+    return elements, place if place >= 0 else place + len(elements)
+
+
+def _has(node: NodeProto, index: int) -> bool:
+    return index < len(node.input) and bool(node.input[index])

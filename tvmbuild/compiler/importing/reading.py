@@ -1,0 +1,146 @@
+"""What all that reads a model relies on: nodes in order, dense weights, constants that are tensors."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, MutableSequence
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
+
+from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_nodes
+from tvmbuild.errors import TvmbuildError
+
+_MOST_NAMED = 5
+"""Nodes of a cycle that an error names."""
+_NUMBERS: Mapping[str, Any] = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
+_TEXTS = ("value_string", "value_strings")
+
+
+def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
+    """Read, in place, the sparse tensors whose data lies in other files, which onnx leaves; raises what onnx does."""
+    for tensor in _list_sparse(model):
+        for part in (tensor.values, tensor.indices):
+            if uses_external_data(part):
+                load_external_data_for_tensor(part, str(folder))
+
+
+def tidy(model: onnx.ModelProto) -> None:
+    """Sort the nodes, make sparse tensors dense and constants of numbers tensors, in subgraphs and functions too.
+
+    TvmbuildError where nodes wait for each other, and on a sparse tensor that contradicts itself.
+    """
+    _tidy_graph(model.graph)
+    for function in model.functions:
+        _tidy_nodes(function.node)
+
+
+def _list_sparse(model: onnx.ModelProto) -> Iterator[onnx.SparseTensorProto]:
+    graphs = [model.graph]
+    for node in [*walk_nodes(model.graph), *(node for function in model.functions for node in function.node)]:
+        for attribute in node.attribute:
+            graphs += subgraphs(attribute)
+            if attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
+                yield attribute.sparse_tensor
+    for graph in graphs:
+        yield from graph.sparse_initializer
+
+
+def _tidy_graph(graph: onnx.GraphProto) -> None:
+    graph.initializer.extend(_make_dense(tensor) for tensor in graph.sparse_initializer)
+    del graph.sparse_initializer[:]
+    _tidy_nodes(graph.node)
+
+
+def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:
+    for node in nodes:
+        for attribute in node.attribute:
+            for graph in subgraphs(attribute):
+                _tidy_graph(graph)
+        if node.op_type == "Constant" and node.attribute:
+            _make_tensor(node)
+    in_order = _sort([*nodes])
+    if in_order is not None:
+        del nodes[:]
+        nodes.extend(in_order)
+
+
+def _make_tensor(node: onnx.NodeProto) -> None:
+    """Give a Constant its numbers in the form that everything knows."""
+    given = node.attribute[0]
+    if given.type == onnx.AttributeProto.SPARSE_TENSOR:
+        tensor = _make_dense(given.sparse_tensor)
+    elif given.name in _NUMBERS:
+        tensor = numpy_helper.from_array(np.array(helper.get_attribute_value(given), _NUMBERS[given.name]))
+    elif given.name in _TEXTS:
+        texts = [given.s] if given.name == "value_string" else [*given.strings]
+        tensor = helper.make_tensor("", TensorProto.STRING, [] if given.name == "value_string" else [len(texts)], texts)
+    else:
+        return
+    del node.attribute[:]
+    node.attribute.append(helper.make_attribute("value", tensor))
+
+
+def _make_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+    values, shape = numpy_helper.to_array(sparse.values), tuple(sparse.dims)
+    places = numpy_helper.to_array(sparse.indices) if sparse.HasField("indices") else np.empty(0, np.int64)
+    dense = np.zeros(shape, values.dtype)
+    try:
+        if places.ndim > 1:
+            dense[tuple(places.T)] = values
+        else:
+            dense.reshape(-1)[places] = values
+    except (IndexError, ValueError) as error:
+        raise TvmbuildError(
+            f"the sparse tensor {sparse.values.name!r} has {values.size} values and indices of the shape "
+            f"{list(places.shape)}, which do not fit into {list(shape)}",
+            "export the model again, or with dense weights",
+        ) from error
+    return numpy_helper.from_array(dense, sparse.values.name)
+
+
+def _sort(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
+    """Return the nodes with each behind what it reads, as far as that leaves in the order that they have.
+
+    None where they are in order.
+    """
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    waits = {
+        index: {makers[name] for name in list_read(node) if name in makers and makers[name] != index}
+        for index, node in enumerate(nodes)
+    }
+    if all(before < index for index, others in waits.items() for before in others):
+        return None
+    sorter = TopologicalSorter(waits)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise _refuse_cycle([nodes[index] for index in error.args[1]]) from error
+    ready: list[int] = []
+    result = []
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
+        first = heapq.heappop(ready)
+        sorter.done(first)
+        result.append(nodes[first])
+    return result
+
+
+def _refuse_cycle(cycle: list[onnx.NodeProto]) -> TvmbuildError:
+    named = [f"{node.op_type} ({node.name or node.output[0]})" for node in reversed(cycle)]
+    more = ["…"] if len(named) > _MOST_NAMED else []
+    return TvmbuildError(
+        f"its nodes wait for each other in a circle: {' → '.join(named[:_MOST_NAMED] + more)}",
+        "export the model again: no order of its nodes can be computed",
+    )

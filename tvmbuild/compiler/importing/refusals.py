@@ -1,0 +1,127 @@
+"""Why nodes cannot be built: all those of a model are told at once, each with what to export instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import TensorProto
+
+from tvmbuild.errors import TvmbuildError
+
+ONNX = ("", "ai.onnx", "ai.onnx.preview")
+"""The domains of ONNX's own operators."""
+MOST_TOLD = 10
+_MOST_NODES = 3
+"""That a line names."""
+_REPLACE = "replace what the model does with other operators"
+_LENGTH = "and a package has fixed shapes"
+_COUNTED = "say how often by a constant, or export one step and repeat it in the program"
+_MASK = "keep all elements and zero the others by a mask (Where, Mul), or end the model before it"
+_DRAW = "draw the numbers in the program and feed them as an input, or export the model without it"
+_TEXTS = "export the model without its text processing, or with numbers in the place of texts"
+_OPTIMISED = "save it at ORT_ENABLE_EXTENDED, or take the model as it was before"
+_PRIVATE = "it is one of ONNX Runtime's private layouts: the model was saved at its highest optimisation level"
+
+
+@dataclass(frozen=True)
+class Why:
+    """A reason and the remedy."""
+
+    reason: str
+    remedy: str
+
+
+_RANDOM = Why("its numbers are drawn at random, and a package computes the same of the same inputs", _DRAW)
+OF_TEXTS = Why("it works on texts", _TEXTS)
+_SEQUENCE = Why(
+    f"which elements its sequence has depends on the data, {_LENGTH}",
+    "export it with numbers and positions that are constants, or with tensors in the place of sequences",
+)
+_REPEATED = Why(f"how often its body runs depends on the data, {_LENGTH}", _COUNTED)
+_REASONS: Mapping[str, Why] = {
+    "Compress": Why(f"how many elements it keeps depends on the data, {_LENGTH}", _MASK),
+    "NonMaxSuppression": Why(
+        f"how many boxes it keeps depends on the data, {_LENGTH}",
+        "end the model before it, and suppress boxes in the program (examples/detect shows how)",
+    ),
+    "NonZero": Why(f"how many elements it finds depends on the data, {_LENGTH}", _MASK),
+    "Unique": Why(f"how many elements it finds depends on the data, {_LENGTH}", "end the model before it"),
+    "Loop": _REPEATED,
+    "Scan": _REPEATED,
+    **dict.fromkeys(("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"), _RANDOM),
+    **dict.fromkeys(("RandomUniform", "RandomUniformLike"), _RANDOM),
+    **dict.fromkeys(("ConcatFromSequence", "SequenceAt"), _SEQUENCE),
+    **dict.fromkeys(("SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap"), _SEQUENCE),
+    "SplitToSequence": _SEQUENCE,
+    **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), OF_TEXTS),
+    "TfIdfVectorizer": OF_TEXTS,
+}
+_LAYOUTS = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
+_LAYOUT_PREFIX = "Nhwc"
+_OTHER_DOMAINS: Mapping[str, Why] = {
+    "ai.onnx.preview.training": Why("it is of training", "export the model for inference"),
+    "ai.onnx.training": Why("it is of training", "export the model for inference"),
+    "com.microsoft.extensions": OF_TEXTS,
+    "ai.onnx.contrib": OF_TEXTS,
+}
+
+
+class NodeError(TvmbuildError):
+    """Why one node cannot be built."""
+
+    def __init__(self, node: onnx.NodeProto, why: Why, *, by_tvm: bool = False) -> None:
+        """``by_tvm``: the reason is TVM's own words."""
+        self.node, self.why, self.by_tvm = node, why, by_tvm
+        super().__init__(_tell([self]), why.remedy)
+
+
+def refuse(node: onnx.NodeProto, reason: str, remedy: str) -> NodeError:
+    """Return the error of a node."""
+    return NodeError(node, Why(reason, remedy))
+
+
+def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
+    """Return why the node cannot be built, whatever goes into it; None where nothing is known against it.
+
+    ``known`` are the operators of ONNX that something takes.
+    """
+    if node.domain in _LAYOUTS or (node.domain not in ONNX and node.op_type.startswith(_LAYOUT_PREFIX)):
+        return Why(_PRIVATE, _OPTIMISED)
+    if node.domain in _OTHER_DOMAINS:
+        return _OTHER_DOMAINS[node.domain]
+    if node.domain not in ONNX:
+        return Why("there is no code for it", _REPLACE)
+    if node.op_type == "Constant":
+        texts = any(each.t.data_type == TensorProto.STRING for each in node.attribute)
+        return Why("its values are texts", _TEXTS) if texts else None
+    return _REASONS.get(node.op_type) or (None if node.op_type in known else Why("there is no code for it", _REPLACE))
+
+
+def combine(errors: Sequence[NodeError]) -> TvmbuildError:
+    """Return one error that tells them all, nodes of the same operator and reason in one line, ten lines at most."""
+    groups: dict[tuple[str, str, str], list[NodeError]] = {}
+    for error in errors:
+        groups.setdefault((error.node.domain, error.node.op_type, error.why.reason), []).append(error)
+    if len(groups) == 1:
+        return TvmbuildError(_tell(errors), errors[0].hint)
+    lines = [f"{_tell(group)} ({group[0].hint})" for group in groups.values()]
+    rest = len(lines) - MOST_TOLD
+    shown = lines[:MOST_TOLD] + ([f"and {rest} more"] if rest > 0 else [])
+    return TvmbuildError(
+        "\n  ".join([f"{len(errors)} nodes cannot be built:", *shown]), "replace them in the model as each line says"
+    )
+
+
+def _tell(errors: Sequence[NodeError]) -> str:
+    first = errors[0]
+    named = all(error.node.name for error in errors)
+    names = [repr(error.node.name if named else error.node.output[0]) for error in errors]
+    rest = len(names) - _MOST_NODES
+    shown = ", ".join(names[:_MOST_NODES]) + (f" and {rest} more" if rest > 0 else "")
+    which = f"{first.node.op_type} ({'node' if named else 'output'}{'s' if len(names) > 1 else ''} {shown})"
+    which += f" of {first.node.domain}" if first.node.domain not in ONNX else ""
+    if first.by_tvm:
+        return f"TVM cannot import the operator {which}: {first.why.reason}"
+    return f"the operator {which} cannot be built: {first.why.reason}"

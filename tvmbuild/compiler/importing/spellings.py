@@ -1,0 +1,36 @@
+"""Inputs that exporters write as a scalar or as one element, whichever ONNX says: both mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+_RANKS: Mapping[str, Mapping[int, int]] = {
+    **{f"Reduce{each}": {1: 1} for each in _REDUCTIONS},
+    **{f"{each}Window": {0: 0} for each in ("Blackman", "Hamming", "Hann")},
+    "CenterCropPad": {1: 1},
+    "Clip": {1: 0, 2: 0},
+    "ConstantOfShape": {0: 1},
+    "CumProd": {1: 0},
+    "CumSum": {1: 0},
+    "DFT": {1: 0, 2: 0},
+    "Dropout": {1: 0, 2: 0},
+    "Expand": {1: 1},
+    "OneHot": {1: 0},
+    "Pad": {1: 1, 2: 0, 3: 1},
+    "Range": {0: 0, 1: 0, 2: 0},
+    "Reshape": {1: 1},
+    "Resize": {2: 1, 3: 1},
+    "STFT": {1: 0, 3: 0},
+    "Slice": {1: 1, 2: 1, 3: 1, 4: 1},
+    "Squeeze": {1: 1},
+    "Tile": {1: 1},
+    "TopK": {1: 1},
+    "Trilu": {1: 0},
+    "Unsqueeze": {1: 1},
+}
+
+
+def find_rank(operator: str, place: int) -> int | None:
+    """Return how many dimensions an input of one element has to have, 0 or 1; None where each means something else."""
+    return _RANKS.get(operator, {}).get(place)
