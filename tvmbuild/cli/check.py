@@ -80,7 +80,7 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
     request = json.dumps(
-        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
+        {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
     )
     try:
         done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import mmap
-import os
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from tvmbuild.errors import TvmbuildError
+from tvmbuild.base.external_data import locate_external
 
 ENTRY = b"\x0a\x08location\x12"
 """How protobuf writes the key `location` of a tensor's `external_data`, up to the length of its value.
@@ -20,24 +19,7 @@ def list_external_data(model: Path) -> list[str]:
 
     TvmbuildError when it names one outside its folder, as ONNX itself forbids, or one that no file can have.
     """
-    return sorted(location for location in _list_locations(model) if _is_file(model, location))
-
-
-def _is_file(model: Path, location: str) -> bool:
-    shown = repr(location if len(location) <= 60 else f"{location[:57]}…")
-    # Compared as text, as ONNX does: `a/../weights` stays inside.
-    if PurePath(location).is_absolute() or PurePath(os.path.normpath(location)).parts[:1] == ("..",):
-        raise TvmbuildError(
-            f"{model} names external data outside its folder: {shown}",
-            "Put the data beside the ONNX file and save the model with a relative path.",
-        )
-    try:
-        return (model.parent / location).is_file()
-    except OSError as error:
-        raise TvmbuildError(
-            f"{model} names external data that cannot be read: {shown}: {error.strerror}",
-            "Save the model again, with its data under a short name beside it.",
-        ) from error
+    return sorted(location for location in _list_locations(model) if locate_external(model, location).is_file())
 
 
 def _list_locations(model: Path) -> set[str]:

@@ -12,10 +12,12 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tvmbuild.base.file_kinds import recognise
 from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.external_weights import load_external_weights, measure_external_weights
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
@@ -32,20 +34,21 @@ def load_model(path: Path, model: str) -> Any:
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except (DecodeError, ValueError) as error:
-        raise TvmbuildError(f"{model}: {path} is not an ONNX file, or is truncated", "check `source:`") from error
+        raise _explain_file(path, model, "is not an ONNX file, or is truncated") from error
     if not proto.graph.node or not proto.opset_import:
-        raise TvmbuildError(f"{model}: {path} is not an ONNX model: it has no graph", "check `source:`")
-    try:
-        onnx.load_external_data_for_model(proto, str(path.parent))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise TvmbuildError(
-            f"{model}: the external data of {path} cannot be read: {reason}",
-            "the data files must lie beside the ONNX file, whole",
-        ) from error
-    if proto.ByteSize() > MAX_BYTES:
-        raise TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
-    return proto
+        raise _explain_file(path, model, "is not an ONNX model: it has no graph")
+    if measure_external_weights(proto) <= MAX_BYTES:
+        load_external_weights(proto, path, model)
+        if proto.ByteSize() <= MAX_BYTES:
+            return proto
+    raise TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
+
+
+def _explain_file(path: Path, model: str, otherwise: str) -> TvmbuildError:
+    kind = recognise(path)
+    if kind is None:
+        return TvmbuildError(f"{model}: {path} {otherwise}", "check `source:`")
+    return TvmbuildError(f"{model}: {path} is not an ONNX file: it is {kind.name}", kind.remedy)
 
 
 def graph_inputs(proto: Any) -> list[Any]:
