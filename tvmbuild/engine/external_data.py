@@ -12,6 +12,7 @@ ENTRY = b"\x0a\x08location\x12"
 
 https://github.com/onnx/onnx/blob/main/docs/ExternalData.md
 """
+_MOST_BITS = 63
 
 
 def list_external_data(model: Path) -> list[str]:
@@ -29,15 +30,21 @@ def _list_locations(model: Path) -> set[str]:
     with model.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = data.find(ENTRY)
         while at != -1:
-            length, start = _read_varint(data, at + len(ENTRY))
+            try:
+                length, start = read_varint(data, at + len(ENTRY))
+            except IndexError:  # the file is cut short
+                break
             locations.add(data[start : start + length].decode(errors="replace"))
             at = data.find(ENTRY, start)
     return {location for location in locations if location and "\0" not in location}
 
 
-def _read_varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """Return the number and the position after it; a path's length fits in two bytes."""
-    low = data[at] if at < len(data) else 0
-    if low < 0x80 or at + 1 >= len(data):
-        return low & 0x7F, at + 1
-    return low & 0x7F | (data[at + 1] & 0x7F) << 7, at + 2
+def read_varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """Return the number at that position of protobuf, and the position after it; IndexError where the file ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80 or shift > _MOST_BITS:
+            return value, at
