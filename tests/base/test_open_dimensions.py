@@ -19,8 +19,27 @@ Shape = tuple[Dim, ...]
 
 @pytest.mark.parametrize(
     "name",
-    [None, "", "?", "-1", "None", "N", "n", "b", "B", "bs", "batch", "Batch", "batch_size", "batchsize", "input_batch"]
-    + ["unk__314", "batch_dim", "decoder.batch", "batch size"],
+    [
+        None,
+        "",
+        "?",
+        "-1",
+        "None",
+        "N",
+        "n",
+        "b",
+        "B",
+        "bs",
+        "batch",
+        "Batch",
+        "batch_size",
+        "batchsize",
+        "unk__314",
+        "input_batch",
+        "batch_dim",
+        "decoder.batch",
+        "batch size",
+    ],  # fmt: skip
 )
 def test_a_batch_is_known_by_its_name_beside_other_open_dimensions(name: str | None) -> None:
     settled = settle({"x": (name, "height", "width", 3)}, ())

@@ -52,18 +52,17 @@ def test_what_can_be_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_the_rest_is_told_though_a_size_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = save(tmp_path / "good.onnx", helper.make_node("MatMul", ["x", "w"], ["y"]), ("N", "seq", 8))
     bad = save(tmp_path / "bad.onnx", helper.make_node("Det", ["x"], ["y"]), ("N", "seq", "seq"))
+    yaml, seq = "`inputs: {{x: {{shape: [{}]}}}}`", "128 stands for seq"
     assert main(["check", str(good), str(bad), "--cpu", "x86-64-v3"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{good}: cannot be built",
         "  good.onnx: the input x has dynamic dimensions: 1 (seq)",
-        "  hint: fix them with `--shape x=1,128,8`, or in models.yaml by `inputs: {x: {shape: [1, 128, 8]}}`; "
-        "128 stands for seq",
+        f"  hint: fix them with `--shape x=1,128,8`, or in models.yaml by {yaml.format('1, 128, 8')}; {seq}",
         "  opset 17, 1 nodes; inputs x float32[N, seq, 8]",
         "  1 Tasks, 0.0 MB of constants, 0.00205 GFLOP a run, where 128 stands for seq",
         f"{bad}: cannot be built",
         "  bad.onnx: the input x has dynamic dimensions: 1 (seq), 2 (seq)",
-        "  hint: fix them with `--shape x=1,128,128`, or in models.yaml by `inputs: {x: {shape: [1, 128, 128]}}`; "
-        "128 stands for seq",
+        f"  hint: fix them with `--shape x=1,128,128`, or in models.yaml by {yaml.format('1, 128, 128')}; {seq}",
         "  besides, where 128 stands for seq: bad.onnx: there is no code for the operator Det",
         "  opset 17, 1 nodes; inputs x float32[N, seq, seq]",
     ]

@@ -260,7 +260,7 @@ def test_a_batch_is_one_unless_models_yaml_says_otherwise(simplify_step: MakeSte
     simplify.run(step)
     info = info_of(step)
     assert info["inputs"][0]["shape"] == [1, 4]
-    assert info["notes"] == ["batch taken as 1: m.x"]
+    assert info["notes"] == ["batch taken as 1: net.x"]
     step = simplify_step(dense(), InputSpec("x", (3, 4)))
     simplify.run(step)
     info = info_of(step)

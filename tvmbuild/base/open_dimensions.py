@@ -29,6 +29,8 @@ _SIZES = (
     (re.compile(r"height|width|^[hw]$", re.IGNORECASE), 224),
 )
 _PICTURE, _USUAL = 224, 128
+_WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
+"""What means something else in YAML."""
 
 
 @dataclass(frozen=True)
@@ -201,4 +203,5 @@ def _call(name: str, axis: int, dim: Dim) -> str:
 
 def _quote(name: str) -> str:
     """Return the name as a key of YAML's braces."""
-    return name if re.fullmatch(r"[A-Za-z_][\w./-]*", name) else json.dumps(name, ensure_ascii=False)
+    is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and not _WORDS.fullmatch(name)
+    return name if is_plain else json.dumps(name, ensure_ascii=False)
