@@ -39,7 +39,7 @@ Shape = tuple[Dim, ...]
         "batch_dim",
         "decoder.batch",
         "batch size",
-    ],  # fmt: skip
+    ],
 )
 def test_a_batch_is_known_by_its_name_beside_other_open_dimensions(name: str | None) -> None:
     settled = settle({"x": (name, "height", "width", 3)}, ())
