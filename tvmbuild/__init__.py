@@ -6,10 +6,14 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvmbuild.base.tvm_ffi_import import import_tvm_ffi
+
 if TYPE_CHECKING:
     from tvmbuild.package.runtime.session import Session
 
 __version__ = "0.1.0"
+
+import_tvm_ffi()
 
 
 def load(path: Path | str, threads: int | None = None) -> Session:

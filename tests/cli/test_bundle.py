@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from doit_project import DoitProject, write_project
 
 from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
+from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.bundle import site as bundle_site
 from tvmbuild.cli.bundle.command import _pack_project
 from tvmbuild.cli.bundle.site import list_needed
@@ -113,6 +116,52 @@ def test_packing_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         bundle_site.pack_site(tmp_path, "3.12", "x86_64", frozenset())
     assert list((tmp_path / "bundles").iterdir()) == []
+
+
+def test_packing_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a/library.so", bytes(3_000_000))
+        archive.writestr("tests/unused.py", bytes(3_000_000))
+    monkeypatch.setattr(bundle_site, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(bundle_site, "_download", lambda *_arguments: [wheel])
+    monkeypatch.setattr(bundle_site, "EVERY_S", 0.0)
+    said: list[str] = []
+    with progress_shown_by(said.append):
+        site = bundle_site.pack_site(tmp_path, "3.12", "x86_64", frozenset())
+    assert said[0].startswith("compressing them")
+    assert said[-1] == "compressed 3 of 3 MB"
+    with tarfile.open(site) as packed:
+        assert packed.getnames() == ["site/a/library.so"]
+
+
+DOWNLOAD = """\
+import os, sys, tempfile, time
+open(tempfile.mkdtemp() + "/part", "wb").write(bytes(2_000_000))
+if sys.argv[-1] == "fails==1":
+    sys.exit("line\\nno such wheel")
+time.sleep(60)
+"""
+
+
+def test_what_pip_leaves_lies_in_the_folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_site, "download_command", lambda *_arguments: [sys.executable, "-c", DOWNLOAD])
+    monkeypatch.setattr(bundle_site, "EVERY_S", 0.2)
+    said: list[str] = []
+
+    def interrupt(text: str) -> None:
+        said.append(text)
+        if text == "downloaded 2 MB":
+            raise KeyboardInterrupt
+
+    with progress_shown_by(interrupt), pytest.raises(KeyboardInterrupt):
+        bundle_site._download(tmp_path, ("works==1",), "3.12", "x86_64")
+    assert list(tmp_path.rglob("part"))
+    with (
+        progress_shown_by(said.append),
+        pytest.raises(TvmbuildError, match="cannot download the wheels: no such wheel"),
+    ):
+        bundle_site._download(tmp_path, ("fails==1",), "3.12", "x86_64")
 
 
 BUSY = """\

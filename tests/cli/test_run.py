@@ -139,7 +139,7 @@ def test_mistakes_in_the_inputs_are_named(package: Path, capsys: pytest.CaptureF
 
 def test_more_threads_than_cores_are_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = expect_error(capsys, package, "--threads", available_cores() + 1)
-    assert f"{available_cores() + 1} were asked for" in error
+    assert f"{available_cores() + 1} threads were asked for" in error
 
 
 def test_arguments_that_make_no_sense_are_refused(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,30 @@ def _retrain(path: Path) -> None:
         if array.dtype == "float32":
             tensor.CopyFrom(numpy_helper.from_array(array * 0.9, tensor.name))
     onnx.save(model, path)
+
+
+def test_a_model_replaced_by_one_of_its_size_and_time_runs(project: DoitProject) -> None:
+    source = project.root / "digits.onnx"
+    _retrain(source)  # the weights are raw bytes now: from here on its size stays
+    assert _run(project, "simplify") == ["simplify:digits"]
+    before = source.stat()
+    new = project.root / "new.onnx"
+    shutil.copyfile(source, new)
+    _retrain(new)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.replace(source)
+    assert (source.stat().st_size, source.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert _run(project)[0] == "simplify:digits"
+
+
+def test_an_output_edited_within_its_size_and_time_is_made_again(project: DoitProject) -> None:
+    package = project.root / "build/cells/digits@v3/digits-v3.tar"
+    before, data = package.stat(), package.read_bytes()
+    with package.open("r+b") as stream:
+        stream.write(bytes([data[0] ^ 1]))
+    os.utime(package, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert _run(project, "compile:digits@v3") == ["compile:digits@v3"]
+    assert package.read_bytes() == data
 
 
 def test_external_weights_are_an_input(project: DoitProject) -> None:

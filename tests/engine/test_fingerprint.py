@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.source_specs import Export, ExportFile, Json, Source
 from tvmbuild.base.specs import Attributes, InputSpec, SimplifyOptions, TuneOptions
 from tvmbuild.base.steps import CompileStep, Settings, SimplifyStep, Step, TuneStep
-from tvmbuild.engine.fingerprint import digest_file, fingerprint, is_same_file
+from tvmbuild.engine.fingerprint import fingerprint
 
 STEP = Step(
     stage="simplify",
@@ -114,17 +113,3 @@ def test_an_empty_map_is_shown_as_it_was_when_it_was_a_tuple() -> None:
 
 def test_a_step_survives_pickling() -> None:
     assert pickle.loads(pickle.dumps(STEP)) == STEP  # noqa: S301 - our own bytes
-
-
-def test_a_file_is_the_same_by_content(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("abc")
-    known = digest_file(path)
-    os.utime(path, (1, 1))
-    assert is_same_file(path, known)
-    path.write_text("abd")
-    assert not is_same_file(path, known)
-    path.write_text("abcd")
-    assert not is_same_file(path, known)
-    path.unlink()
-    assert not is_same_file(path, known)

@@ -10,7 +10,8 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import Settings, Step, TuneStep
-from tvmbuild.engine.fingerprint import digest_file, fingerprint
+from tvmbuild.engine.file_digests import FileDigests
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.engine.staleness import explain_changes
 from tvmbuild.engine.success import Success
 
@@ -31,7 +32,7 @@ def tuned(tmp_path: Path) -> tuple[Step[TuneStep], Success]:
     write_json(step.output("tasks"), {"format": 1, "tasks": tasks})
     write_json(step.output("schedule"), {"format": 1, "layout": None, "schedule": {}})
     write_json(step.output("info"), {"uncovered": tasks})
-    digests = {role: digest_file(path) for role, path in outputs.items()}
+    digests = {role: FileDigests(step).digest(path) for role, path in outputs.items()}
     return step, Success(fingerprint(step), {}, digests)
 
 

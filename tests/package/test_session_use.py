@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -211,6 +212,62 @@ def test_threads_are_the_callers_choice_within_reason(package: Path) -> None:
     for wrong in (0, available_cores() + 1):
         with pytest.raises(TvmbuildError, match=f"{wrong} threads were asked for"):
             Session(package, wrong)
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="one core")
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (["run", "--threads", "2"], {}, "2 threads were asked for, and this process may use 1 core"),
+        (["bench", "--vs", "{package}", "--threads", "2"], {}, "2 threads were asked for, and this process may use 1"),
+        (["load"], {"TVM_NUM_THREADS": "2"}, "TVM_NUM_THREADS asks for 2 threads, and this process may use 1 core"),
+    ],
+)
+def test_cores_are_those_that_the_process_may_use(
+    package: Path, arguments: list[str], variables: dict[str, str], said: str
+) -> None:
+    code = f"import tvmbuild; tvmbuild.load({str(package)!r})"
+    told = [word.format(package=package) for word in (*arguments, "{package}")]
+    command = ["-c", code] if arguments == ["load"] else ["-m", "tvmbuild", *told]
+    core = min(os.sched_getaffinity(0))
+    taskset = f"import os, sys; os.sched_setaffinity(0, {{{core}}}); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", taskset, sys.executable, *command],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_a_folder_or_file_called_torch_beside_the_script_is_not_pytorch(package: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import tvmbuild\ntvmbuild.load({str(package)!r})\nimport torch\nprint(torch.__name__)\n")
+    for name in ("torch/models.txt", "torch.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+        done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "torch\n"), done.stderr
+        shutil.rmtree(tmp_path / "torch", ignore_errors=True)
+
+
+@pytest.mark.mount
+def test_a_temporary_folder_mounted_noexec_is_told_with_the_variable(package: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "noexec"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", folder], check=True)
+    try:
+        command = [sys.executable, "-m", "tvmbuild", "run", str(package)]
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+    assert done.returncode == 1
+    assert f"{folder} is mounted noexec: no library can be loaded from there" in done.stderr
+    assert "Set TMPDIR to" in done.stderr
+    assert "build it again" not in done.stderr
 
 
 def broken(package: Path, path: Path, **changes: Any) -> Path:

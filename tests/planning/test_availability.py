@@ -7,7 +7,7 @@ import pytest
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDevice, RpcDevice, SshDevice
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import AttributeValue, TargetSpec, TuneOptions
+from tvmbuild.base.specs import AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.planning.availability import explain_unavailable
 from tvmbuild.planning.device_use import explain_device, may_measure
@@ -33,6 +33,7 @@ VULKAN_HERE = replace(
 )
 V3 = TargetSpec("v3", "llvm", FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}))
 MANY = TargetSpec("many", "llvm", FrozenMap({**V3.attributes, "num-cores": 8}))
+MORE = TargetSpec("more", "llvm", V3.attributes, benchmark=BenchmarkOptions(threads=8))
 PI4 = TargetSpec("pi4", "llvm", FrozenMap({"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}))
 RISCV = TargetSpec("riscv64", "llvm", FrozenMap({"mtriple": "riscv64-linux-gnu"}))
 GPU = TargetSpec("gpu", "cuda", FrozenMap({"arch": "sm_90"}), host=V3.attributes)
@@ -60,6 +61,9 @@ SSH = SshDevice("pi@pi")
             "the target asks for 8 threads and this process may use 4 cores; say",
         ),
         ("compile", MANY, replace(HERE, cores=4), None),
+        ("benchmark", MORE, replace(HERE, cores=4), "`benchmark:` asks for 8 threads and this process may use 4 cores"),
+        ("benchmark", MORE, replace(HERE, cores=1), "`benchmark:` asks for 8 threads and this process may use 1 core;"),
+        ("tune", MORE, replace(HERE, cores=4), None),
         ("benchmark", GPU, HERE, "no cuda device answers on this machine"),
         ("benchmark", GPU, replace(HERE, runtimes=("llvm",)), "the installed TVM has no cuda runtime"),
         (

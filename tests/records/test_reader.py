@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base import files
 from tvmbuild.records import reader as reader_module
 from tvmbuild.records import store
 from tvmbuild.records.reader import RecordReader
@@ -28,7 +29,7 @@ def read_paths(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return read(path)
 
     monkeypatch.setattr(store, "_read", note)
-    monkeypatch.setattr(store, "_RACY_NS", 0)
+    monkeypatch.setattr(files, "_RACY_NS", 0)
     return found
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmbuild.base import files
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
@@ -230,7 +231,7 @@ def test_a_file_that_does_not_change_is_parsed_once(tmp_path: Path, monkeypatch:
     write_task_file(path, task_file(record(1, 2e-6)))
     fresh = read_task_file(path)
     assert read_task_file(path) is not fresh  # it has just changed: another change could look like this one
-    monkeypatch.setattr(store, "_RACY_NS", 0)
+    monkeypatch.setattr(files, "_RACY_NS", 0)
     kept = read_task_file(path)
     assert kept == fresh
     assert read_task_file(path) is kept

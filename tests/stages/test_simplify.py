@@ -240,7 +240,6 @@ def simplify(model, **options):
 @pytest.mark.parametrize(
     ("spec", "message", "hint"),
     [
-        (None, "the input x has dynamic dimensions: 0 (N)", "`inputs: {x: {shape: [1, 4]}}`"),
         (InputSpec("data", (1, 4)), "has no input data; its inputs are x", "correct `inputs:` in models.yaml"),
         (InputSpec("xx", (1, 4)), "has no input xx; its inputs are x", "did you mean x? Correct `inputs:`"),
         (InputSpec("x", (1, 4, 1)), "has 2 dimensions [N, 4], models.yaml gives 3: [1, 4, 1]", "shape"),
@@ -254,6 +253,31 @@ def test_inputs_that_do_not_fit(
     error = refused(simplify_step(dense(), *([spec] if spec else [])))
     assert message in error.message
     assert hint in (error.hint or "")
+
+
+def test_a_batch_is_one_unless_models_yaml_says_otherwise(simplify_step: MakeStep, dense: Make) -> None:
+    step = simplify_step(dense())
+    simplify.run(step)
+    info = info_of(step)
+    assert info["inputs"][0]["shape"] == [1, 4]
+    assert info["notes"] == ["batch taken as 1: net.x"]
+    step = simplify_step(dense(), InputSpec("x", (3, 4)))
+    simplify.run(step)
+    info = info_of(step)
+    assert (info["inputs"][0]["shape"], info["notes"]) == ([3, 4], [])
+
+
+def test_what_stays_open_is_asked_for_at_once(simplify_step: MakeStep) -> None:
+    shape = ("batch", "length")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "ab"],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    error = refused(simplify_step(helper.make_model(graph)))
+    assert "inputs have dynamic dimensions: a 1 (length); b 1 (length)" in error.message
+    assert "`inputs: {a: {shape: [1, 128]}, b: {shape: [1, 128]}}`" in (error.hint or "")
 
 
 @pytest.mark.parametrize("content", [b"", b"this is a text file, not a model\n" * 20, b"\x89PNG\r\n\x1a\n" + bytes(64)])

@@ -13,7 +13,8 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep, Settings, TuneStep
 from tvmbuild.doit_adapter.state import RECORD
-from tvmbuild.engine.fingerprint import digest_file, fingerprint
+from tvmbuild.engine.file_digests import FileDigests
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import load_plan
@@ -96,10 +97,11 @@ def finish(plan: Plan, tasks: Mapping[str, Sequence[TaskId]]) -> None:
     for step in plan.steps:
         if step.unavailable is None:
             _write_outputs(step, tasks)
+            digests = FileDigests(step)
             record = {
                 "fingerprint": fingerprint(step),
-                "inputs": {role: digest_file(path) for role, path in step.inputs.items()},
-                "outputs": {role: digest_file(path) for role, path in step.outputs.items()},
+                "inputs": {role: digests.digest(path) for role, path in step.inputs.items()},
+                "outputs": {role: digests.digest(path) for role, path in step.outputs.items()},
             }
             write_json(Layout(plan.root).state / f"{step.id.replace(':', '%3A')}.json", {"_values_:": {RECORD: record}})
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,3 +95,21 @@ def sha256_file(path: Path) -> str:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def identify(path: Path) -> tuple[int, ...]:
+    """Return what changes with the file: its inode and size, and when it was modified and changed, in ns.
+
+    Whoever replaces a file may keep its size and its time stamp (`rsync -t`, `cp -p`, tar, Nix, git-lfs), but no tool
+    can keep inode and change time.
+    """
+    status = path.stat()
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_racy(identity: tuple[int, ...]) -> bool:
+    """Say whether the file changed just now: two changes within a tick of the clock would look like one."""
+    return time.time_ns() - identity[3] < _RACY_NS
+
+
+_RACY_NS = 2_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ class Layout:
     def state(self) -> Path:
         """Return the folder of doit's state: one file a step."""
         return self.build / ".state"
+
+    def digests(self, step_id: str) -> Path:
+        """Return the file that says what a step's files were when they were hashed."""
+        return self.state / "digests" / f"{step_id.replace(':', '.')}.json"
 
     def log(self, step_id: str) -> Path:
         """Return the file with everything that a step printed the last time it ran."""
@@ -121,7 +126,19 @@ def layout_of_records(folder: Path) -> Layout:
 
 def cache_dir() -> Path:
     """Return the per-user cache: downloads, probes, the linker's own cache. Safe to delete."""
+    ensure_home()
     return Path(platformdirs.user_cache_dir("tvmbuild"))
+
+
+def ensure_home() -> None:
+    """Give this process and its children a home where there is none: TVM cannot be imported without.
+
+    `docker run --user 1000` makes such a user: HOME is unset, and /etc/passwd does not know the number.
+    """
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = str(runtime_dir() / "home")  # where no other user can write
 
 
 def downloads_dir() -> Path:

@@ -39,6 +39,22 @@ def neutral_folder() -> TemporaryDirectory[str]:
         ) from error
 
 
+def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
+    """Refuse a folder that the kernel loads no library from; ``variable`` is what names another in its place.
+
+    The loader's own words are "failed to map segment from shared object".
+    """
+    try:
+        flags = os.statvfs(folder).f_flag
+    except OSError:
+        return
+    if flags & os.ST_NOEXEC:
+        raise TvmbuildError(
+            f"{folder} is mounted noexec: no library can be loaded from there (failed to map segment)",
+            f"Set {variable} to a folder of a disk that allows it.",
+        )
+
+
 def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run ``python -m module`` in a neutral folder, so paths must be absolute; return its output, whatever its status.
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tvmbuild import __version__
+from tvmbuild.base.layout import ensure_home
 from tvmbuild.errors import TvmbuildError
 
 COMMANDS: dict[str, str] = {
@@ -46,6 +47,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit code; an error that the user can act on is a message, no traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    ensure_home()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks what may follow
         importlib.import_module("tvmbuild.cli.completion").answer(COMMANDS)
     try:

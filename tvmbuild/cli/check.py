@@ -80,7 +80,7 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
     request = json.dumps(
-        {"path": str(path.resolve()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
+        {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
     )
     try:
         done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)
@@ -96,15 +96,21 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def describe(path: Path, facts: dict[str, Any]) -> list[str]:
-    """Return the lines for people."""
+    """Return the lines for people; of a model that cannot be built, what is known all the same."""
+    lines = [f"{path}: {'cannot be built' if facts['problem'] else 'nothing stands in the way'}"]
     if facts["problem"]:
-        hint = [f"  hint: {facts['hint']}"] if facts.get("hint") else []
-        return [f"{path}: cannot be built", f"  {facts['problem']}", *hint]
-    size, work = facts["constants"] / 1e6, facts["flops"] / 1e9
+        lines += [f"  {facts['problem']}", *([f"  hint: {facts['hint']}"] if facts["hint"] else [])]
+        if not facts.get("stand_ins"):
+            return lines
+        lines += [f"  besides, where {'; '.join(facts['stand_ins'])}: {each}" for each in facts["also"]]
+    lines.append(f"  opset {facts['opset']}, {facts['nodes']} nodes; inputs {', '.join(facts['inputs']) or 'none'}")
+    return lines if facts["also"] else [*lines, *_price(facts)]
+
+
+def _price(facts: dict[str, Any]) -> list[str]:
+    size, work, stands = facts["constants"] / 1e6, facts["flops"] / 1e9, "; ".join(facts["stand_ins"])
     return [
-        f"{path}: nothing stands in the way",
-        f"  opset {facts['opset']}, {facts['nodes']} nodes; inputs {', '.join(facts['inputs']) or 'none'}",
-        f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run",
+        f"  {facts['tasks']} Tasks, {size:.1f} MB of constants, {work:.3g} GFLOP a run{stands and f', where {stands}'}",
         *(f"  slow without records: {each}" for each in facts["slow"]),
         *(f"  {note}" for note in facts["notes"]),
     ]

@@ -19,7 +19,7 @@ class TvmRunner:
     """Calls take no copies of the inputs; refuses to run with another number of threads than asked for."""
 
     def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
-        self._session = Session(package)
+        self._session = Session(package, threads)
         if num_threads() != threads:
             raise TvmbuildError(
                 f"TVM's runtime uses {num_threads()} threads, {threads} were asked for",

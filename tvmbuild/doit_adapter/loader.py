@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tvmbuild.base.layout import Layout
+from tvmbuild.base.layout import Layout, ensure_home
 from tvmbuild.doit_adapter.doit_tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.reporter import MatrixReporter
@@ -27,6 +27,7 @@ class DoitFile(NamedTuple):
 
 def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     """Return doit's settings and task creator for the project of this dodo.py, wherever doit was started."""
+    ensure_home()
     root = Path(dodo).resolve().parent
     os.chdir(root)  # doit's own start folder, unless it was given -d; the tasks' paths are relative to it
     layout = Layout(root)

@@ -36,6 +36,9 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Ex
             check_variable(name, value)
     doit = DoitMain()
     commands = [*own_commands, *doit.get_cmds()]
+    arguments, folder = take_folder(arguments)
+    if folder is not None:
+        _enter(folder)
     elsewhere = any(argument.startswith(LOADER_OPTIONS) for argument in arguments)
     if not elsewhere and (not arguments or arguments[0] not in WITHOUT_PROJECT):
         root = _find_root(arguments[:1], commands)
@@ -66,6 +69,34 @@ def take_long(arguments: Sequence[str]) -> tuple[list[str], bool]:
     alone = [name == "-v" and after not in {"0", "1", "2"} for name, after in zip(arguments, following, strict=True)]
     kept = [name for name, is_ours in zip(arguments, alone, strict=True) if not is_ours]
     return kept, any(alone)
+
+
+def take_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the arguments without `-d DIR`, and the folder; doit itself would look for dodo.py here all the same.
+
+    With `-f` or `-k` beside it, it is doit's own.
+    """
+    if any(argument.startswith(("-f", "--file", "-k", "--seek-file")) for argument in arguments):
+        return list(arguments), None
+    kept, folder = list[str](), None
+    words = iter(arguments)
+    for word in words:
+        if word in {"-d", "--dir"}:
+            folder = next(words, None)
+        elif word.startswith("--dir="):
+            folder = word.removeprefix("--dir=")
+        elif word.startswith("-d"):
+            folder = word.removeprefix("-d")
+        else:
+            kept.append(word)
+    return kept, None if folder is None else Path(folder)
+
+
+def _enter(folder: Path) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise TvmbuildError(f"-d {folder}: {error.strerror}", "name the project's folder") from error
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.engine.failure import clear_failure, write_failure
 from tvmbuild.engine.leftovers import remove_old_leftovers
+from tvmbuild.engine.open_inputs import recall_batch
 from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan
@@ -93,6 +94,8 @@ class MatrixReporter:
             use = self._report_cache(task)
             self._counts.restored += use.restored
             self._print(f"ok {task.name}{self._duration(task)}{'  restored from the cache' if use.restored else ''}")
+            for note in recall_batch(step):
+                self._print(f"   {task.name}  {note}")
 
     def add_failure(self, task: Task, fail: BaseFail) -> None:
         """When a task failed, or could not run."""

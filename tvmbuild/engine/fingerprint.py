@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from tvmbuild.base.device_specs import DeviceSpec
-from tvmbuild.base.files import canonical_json, sha256_file
+from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.masking import mask_credentials
 from tvmbuild.base.source_specs import Json
 from tvmbuild.base.steps import AnyStep
 
-Digest = tuple[int, int, str]
-"""A file's size in bytes, its mtime in nanoseconds, its SHA-256."""
 _OF_EVERY_DEVICE = {"tracker": None, "key": None, "timeout_s": 60.0, "arch": None}
 """What fingerprints have said of every kind of device since there was one class for all of them."""
 
@@ -25,24 +22,6 @@ def fingerprint(step: AnyStep) -> dict[str, str]:
     pairs |= {f"environment {name}": value for name, value in step.environment.items()}
     pairs["stage version"] = str(step.version)
     return pairs
-
-
-def digest_file(path: Path) -> Digest:
-    """Return what `is_same_file` compares; OSError when the file cannot be read."""
-    status = path.stat()
-    return (status.st_size, status.st_mtime_ns, sha256_file(path))
-
-
-def is_same_file(path: Path, known: Digest) -> bool:
-    """Say whether the file still has the known bytes: by size and mtime, else by size and hash."""
-    size, mtime, sha256 = known
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return False
-    if status.st_size != size:
-        return False
-    return status.st_mtime_ns == mtime or sha256_file(path) == sha256
 
 
 def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:

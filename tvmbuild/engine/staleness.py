@@ -9,7 +9,8 @@ from typing import Literal
 
 from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
 from tvmbuild.engine.failure import explain_failure
-from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.file_digests import Digest, FileDigests
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.engine.step_inputs import locate_known
 from tvmbuild.engine.success import Success
@@ -26,16 +27,19 @@ def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
         return
     yield from explain_failure(step)
     yield from _compare_fingerprints(last.fingerprint, fingerprint(step))
-    yield from _compare_files(step, "input", last.inputs)
-    damaged = tuple(_compare_files(step, "output", last.outputs))
-    yield from damaged
+    digests = FileDigests(step)
+    changed = tuple(_compare_files(step, "input", last.inputs, digests))
+    damaged = tuple(_compare_files(step, "output", last.outputs, digests))
+    digests.save()
+    yield from (*changed, *damaged)
     if has_options(step, TuneStep) and not damaged:
         yield from _check_records(step)
 
 
 def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
     """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
-    if last is None or any(_compare_files(step, "input", last.inputs)):
+    digests = FileDigests(step)
+    if last is None or any(_compare_files(step, "input", last.inputs, digests)):
         return False
     now = fingerprint(step)
     names = last.fingerprint.keys() | now.keys()
@@ -44,7 +48,7 @@ def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
     return (
         all(name.startswith(_SEARCH_ONLY) and name != "option.tune.algorithms" for name in changed)
         and tasks is not None
-        and is_same_file(step.output("tasks"), tasks)
+        and digests.is_same(step.output("tasks"), tasks)
     )
 
 
@@ -66,7 +70,9 @@ def _compare_fingerprints(before: Mapping[str, str], now: Mapping[str, str]) -> 
             yield f"{name}: {before.get(name, 'absent')} -> {now.get(name, 'absent')}"
 
 
-def _compare_files(step: AnyStep, kind: Literal["input", "output"], before: Mapping[str, Digest]) -> Iterator[str]:
+def _compare_files(
+    step: AnyStep, kind: Literal["input", "output"], before: Mapping[str, Digest], digests: FileDigests
+) -> Iterator[str]:
     now = locate_known(step, before) if kind == "input" else dict(step.outputs)
     for role in sorted(before.keys() | now.keys()):
         path, known = now.get(role), before.get(role)
@@ -76,9 +82,19 @@ def _compare_files(step: AnyStep, kind: Literal["input", "output"], before: Mapp
             yield f"{kind} {role} was added: {_shorten(path, step)}"
         elif not path.exists():
             yield f"{kind} {role} is missing: {_shorten(path, step)}"
-        elif not is_same_file(path, known):
-            digests = f"sha256 {known[2][:12]} -> {digest_file(path)[2][:12]}"
-            yield f"{kind} {role} changed: {digests} ({_shorten(path, step)})"
+        else:
+            change = _explain_change(path, known, digests)
+            if change is not None:
+                yield f"{kind} {role} {change} ({_shorten(path, step)})"
+
+
+def _explain_change(path: Path, known: Digest, digests: FileDigests) -> str | None:
+    try:
+        if digests.is_same(path, known):
+            return None
+        return f"changed: sha256 {known[2][:12]} -> {digests.digest(path)[2][:12]}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"  # a run says so as its error
 
 
 def _shorten(path: Path, step: AnyStep) -> str:

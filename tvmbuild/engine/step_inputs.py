@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tvmbuild.base.external_data import locate_external
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.engine.external_data import list_external_data
 from tvmbuild.engine.python_imports import list_local_imports
@@ -20,7 +21,7 @@ def locate_inputs(step: AnyStep) -> dict[str, Path]:
     inputs = dict(step.inputs)
     source, script = inputs.get("source"), inputs.get("export")
     if source is not None:
-        return inputs | {EXTERNAL + name: source.parent / name for name in list_external_data(source)}
+        return inputs | {EXTERNAL + name: locate_external(source, name) for name in list_external_data(source)}
     if script is not None:
         return inputs | {IMPORTED + str(path.relative_to(script.parent)): path for path in list_local_imports(script)}
     return inputs
@@ -28,9 +29,10 @@ def locate_inputs(step: AnyStep) -> dict[str, Path]:
 
 def locate_known(step: AnyStep, known: Iterable[str]) -> dict[str, Path]:
     """Return the inputs, and the ``known`` roles that only the source names; a new one needs a change of the source."""
-    found = dict(step.inputs)
+    found, source, script = dict(step.inputs), step.inputs.get("source"), step.inputs.get("export")
     for role in known:
-        for prefix, origin in ((EXTERNAL, step.inputs.get("source")), (IMPORTED, step.inputs.get("export"))):
-            if role.startswith(prefix) and origin is not None:
-                found[role] = origin.parent / role.removeprefix(prefix)
+        if role.startswith(EXTERNAL) and source is not None:
+            found[role] = locate_external(source, role.removeprefix(EXTERNAL))
+        elif role.startswith(IMPORTED) and script is not None:
+            found[role] = script.parent / role.removeprefix(IMPORTED)
     return found

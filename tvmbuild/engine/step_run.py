@@ -11,7 +11,8 @@ from tvmbuild.base.steps import AnyStep, BenchmarkStep, has_options
 from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
 from tvmbuild.engine.executor import Executor
 from tvmbuild.engine.failure import clear_failure, write_failure
-from tvmbuild.engine.fingerprint import Digest, digest_file, fingerprint, is_same_file
+from tvmbuild.engine.file_digests import Digest, FileDigests
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.engine.process import remove_temporaries
 from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.engine.step_inputs import locate_inputs
@@ -24,14 +25,15 @@ def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | Tvmb
 
     ``use`` is told what the step cache did and has to say, however the run ends.
     """
+    digests = FileDigests(step)
     try:
         paths = locate_inputs(step)
-        inputs = {role: digest_file(path) for role, path in paths.items()}
+        inputs = {role: digests.digest(path) for role, path in paths.items()}
         if _is_shared(step, executor):
             restore_outputs(step, inputs, use)
         if not use.restored:
             executor.run(step, paths.values())
-        outputs = {role: digest_file(path) for role, path in step.outputs.items()}
+        outputs = {role: digests.digest(path) for role, path in step.outputs.items()}
     except OSError as error:
         if error.filename is None:
             raise
@@ -41,8 +43,9 @@ def run_step(step: AnyStep, executor: Executor, use: CacheUse) -> Success | Tvmb
     except TvmbuildError as error:
         write_failure(step, error, ran=True)
         return error
-    if not use.restored and _is_shared(step, executor) and _are_unchanged(step, inputs):
+    if not use.restored and _is_shared(step, executor) and _are_unchanged(step, inputs, digests):
         store_outputs(step, inputs, outputs, use)
+    digests.save()
     clear_failure(step)
     return Success(fingerprint(step), inputs, outputs)
 
@@ -61,11 +64,11 @@ def _is_shared(step: AnyStep, executor: Executor) -> bool:
     return executor.is_here or not has_options(step, BenchmarkStep)
 
 
-def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest]) -> bool:
+def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest], digests: FileDigests) -> bool:
     """Say whether the step read what was digested before it started: a file may be edited while it runs."""
     try:
         paths = locate_inputs(step)
-        return paths.keys() == inputs.keys() and all(is_same_file(paths[role], inputs[role]) for role in inputs)
+        return paths.keys() == inputs.keys() and all(digests.is_same(paths[role], inputs[role]) for role in inputs)
     except (OSError, TvmbuildError):
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tvmbuild.engine.fingerprint import Digest
+from tvmbuild.engine.file_digests import Digest
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import pretty_json, write_bytes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import FileEntry, PackageInfo
@@ -112,4 +113,7 @@ def _digest(data: bytes) -> str:
 
 
 def _damaged(path: Path, reason: str) -> TvmbuildError:
+    kind = recognise_wrapping(path)
+    if kind is not None:
+        return TvmbuildError(f"{path.name} is no package: it is {kind.name}", kind.remedy)
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)

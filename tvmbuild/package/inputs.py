@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import publish
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
@@ -78,9 +79,13 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             names = [name for name in arrays.files if name.startswith(_REFERENCE)]
             return {name.removeprefix(_REFERENCE): arrays[name] for name in names or arrays.files}
     except _UNREADABLE as error:
-        raise TvmbuildError(
-            f"{path} cannot be read as .npz: {first_line(error)}", "numpy.savez writes such a file"
-        ) from error
+        raise _explain(path, ".npz", "numpy.savez writes such a file", error) from error
+
+
+def _explain(path: Path, form: str, remedy: str, error: Exception) -> TvmbuildError:
+    kind = recognise_wrapping(path)
+    reason, remedy = (f"it is {kind.name}", kind.remedy) if kind else (first_line(error), remedy)
+    return TvmbuildError(f"{path} cannot be read as {form}: {reason}", remedy)
 
 
 def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
@@ -99,9 +104,7 @@ def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
         with path.open("rb") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
     except _UNREADABLE as error:
-        raise TvmbuildError(
-            f"{path} cannot be read as .npy: {first_line(error)}", "numpy.save writes such a file"
-        ) from error
+        raise _explain(path, ".npy", "numpy.save writes such a file", error) from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

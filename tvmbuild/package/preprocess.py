@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.specs import Preprocess
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TakesInputs, TensorInfo
@@ -94,10 +95,10 @@ def _open(picture: Picture) -> Image.Image:
                 image.load()
                 return _narrow(image)
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
-        raise TvmbuildError(
-            f"{picture} cannot be read as a picture: {first_line(error)}",
-            "give a whole one, PNG or JPEG, or leave it out",
-        ) from error
+        kind = recognise_wrapping(Path(picture)) if isinstance(picture, str | Path) else None
+        reason = f"it is {kind.name}" if kind else first_line(error)
+        remedy = kind.remedy if kind else "give a whole one, PNG or JPEG, or leave it out"
+        raise TvmbuildError(f"{picture} cannot be read as a picture: {reason}", remedy) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise TvmbuildError(f"{picture} is too large: {error}") from error
 

@@ -69,12 +69,14 @@ def _probe_cached() -> Capabilities:
 def _run_probe() -> Capabilities:
     done = run_module("tvmbuild.planning.probe")
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        *_, last = (line.strip() for line in ("no output", *done.stderr.strip().splitlines()))
         raise TvmbuildError(
             f"TVM could not be asked what it can do: {last}",
             f"Run `{sys.executable} -m tvmbuild.planning.probe` to see all of it; "
             "reinstall tvmbuild where TVM is damaged.",
         )
+    if "error" in (answer := json.loads(done.stdout.splitlines()[-1])):
+        raise TvmbuildError(f"TVM could not be asked what it can do: {answer['error']}", answer["hint"])
     return _decode(done.stdout.splitlines()[-1])
 
 

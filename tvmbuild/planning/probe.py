@@ -8,12 +8,17 @@ import sys
 from dataclasses import asdict
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.errors import TvmbuildError
 from tvmbuild.targets.table import TARGETS
 
 
 def main() -> int:
-    """Print the capabilities as JSON on the last line of stdout."""
-    sys.stdout.write(json.dumps(asdict(probe()), default=dict))
+    """Print the capabilities, or what is wrong with this machine, as JSON on the last line of stdout."""
+    try:
+        answer = asdict(probe())
+    except TvmbuildError as error:
+        answer = {"error": error.message, "hint": error.hint}
+    sys.stdout.write(json.dumps(answer, default=dict))
     print()
     return 0
 

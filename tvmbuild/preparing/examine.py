@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.open_dimensions import Question
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 
@@ -34,6 +35,10 @@ class Examined:
     flops: int = 0
     slow: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+    """`128 stands for sequence`: sizes that nobody gave, with which the rest was found out."""
+    also: tuple[str, ...] = ()
+    """What else stands in the way, as far as it can be known with them."""
     problem: str | None = None
     hint: str | None = None
 
@@ -43,40 +48,81 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
 
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
-    from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
-    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
-    from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
-    from tvmbuild.preparing.original import open_original  # noqa: PLC0415
-    from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.preparing.open_inputs import OpenShapesError  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
     try:
         proto = load_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
-        nodes, original = len(proto.graph.node), open_original(proto, given, path.name, 0)
-        proto, tensors = original.proto, original.tensors
-        set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), path.name))
-        simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
-        found = _lower(simplified or proto, path.name, cpu)
+        try:
+            return replace(_look(proto, given, path.name, cpu), names=names)
+        except OpenShapesError as error:
+            said = _say_without_project(error)
+            found = _look_by_stand_ins(path, given, error.question, cpu)
+            return replace(found, names=names, problem=said.message, hint=said.hint)
     except TvmbuildError as error:
-        return _say_without_project(error, names)
-    notes = [f"not simplified: {trouble}"] if trouble else []
+        said = _say_without_project(error)
+        return Examined(names=names, problem=said.message, hint=said.hint)
+
+
+def _look(proto: Any, given: tuple[InputSpec, ...], name: str, cpu: str | None) -> Examined:
+    """Return the facts of a model whose shapes are given; TvmbuildError where it cannot be built."""
+    from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
+    from tvmbuild.preparing.original import open_original  # noqa: PLC0415
+    from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
+
+    nodes, original = len(proto.graph.node), open_original(proto, given, name, 0)
+    proto, tensors = original.proto, original.tensors
+    set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), name))
+    simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
+    found = _lower(simplified or proto, name, cpu)
+    notes = [*original.notes, *([f"not simplified: {trouble}"] if trouble else [])]
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
-    return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, names=names, notes=(*notes, *found.notes))
+    return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, notes=(*notes, *found.notes))
 
 
-def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
+def _look_by_stand_ins(path: Path, given: tuple[InputSpec, ...], question: Question, cpu: str | None) -> Examined:
+    """Return what can be said while sizes are missing: all facts, with others in their place, or those of the file."""
+    from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs, load_model  # noqa: PLC0415
+    from tvmbuild.preparing.open_inputs import describe_input  # noqa: PLC0415
+
+    proto, name = load_model(path, path.name), path.name
+    specs = (
+        *(InputSpec(each, shape) for each, shape in question.stand_ins.items()),
+        *(each for each in given if each.value is not None),
+    )
+    opset, nodes, shown = find_opset(proto), len(proto.graph.node), tuple(map(describe_input, graph_inputs(proto)))
+    try:
+        return replace(_look(proto, specs, name, cpu), inputs=shown, stand_ins=question.stands)
+    except TvmbuildError as first:
+        also = [first]
+    if "operator" not in also[0].message:  # what stands in the way may be known without a run
+        try:
+            proto = load_model(path, name)
+            fix_inputs(proto, specs, name)
+            _lower(proto, name, cpu)
+        except TvmbuildError as second:
+            also.append(second)
+    told = tuple(dict.fromkeys(_say_without_project(each).message for each in also))
+    return Examined(opset=opset, nodes=nodes, inputs=shown, stand_ins=question.stands, also=told)
+
+
+def _say_without_project(error: TvmbuildError) -> TvmbuildError:
     """Return what is wrong in words for somebody who has no models.yaml."""
     hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
     hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
-    if shaped := re.search(r"`inputs: \{(\S+): \{shape: \[(.*)\]\}\}`", hint):
-        hint = f"fix its shape with `--shape {shaped[1]}={shaped[2].replace(', ', ',')}`"
+    if shaped := re.search(r"(`inputs: .*`) \(for `tvmbuild check`: (`--shape .*`)\);(.*)", hint):
+        hint = f"fix them with {shaped[2]}, or in models.yaml by {shaped[1]};{shaped[3]}"
     elif "--value" in hint:
         hint = hint.replace("in models.yaml", "with --shape")
     elif "models.yaml" in hint or "`source:`" in hint:
         hint = "give an ONNX file, whole"
-    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint or None)
+    return TvmbuildError(error.message.replace("models.yaml", "--shape"), hint or None)
 
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:

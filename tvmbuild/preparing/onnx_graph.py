@@ -12,11 +12,15 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tvmbuild.base.file_kinds import recognise
 from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.open_dimensions import PLACEHOLDERS
 from tvmbuild.base.specs import InputSpec
-from tvmbuild.compiler.importing.reading import read_external_sparse, tidy
+from tvmbuild.compiler.importing.reading import tidy
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.external_weights import load_external_weights, measure_external_weights
+from tvmbuild.preparing.open_inputs import check_static, show_shape
 
 MAX_BYTES = (1 << 31) - (1 << 20)
 """Protobuf's limit, with some room."""
@@ -24,8 +28,6 @@ _ROUNDING = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
 """How operators begin whose results are rounded to 8 bits."""
 _CONSTANTS_ALONE = 4
 """From this version of ONNX's format on a constant need not be listed as an input."""
-_PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
-"""What exporters call dimensions that have nothing in common."""
 
 
 def load_model(path: Path, model: str) -> Any:
@@ -33,25 +35,30 @@ def load_model(path: Path, model: str) -> Any:
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except (DecodeError, ValueError) as error:
-        raise TvmbuildError(f"{model}: {path} is not an ONNX file, or is truncated", "check `source:`") from error
+        raise _explain_file(path, model, "is not an ONNX file, or is truncated") from error
     if not proto.graph.node or not proto.opset_import:
-        raise TvmbuildError(f"{model}: {path} is not an ONNX model: it has no graph", "check `source:`")
-    try:
-        onnx.load_external_data_for_model(proto, str(path.parent))
-        read_external_sparse(proto, path.parent)
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise TvmbuildError(
-            f"{model}: the external data of {path} cannot be read: {reason}",
-            "the data files must lie beside the ONNX file, whole",
-        ) from error
+        raise _explain_file(path, model, "is not an ONNX model: it has no graph")
+    if measure_external_weights(proto) > MAX_BYTES:
+        raise _explain_size(path, model)
+    load_external_weights(proto, path, model)
     try:
         tidy(proto)
     except TvmbuildError as error:
         raise TvmbuildError(f"{model}: {error.message}", error.hint) from error
     if proto.ByteSize() > MAX_BYTES:
-        raise TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
+        raise _explain_size(path, model)
     return proto
+
+
+def _explain_size(path: Path, model: str) -> TvmbuildError:
+    return TvmbuildError(f"{model}: {path} and its data are larger than 2 GB", "models that large are not supported")
+
+
+def _explain_file(path: Path, model: str, otherwise: str) -> TvmbuildError:
+    kind = recognise(path)
+    if kind is None:
+        return TvmbuildError(f"{model}: {path} {otherwise}", "check `source:`")
+    return TvmbuildError(f"{model}: {path} is not an ONNX file: it is {kind.name}", kind.remedy)
 
 
 def graph_inputs(proto: Any) -> list[Any]:
@@ -76,7 +83,7 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
             _fix_shape(value, wanted[value.name], bound, model)
     for value in (*values, *proto.graph.output):
         for dim in value.type.tensor_type.shape.dim:
-            sizes = bound.get(dim.dim_param, set()) if dim.dim_param not in _PLACEHOLDERS else set()
+            sizes = bound.get(dim.dim_param, set()) if dim.dim_param not in PLACEHOLDERS else set()
             if len(sizes) == 1:
                 (dim.dim_value,) = sizes
     del proto.graph.value_info[:]  # they name the symbolic dimensions that are gone
@@ -84,8 +91,7 @@ def fix_inputs(proto: Any, specs: Sequence[InputSpec], model: str) -> list[Tenso
         if value.name in wanted and wanted[value.name].value is not None:
             _make_constant(proto, value, wanted[value.name], model)
     values = graph_inputs(proto)
-    for value in values:
-        _check_static(value, model)
+    check_static(values, model)
     return [_tensor_info(value) for value in values]
 
 
@@ -144,7 +150,7 @@ def _fix_shape(value: Any, spec: InputSpec, bound: dict[str, set[int]], model: s
         for size in spec.shape:
             tensor.shape.dim.add().dim_value = size
     dims = tensor.shape.dim
-    shown = _show_shape(value)
+    shown = show_shape(value)
     if len(dims) != len(spec.shape):
         raise TvmbuildError(
             f"{model}: the input {value.name} has {len(dims)} dimensions {shown}, "
@@ -181,42 +187,11 @@ def _make_constant(proto: Any, value: Any, spec: InputSpec, model: str) -> None:
     if given.ndim == 0 and all(size > 0 for size in shape):
         constant = np.full(shape, constant)
     elif len(shape) != given.ndim or any(size not in {0, has} for size, has in zip(shape, given.shape, strict=True)):
-        shown = f"{list(given.shape)}, the input {_show_shape(value)}"
+        shown = f"{list(given.shape)}, the input {show_shape(value)}"
         raise TvmbuildError(f"{where} has the shape {shown}", "give it the input's shape, or a number for all elements")
     if proto.ir_version >= _CONSTANTS_ALONE:
         proto.graph.input.remove(value)
     proto.graph.initializer.append(onnx.numpy_helper.from_array(constant, value.name))
-
-
-def _check_static(value: Any, model: str) -> None:
-    dims = value.type.tensor_type.shape.dim
-    dynamic = [i for i, dim in enumerate(dims) if dim.dim_value <= 0]
-    if not value.type.tensor_type.HasField("shape"):
-        raise TvmbuildError(
-            f"{model}: the ONNX file gives no shape for the input {value.name}",
-            f"add to {model} in models.yaml: `inputs: {{{value.name}: {{shape: [...]}}}}`",
-        )
-    empty = [i for i in dynamic if dims[i].HasField("dim_value") and dims[i].dim_value == 0]  # -1 is any size
-    if empty:
-        raise TvmbuildError(
-            f"{model}: dimension {empty[0]} of the input {value.name} {_show_shape(value)} is 0: it has no elements",
-            "export the model with an input that has some",
-        )
-    if dynamic:
-        named = ", ".join(f"{i} ({dims[i].dim_param})" if dims[i].dim_param else str(i) for i in dynamic)
-        example = [
-            str(dim.dim_value) if i not in dynamic else ("1" if i == 0 else f"<dimension {i}>")
-            for i, dim in enumerate(dims)
-        ]
-        raise TvmbuildError(
-            f"{model}: the input {value.name} has dynamic dimensions: {named}",
-            f"fix them in models.yaml, under {model}: `inputs: {{{value.name}: {{shape: [{', '.join(example)}]}}}}`",
-        )
-
-
-def _show_shape(value: Any) -> str:
-    dims = value.type.tensor_type.shape.dim
-    return "[" + ", ".join(d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in dims) + "]"
 
 
 def _dtype(value: Any) -> str:

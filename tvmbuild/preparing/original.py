@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.batch import Batch, find_batch
 from tvmbuild.preparing.batch_check import explain_culprit, find_outputs
 from tvmbuild.preparing.compare import compare
-from tvmbuild.preparing.onnx_graph import MAX_BYTES, find_precision, fix_inputs
+from tvmbuild.preparing.onnx_graph import MAX_BYTES, find_precision, fix_inputs, graph_inputs
+from tvmbuild.preparing.open_inputs import take_batch
 from tvmbuild.preparing.rebatch import rebatch
 from tvmbuild.preparing.reference import Reference, make_inputs, make_references, run_onnx
 
@@ -29,6 +30,8 @@ class Original:
     name: str
     single: Any
     batch: Batch | None = None
+    notes: tuple[str, ...] = ()
+    """What was taken for granted about the inputs."""
 
     def compute(self, feeds: Sequence[Mapping[str, np.ndarray]]) -> list[Reference]:
         """Return what is right for each of the feeds."""
@@ -49,18 +52,20 @@ class Original:
 def open_original(proto: Any, specs: Sequence[InputSpec], name: str, seed: int) -> Original:
     """Return the model with its inputs static; ``proto`` is changed. TvmbuildError for specs that do not fit it."""
     batch = find_batch(proto, specs, name)
+    taken = take_batch(graph_inputs(proto), proto.graph.output, specs, name)
+    notes = (taken,) if taken else ()
     if batch is None:
         tensors = fix_inputs(proto, specs, name)
-        return Original(proto, tuple(tensors), name, proto)
+        return Original(proto, tuple(tensors), name, proto, notes=notes)
     sample = fix_inputs(proto, batch.single(specs), name)
-    made = Original(rebatch(proto, batch), tuple(map(batch.widen, sample)), name, proto, batch)
+    made = Original(rebatch(proto, batch), tuple(map(batch.widen, sample)), name, proto, batch, notes)
     feed = make_inputs(made.tensors, specs, seed)
     run_onnx(_serialize(proto, name), batch.pick(feed, 0), f"{name}'s original model")  # else that is what is wrong
     try:
         batch = find_outputs(proto, made.proto, batch, feed)
     except TvmbuildError as error:
         raise _explain(made, batch, feed, error.message) from error
-    return Original(made.proto, made.tensors, name, proto, batch)
+    return replace(made, batch=batch)
 
 
 def _explain(made: Original, batch: Batch, feed: Mapping[str, np.ndarray], problem: str) -> TvmbuildError:

@@ -99,7 +99,7 @@ def simplify(
         opset={entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
         nodes=(source_nodes, outcome.nodes),
         is_simplified=outcome.simplified,
-        notes=outcome.notes,
+        notes=(*original.notes, *outcome.notes),
         gate=outcome.gate,
     )
 

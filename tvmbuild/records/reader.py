@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmbuild.records.store import DamagedRecordsError, identify, is_racy, read_task_file, write_task_file
+from tvmbuild.base.files import identify, is_racy
+from tvmbuild.records.store import DamagedRecordsError, read_task_file, write_task_file
 from tvmbuild.records.task_file import TaskFile
 
 

@@ -11,12 +11,11 @@ import functools
 import json
 import math
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.files import canonical_json, publish
+from tvmbuild.base.files import canonical_json, identify, is_racy, publish
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.conflicts import check_conflict
@@ -63,20 +62,6 @@ def read_task_file(path: Path) -> TaskFile | None:
             f"{path}: damaged record file ({type(error).__name__}: {error})",
             "restore it from git, or delete it and the Task is tuned again",
         ) from error
-
-
-def identify(path: Path) -> tuple[int, ...]:
-    """Return what changes with the file: its inode and size, and when it was modified and changed, in ns."""
-    status = path.stat()
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def is_racy(identity: tuple[int, ...]) -> bool:
-    """Say whether the file changed just now: two changes within a tick of the clock would look like one."""
-    return time.time_ns() - max(identity[2:]) < _RACY_NS
-
-
-_RACY_NS = 2_000_000_000
 
 
 @functools.lru_cache(maxsize=1024)

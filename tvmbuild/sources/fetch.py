@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
+from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import publish, sha256_file
 from tvmbuild.base.layout import downloads_dir
 from tvmbuild.base.progress import report_progress
@@ -79,7 +80,8 @@ def _check_digest(path: Path, source: Source) -> None:
     got = sha256_file(path)
     want = (source.sha256 or "").lower()
     if got != want:
-        raise TvmbuildError(
-            f"wrong sha256 of {describe(source)}: expected {want}, got {got}",
-            "if you trust the file, write the sha256 that was got into models.yaml",
-        )
+        kind = recognise_wrapping(path)
+        told = f"wrong sha256 of {describe(source)}: expected {want}, got {got}"
+        if kind is not None:
+            raise TvmbuildError(f"{told}; it is {kind.name}", kind.remedy)
+        raise TvmbuildError(told, "if you trust the file, write the sha256 that was got into models.yaml")

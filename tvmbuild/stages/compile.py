@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import report_progress
@@ -43,6 +44,9 @@ def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:
 
 
 def _read_labels(path: Path) -> tuple[str, ...]:
+    kind = recognise_wrapping(path)
+    if kind is not None:
+        raise TvmbuildError(f"{path} has no names of classes: it is {kind.name}", kind.remedy)
     try:
         return tuple(path.read_text(encoding="utf-8").splitlines())
     except UnicodeDecodeError as error:

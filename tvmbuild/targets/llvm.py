@@ -12,6 +12,7 @@ from tvmbuild.base.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURE
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
 from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.wording import count
 from tvmbuild.targets.fp16_cpus import explain_cpu
 from tvmbuild.targets.kind import HasFunction, Mistake, Problem
 
@@ -62,7 +63,8 @@ class Llvm:
             return f"its code is for {there} and this machine is {here}; say `device: none` to build only"
         cores = cpu.get("num-cores", 1)
         if isinstance(cores, int) and cores > capabilities.cores > 0:
-            has = f"the target asks for {cores} threads and this process may use {capabilities.cores} cores"
+            may = count(capabilities.cores, "core")
+            has = f"the target asks for {cores} threads and this process may use {may}"
             return f"{has}; say `num-cores: {capabilities.cores}`, or run it on a machine that has as many"
         lacks, instead = f"this CPU ({capabilities.host_cpu}) lacks", "build here, run on one that has them"
         mcpu = str(cpu.get("mcpu", "generic"))

@@ -15,7 +15,7 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import CacheSpec, TuneOptions
 from tvmbuild.base.steps import AnyStep, Settings, Step, TuneMode, TuneStep
 from tvmbuild.engine.cache.use import CacheUse, restore_outputs, store_outputs
-from tvmbuild.engine.fingerprint import Digest, digest_file
+from tvmbuild.engine.file_digests import Digest, FileDigests
 from tvmbuild.records.quarantine import keep_damaged
 from tvmbuild.records.selection import resolved_target
 from tvmbuild.records.store import record_path
@@ -26,7 +26,7 @@ TASKS = [{"key": "0" * 16, "name": "conv2d", "weight": 1}]
 @pytest.fixture
 def inputs(tmp_path: Path) -> dict[str, Digest]:
     (tmp_path / "model.onnx").write_bytes(b"model")
-    return {"model": digest_file(tmp_path / "model.onnx")}
+    return {"model": FileDigests(_make_step(tmp_path)).digest(tmp_path / "model.onnx")}
 
 
 def _restore(step: AnyStep, inputs: Mapping[str, Digest]) -> CacheUse:
@@ -58,7 +58,7 @@ def _store(
     """Store a tune step's outputs, then remove them."""
     _write(step, schedule)
     use = _restore(replace(step, settings=Settings()), inputs)
-    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs.items()}, use)
+    store_outputs(step, inputs, {role: FileDigests(step).digest(path) for role, path in step.outputs.items()}, use)
     assert not use.restored
     assert use.warnings == list(warnings)
     for path in step.outputs.values():
@@ -124,7 +124,9 @@ def test_what_is_in_quarantine_is_told_by_the_clone_that_found_it(tmp_path: Path
     step = _make_step(tmp_path)
     _write(step)
     write_json(step.output("info"), {"uncovered": TASKS, "quarantined": [{"key": "0" * 16}]})
-    store_outputs(step, inputs, {role: digest_file(path) for role, path in step.outputs.items()}, CacheUse())
+    store_outputs(
+        step, inputs, {role: FileDigests(step).digest(path) for role, path in step.outputs.items()}, CacheUse()
+    )
     assert not _restore(step, inputs).restored, "another clone's quarantine"
 
     _store(step, inputs)

@@ -5,12 +5,17 @@ TVM's compiler alone is 250 MB, and a fifth of that compressed by LZMA.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
+import os
 import re
 import subprocess
 import tarfile
+import time
 import zipfile
+from collections.abc import Sequence
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
@@ -26,6 +31,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.vulkan.build import place_prebuilt
 
 SITE = "site.tar.xz"
+EVERY_S = 5.0
+"""Seconds from one word of how far it is to the next."""
 _TOP = "tvmbuild"
 _PACKAGE = Path(tvmbuild.__file__).parent
 _ONLY_HERE = frozenset({"onnxsim", "unearth", "pillow", "ziglang"})
@@ -42,11 +49,45 @@ def pack_site(folder: Path, python: str, machine: str, have: frozenset[str]) -> 
         return kept
     wheels = _download(folder, needed, python, machine) if needed else []
     if wheels:
-        report_progress("compressing them: about two minutes, once for these versions")
+        report_progress("compressing them: two minutes or more, once for these versions")
     with publish(kept) as made, tarfile.open(made, "w:xz", preset=6) as archive:
+        packed = _Counter(wheels)
         for wheel in wheels:
-            _add_wheel(archive, wheel)
+            _add_wheel(archive, wheel, packed)
     return kept
+
+
+class _Counter:
+    """Says now and then how much of the wheels is compressed."""
+
+    def __init__(self, wheels: Sequence[Path]) -> None:
+        self._wheels, self._done = wheels, 0
+        self._said = time.monotonic()
+
+    @cached_property
+    def _whole(self) -> int:
+        return sum(entry.file_size for wheel in self._wheels for entry in _list_entries(wheel))
+
+    def add(self, size: int) -> None:
+        """Count so many bytes more."""
+        self._done += size
+        if time.monotonic() - self._said >= EVERY_S:
+            self._said = time.monotonic()
+            report_progress(f"compressed {self._done / 1e6:.0f} of {self._whole / 1e6:.0f} MB")
+
+
+class _Counted(BytesIO):
+    """A file in memory that counts what is read of it: tarfile takes it piece by piece."""
+
+    def __init__(self, data: bytes, counter: _Counter) -> None:
+        super().__init__(data)
+        self._counter = counter
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes."""
+        piece = super().read(size)
+        self._counter.add(len(piece))
+        return piece
 
 
 def list_needed(have: frozenset[str]) -> tuple[str, ...]:
@@ -96,24 +137,64 @@ def add_package(archive: tarfile.TarFile, *libraries: tuple[Path, Path]) -> None
 def _download(folder: Path, needed: tuple[str, ...], python: str, machine: str) -> list[Path]:
     report_progress(f"downloading {len(needed)} wheels for Python {python} on {machine}")
     command = download_command(folder, "--quiet", "--no-deps", *foreign_options(machine, python))
-    done = subprocess.run([*command, *needed], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    # TMPDIR: what pip leaves when Ctrl-C ends it goes with the folder.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(
+        [*command, *needed], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as pip:
+        said = _follow(pip, folder)
+    if pip.returncode != 0:
         raise TvmbuildError(f"pip cannot download the wheels: {said}", "name what the other machine has: --have NAME,…")
     return sorted(folder.glob("*.whl"))
 
 
-def _add_wheel(archive: tarfile.TarFile, wheel: Path) -> None:
+def _follow(pip: subprocess.Popen[str], folder: Path) -> str:
+    """Wait for pip, and say now and then how much it has; return the last line of its errors."""
+    try:
+        while (errors := _wait(pip)) is None:
+            report_progress(f"downloaded {_measure(folder) / 1e6:.0f} MB")
+    except BaseException:
+        pip.kill()
+        raise
+    return (errors.strip().splitlines() or ["no output"])[-1]
+
+
+def _wait(pip: subprocess.Popen[str]) -> str | None:
+    try:
+        return pip.communicate(timeout=EVERY_S)[1]
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _measure(folder: Path) -> int:
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # pip moves them
+            size += path.stat().st_size if path.is_file() else 0
+    return size
+
+
+def _list_entries(wheel: Path) -> list[zipfile.ZipInfo]:
     with zipfile.ZipFile(wheel) as packed:
-        for entry in packed.infolist():
-            if not entry.is_dir() and not _UNUSED.match(entry.filename):
-                _add(archive, f"site/{entry.filename}", packed.read(entry))
+        entries = packed.infolist()
+    return [entry for entry in entries if not entry.is_dir() and not _UNUSED.match(entry.filename)]
+
+
+def _add_wheel(archive: tarfile.TarFile, wheel: Path, counter: _Counter) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        for entry in _list_entries(wheel):
+            data = packed.read(entry)
+            archive.addfile(_describe(f"site/{entry.filename}", data), _Counted(data, counter))
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    archive.addfile(_describe(name, data), BytesIO(data))
+
+
+def _describe(name: str, data: bytes) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o644
-    archive.addfile(info, BytesIO(data))
+    return info
 
 
 def _normal(name: str) -> str:

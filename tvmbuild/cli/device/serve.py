@@ -6,10 +6,13 @@ import argparse
 import re
 import signal
 import sys
+import tempfile
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 from tvmbuild.base.capabilities import installed_version
+from tvmbuild.base.processes import check_loadable
 from tvmbuild.cli.arguments import address, positive
 from tvmbuild.devices.rpc.supervisor import Serving, check_reachable, find_cpu, is_loopback, supervise
 from tvmbuild.devices.rpc.tracker import list_boards, split_address
@@ -33,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     check_versions(find_required(), installed_version(_TVM))
+    check_loadable(Path(tempfile.gettempdir()))
     serving = Serving(split_address(args.tracker), args.key, args.host, args.port, args.address, args.cpu)
     check_reachable(serving)
     serving = replace(serving, cpu=serving.cpu or find_cpu())

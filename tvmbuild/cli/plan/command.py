@@ -15,10 +15,12 @@ from tvmbuild.base.console import make_console
 from tvmbuild.base.files import pretty_json
 from tvmbuild.base.nearest import find_nearest_pattern, suggest
 from tvmbuild.base.pace import round_duration
+from tvmbuild.base.steps import SimplifyStep, has_options
 from tvmbuild.base.wording import count
 from tvmbuild.cli.plan.as_json import make_json
 from tvmbuild.cli.planned import Planned, plan_work
 from tvmbuild.doit_adapter.variables import split_words
+from tvmbuild.engine.open_inputs import foresee_inputs, recall_batch
 from tvmbuild.engine.status import Status
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.price import CellPrice, TotalPrice
@@ -73,6 +75,9 @@ def _print(planned: Planned) -> None:
         console.print(_make_table(prices))
         for note in _list_notes(prices):
             console.print(note, style="dim", soft_wrap=True)
+    for status in planned.statuses:
+        for note in _list_input_notes(status):
+            console.print(note, soft_wrap=True)
     console.print(summarise(planned), soft_wrap=True)
 
 
@@ -87,6 +92,12 @@ def _list_notes(prices: Sequence[CellPrice]) -> list[str]:
     if lagging := sum(price.lagging for price in prices):
         notes.append(f"{count(lagging, 'Task')} searched before a rule changed: at most {RULE_TRIALS} candidates each")
     return notes
+
+
+def _list_input_notes(status: Status) -> list[str]:
+    """Return what simplify has taken for granted about a model's inputs, or what it will say of them."""
+    step = status.step
+    return foresee_inputs(step) if has_options(step, SimplifyStep) and status.reasons else recall_batch(step)
 
 
 def _describe(status: Status, width: int) -> Text:

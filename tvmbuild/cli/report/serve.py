@@ -10,12 +10,12 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tvmbuild.base.files import identify
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML, Layout
 from tvmbuild.base.steps import Settings
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import load_plan
-from tvmbuild.records.store import identify
 from tvmbuild.report.cells import collect_cells
 from tvmbuild.report.html_page import write_html
 

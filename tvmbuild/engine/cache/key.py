@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, has_options
 from tvmbuild.devices.table import device_kind
-from tvmbuild.engine.fingerprint import Digest, fingerprint
+from tvmbuild.engine.file_digests import Digest
+from tvmbuild.engine.fingerprint import fingerprint
 
 FORMAT = 1
 

@@ -23,7 +23,7 @@ from tvmbuild.engine.cache.entries import (
     write_entry,
 )
 from tvmbuild.engine.cache.key import make_key
-from tvmbuild.engine.fingerprint import Digest
+from tvmbuild.engine.file_digests import Digest
 from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import read_tasks, resolved_target

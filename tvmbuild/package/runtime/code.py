@@ -8,6 +8,7 @@ from typing import Any
 
 import tvm_ffi
 
+from tvmbuild.base.processes import check_loadable
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.elf_header import find_damage
 from tvmbuild.package.runtime.thread_pool import use_own_pool
@@ -16,6 +17,7 @@ from tvmbuild.package.runtime.thread_pool import use_own_pool
 def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
     """Return the loaded library, and whether its own pool of ``threads`` runs it; TvmbuildError for what is none."""
     with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
+        check_loadable(Path(folder).parent)
         library = Path(folder, "mod.so")
         loaded = _load(library, content)  # mapped: the file may go
         return loaded, use_own_pool(library, threads)

@@ -8,24 +8,32 @@ import os
 from pathlib import Path
 
 from tvmbuild.base.host_cpu import available_cores
+from tvmbuild.base.wording import count
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, default_threads
 from tvmbuild.package.runtime.library import num_threads
 
 SOURCE = Path(__file__).with_name("pool.c")
+_VARIABLE = "TVM_NUM_THREADS"
 _SLOT = "__TVMBackendParallelLaunch"
 """Where TVM's code looks for the function that runs a parallel loop; the runtime fills it when it loads a library."""
 
 
 def choose_threads(info: PackageInfo, threads: int | None) -> int:
-    """Return how many threads a call uses: those asked for, which must be as many cores here, else the default."""
+    """Return how many threads a call uses: those asked for, which must be as many cores here, else the default.
+
+    Cores are those that this process may use: two threads on one take twice the time of one.
+    """
     cores = available_cores()
+    by_variable = threads is None and _VARIABLE in os.environ
+    if by_variable:
+        threads = num_threads()
     if threads is None:
-        return num_threads() if "TVM_NUM_THREADS" in os.environ else default_threads(info, cores)
+        return default_threads(info, cores)
     if not 1 <= threads <= cores:
-        raise TvmbuildError(
-            f"{threads} threads were asked for, and there are {cores} cores", "ask for 1 or more of them"
-        )
+        told = f"{_VARIABLE} asks for {threads} threads" if by_variable else f"{threads} threads were asked for"
+        remedy = f"ask for 1 to {cores}" if cores > 1 else "ask for 1, or give the process more cores"
+        raise TvmbuildError(f"{told}, and this process may use {count(cores, 'core')}", remedy)
     return threads
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import BenchmarkStep, Step
+from tvmbuild.base.wording import count
 from tvmbuild.planning.device_use import explain_device, list_device_needs
 from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.samples import list_judging_files
@@ -56,8 +57,13 @@ class Benchmark(StageOfCells):
         return list_thread_variables(target, _count_threads(target))
 
     def explain(self, target: TargetSpec, capabilities: Capabilities) -> str | None:
-        """Ask for the device."""
-        return explain_device(target.kind, target.cpu, target.device, capabilities)
+        """Ask for the device, and for as many cores of this machine's as there are threads."""
+        reason = explain_device(target.kind, target.cpu, target.device, capabilities)
+        threads = target.benchmark.threads or 0
+        if reason is None and target.device.kind == "local" and threads > capabilities.cores > 0:
+            may = count(capabilities.cores, "core")
+            return f"`benchmark:` asks for {threads} threads and this process may use {may}; say `threads: …` there"
+        return reason
 
     def list_needs(self, step: Step[BenchmarkStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
         """Return what the device takes."""

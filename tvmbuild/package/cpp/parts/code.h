@@ -3,6 +3,7 @@
 #define TVMBUILD_CODE_H_
 
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <cstdint>
 #include <cstdlib>
@@ -42,6 +43,11 @@ class LibraryFile {
     const char* parent = std::getenv("TMPDIR");
     folder_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/tvmbuild-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder: set TMPDIR to one that can be written");
+    struct statvfs disk;
+    if (statvfs(folder_.c_str(), &disk) == 0 && (disk.f_flag & ST_NOEXEC) != 0) {
+      remove();
+      throw Error(folder_ + " is mounted noexec: no library can be loaded from there; set TMPDIR to another folder");
+    }
     std::ofstream stream(path(), std::ios::binary);
     stream.write(content.data(), static_cast<std::streamsize>(content.size()));
     stream.close();

@@ -101,7 +101,8 @@ inline int choose_threads(const Info& info, int threads) {
     threads = named != nullptr ? std::atoi(named) : std::min(info.cores, cores);
   }
   if (threads < 1 || threads > cores)
-    throw Error(std::to_string(threads) + " threads were asked for, and there are " + std::to_string(cores) + " cores");
+    throw Error(std::to_string(threads) + " threads were asked for, and this process may use " +
+                std::to_string(cores) + (cores == 1 ? " core" : " cores"));
   return threads;
 }
 

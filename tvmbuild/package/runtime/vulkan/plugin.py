@@ -19,6 +19,7 @@ import tvm_ffi
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.processes import check_loadable
 from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.device_errors import explain
@@ -166,6 +167,7 @@ def _load(path: Path) -> None:
                 f"the Vulkan runtime is made for {name} {version}, and {found} is installed",
                 f"pip install {name}=={version}, or {CHOICE}=tvm with a TVM that has Vulkan",
             )
+    check_loadable(path.parent, "XDG_CACHE_HOME" if path.is_relative_to(cache_dir()) else "TMPDIR")
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

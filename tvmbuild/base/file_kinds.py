@@ -1,0 +1,206 @@
+"""Recognise what a file is that is not what it was taken for, by its first bytes, and say what mends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HEAD = 4096
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file is, with its article, and what to do about it."""
+
+    name: str
+    remedy: str
+    is_sure: bool = True
+    """False where other contents, weights say, may begin so by accident."""
+
+
+def recognise(path: Path) -> FileKind | None:
+    """Return the kind of a file that is taken for a model, or its weights; None: not known."""
+    return _recognise(path, (_find_pointer, _find_page, _find_compressed, _find_archive, _find_model, _find_other))
+
+
+def recognise_wrapping(path: Path) -> FileKind | None:
+    """Return what stands in place of a file, or is packed around it, whatever it should be; None: nothing known."""
+    return _recognise(path, (_find_pointer, _find_page, _find_compressed))
+
+
+_Finder = Callable[[Path, bytes, int], "FileKind | None"]
+
+
+def _recognise(path: Path, finders: Sequence[_Finder]) -> FileKind | None:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+            size = os.fstat(stream.fileno()).st_size
+    except OSError:
+        return None
+    found = (find(path, head, size) for find in finders)
+    return next((kind for kind in found if kind is not None), None)
+
+
+def _find_pointer(path: Path, head: bytes, size: int) -> FileKind | None:
+    shown = shlex.quote(_within_repository(path))
+    if head.startswith(b"version https://git-lfs.github.com/spec/") and size < 1024:
+        return FileKind("a Git LFS pointer, not the file itself", f"`git lfs pull --include {shown}` fetches it.")
+    if head.startswith((b"/annex/objects/", b"../.git/annex/objects/")) and size < _HEAD:
+        return FileKind("a git-annex pointer, not the file itself", f"`git annex get {shown}` fetches it.")
+    return None
+
+
+def _within_repository(path: Path) -> str:
+    """Return the path as `--include` wants it: from the root of its git repository."""
+    path = path.absolute()
+    for folder in path.parents:
+        if (folder / ".git").exists():
+            return path.relative_to(folder).as_posix()
+    return path.name
+
+
+def _find_page(_path: Path, head: bytes, _size: int) -> FileKind | None:
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:512].lower()
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<!-- ")):
+        return FileKind(
+            "an HTML page",
+            "Download the file itself: its address has `raw` (GitHub) or `resolve` (Hugging Face) in place of `blob`.",
+        )
+    if text.startswith((b"<?xml", b"<error")):
+        if b"<net " in text:
+            return FileKind("a model of OpenVINO's", "Give the ONNX file that it was made from.")
+        return FileKind("an XML file, as servers answer when something is wrong", "Download the file itself.")
+    return None
+
+
+def _find_compressed(path: Path, head: bytes, _size: int) -> FileKind | None:
+    shown = shlex.quote(str(path))
+    for magic, name, program in _COMPRESSED:
+        if head.startswith(magic):
+            if name == "gzip" and _is_tar(_inflate(head)):
+                return FileKind("a tar archive packed by gzip", f"`tar xzf {shown}` unpacks it.", is_sure=False)
+            return FileKind(
+                f"a file packed by {name}",
+                f"`{program} < {shown} > NEW` unpacks it.",
+                is_sure=len(magic) > _ACCIDENT,
+            )
+    return None
+
+
+def _find_archive(path: Path, head: bytes, _size: int) -> FileKind | None:
+    shown = shlex.quote(str(path))
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _describe_zip(path, shown)
+    if _is_tar(head):
+        return FileKind("a tar archive", f"`tar xf {shown}` unpacks it.")
+    return None
+
+
+_ACCIDENT = 4
+"""So many bytes may well be the first ones of a weight."""
+_COMPRESSED = (
+    (b"\x1f\x8b", "gzip", "gunzip"),
+    (b"\xfd7zXZ\x00", "xz", "unxz"),
+    (b"BZh", "bzip2", "bunzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
+)
+
+
+def _inflate(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head)
+    except zlib.error:
+        return b""
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+_EXPORT = "Export it to ONNX first: `source: {export: …}` in models.yaml runs your own script that does."
+
+
+def _describe_zip(path: Path, shown: str) -> FileKind:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return FileKind("a zip archive that is damaged", "Fetch it again, whole.", is_sure=False)
+    within = {name.partition("/")[2] or name for name in names}
+    if "data.pkl" in within or "archive_format" in within:
+        what = "a program of torch.export" if any("models/" in name for name in names) else "a file of PyTorch's"
+        return FileKind(what, _EXPORT)
+    if any(name.endswith(".npy") for name in names):
+        return FileKind("an .npz, arrays of NumPy", "Give the ONNX file that belongs to it.")
+    if "model.weights.h5" in within or ("config.json" in within and any(name.endswith(".h5") for name in within)):
+        return FileKind("a model of Keras", "Convert it to ONNX first, as by `model.export(…, format='onnx')`.")
+    return FileKind("a zip archive", f"`unzip {shown}` unpacks it.")
+
+
+def _find_model(path: Path, head: bytes, size: int) -> FileKind | None:
+    for offset, magic, name, remedy in _MODELS:
+        if head[offset : offset + len(magic)] == magic:
+            return FileKind(name, remedy.format(shlex.quote(str(path))), is_sure=len(magic) > _ACCIDENT)
+    if head[8:9] == b"{" and 2 <= struct.unpack("<Q", head[:8])[0] < size:
+        return FileKind("a safetensors file: weights without a graph", _EXPORT, is_sure=False)
+    if (
+        head[:1] == b"\x80"
+        and b"\x02" <= head[1:2] <= b"\x05"
+        and any(word in head for word in (b"ctorch", b"numpy", b"\x8a\n"))
+    ):
+        return FileKind("a pickle of Python's, as PyTorch wrote once", _EXPORT, is_sure=False)
+    return _find_tensorflow(path, head)
+
+
+_MODELS = (
+    (
+        4,
+        b"TFL3",
+        "a model of TensorFlow Lite",
+        "Convert it to ONNX first: `python -m tf2onnx.convert --tflite {} --output NEW.onnx`.",
+    ),
+    (4, b"ORTM", "a model in ONNX Runtime's own format", "Give the .onnx file that it was made from."),
+    (0, b"GGUF", "a GGUF file, of llama.cpp", "Give an ONNX file of the network."),
+    (
+        0,
+        b"\x89HDF\r\n\x1a\n",
+        "an HDF5 file, as Keras writes",
+        "Convert it to ONNX first: `model.export(…, format='onnx')`.",
+    ),
+)
+"""Where the bytes stand, what they are, whose they are, and what to do."""
+
+
+def _find_tensorflow(path: Path, head: bytes) -> FileKind | None:
+    if head.startswith(b"\x08\x01\x12") and head[3:4] >= b"\x80":  # ONNX has a short name there
+        command = f"python -m tf2onnx.convert --saved-model {shlex.quote(str(path.parent))} --output NEW.onnx"
+        return FileKind("a SavedModel of TensorFlow", f"Convert it to ONNX first: `{command}`.", is_sure=False)
+    if head[:1] == b"\x0a" and any(name in head for name in (b"\x12\x0bPlaceholder", b"\x12\x05Const")):
+        command = f"python -m tf2onnx.convert --graphdef {shlex.quote(str(path))} --output NEW.onnx"
+        return FileKind("a graph of TensorFlow", f"Convert it to ONNX first: `{command} …`.", is_sure=False)
+    return None
+
+
+def _find_other(_path: Path, head: bytes, _size: int) -> FileKind | None:
+    if not head:
+        return FileKind("an empty file", "Fetch or export it again.", is_sure=False)
+    for magic, name in _OTHERS.items():
+        if head.startswith(magic):
+            return FileKind(name, "Give the file that is meant.", is_sure=len(magic) > _ACCIDENT)
+    return None
+
+
+_OTHERS = {
+    b"\x89PNG\r\n\x1a\n": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"%PDF-": "a PDF file",
+    b"\x7fELF": "an ELF file, a program or a library",
+    b"\x93NUMPY": "an .npy, an array of NumPy",
+}

@@ -1,0 +1,207 @@
+"""Dimensions that an exporter left open: which is a batch, and how the sizes of the others are asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tvmbuild.base.specs import InputSpec
+from tvmbuild.base.wording import name_some
+
+Dim = int | str | None
+"""A size, the name of one that is open, or None where that has no name."""
+Shapes = Mapping[str, tuple[Dim, ...]]
+"""Of all inputs of a model, by their names."""
+
+PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
+"""What exporters call dimensions that have nothing in common."""
+BATCH_TAKEN = "batch taken as "
+"""How the note begins that says so."""
+_BATCH = re.compile(r"n|b|bs|unk__\d+|(.*[_./ ])?batch([_ ]?(size|dim|axis|num))?", re.IGNORECASE)
+_NO_BATCH = re.compile(r"seq|len|time|step|frame|sample|token|height|width|past|audio", re.IGNORECASE)
+"""In the name of a dimension that one value would make no sense of, though it is the only open one."""
+_SIZES = (
+    (re.compile(r"past|cache", re.IGNORECASE), 16),
+    (re.compile(r"sample|audio|wave", re.IGNORECASE), 16000),
+    (re.compile(r"height|width|^[hw]$", re.IGNORECASE), 224),
+)
+_PICTURE, _USUAL = 224, 128
+_WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
+"""What means something else in YAML."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Shapes, as far as they are known."""
+
+    shapes: dict[str, tuple[Dim, ...]]
+    batches: tuple[str, ...]
+    """The inputs whose first dimension was taken for the batch."""
+    batch: int
+    sizes: dict[str, int]
+    """Of the names that the batch has."""
+
+    def describe(self, model: str) -> str | None:
+        """Return the line that says so."""
+        if not self.batches:
+            return None
+        stem = model.removesuffix(".onnx")
+        return f"{BATCH_TAKEN}{self.batch}: {name_some([f'{stem}.{name}' for name in self.batches])}"
+
+
+def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
+    """Return the shapes with those that ``specs`` give, and with the batch, which is 1 unless these say otherwise.
+
+    A name has one size wherever it stands. A list of values has its own shape.
+    """
+    asked = {spec.name: spec.shape for spec in specs if spec.shape}
+    left_out = {spec.name for spec in specs if spec.value is not None and str(spec.value).lstrip().startswith("[")}
+    given = {name: tuple(asked[name]) for name in asked if name in shapes and len(asked[name]) == len(shapes[name])}
+    sizes = _bind(shapes, given)
+    known = _apply({**shapes, **given}, sizes)
+    elsewhere = {dim for dims in shapes.values() for dim in dims[1:]}
+    chosen = {
+        given[name][0] for name, dims in shapes.items() if name in given and is_batch(dims, elsewhere) and given[name]
+    }
+    batch = chosen.pop() if len(chosen) == 1 else 1
+    found = tuple(name for name, dims in known.items() if name not in left_out and is_batch(dims, elsewhere))
+    names = {dim: batch for name in found if (dim := known[name][0]) not in PLACEHOLDERS and isinstance(dim, str)}
+    known = _apply(known, names)
+    for name in found:
+        known[name] = (batch, *known[name][1:])
+    return Settled(known, found, batch, names)
+
+
+def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
+    """Say whether the first dimension is open, and the batch by its name, or for being the only open one.
+
+    A name that other inputs have ``elsewhere``, or that means something else, is none for the latter.
+    """
+    if not dims or isinstance(dims[0], int):
+        return False
+    if dims[0] is None or dims[0] in PLACEHOLDERS or _BATCH.fullmatch(dims[0]):
+        return True
+    is_alone = all(isinstance(dim, int) for dim in dims[1:])
+    return is_alone and dims[0] not in elsewhere and not _NO_BATCH.search(dims[0])
+
+
+def list_open(shapes: Shapes) -> dict[str, list[int]]:
+    """Return the axes that are open, of each input that has some."""
+    found = {name: [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)] for name, dims in shapes.items()}
+    return {name: axes for name, axes in found.items() if axes}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What asks for the sizes that stay open."""
+
+    message: str
+    hint: str
+    stand_ins: dict[str, tuple[int, ...]]
+    """Shapes of all inputs, with sizes that stand for the user's."""
+    stands: tuple[str, ...]
+    """`128 stands for sequence`."""
+
+
+def ask_for(shapes: Shapes, model: str) -> Question:
+    """Return the question, with a line of YAML and one of `--shape` that can be pasted: they have all inputs."""
+    open_axes = list_open(shapes)
+    sizes = _draw_sizes(shapes)
+    filled = {
+        name: tuple(dim if isinstance(dim, int) else _look_up(sizes, name, axis, dim) for axis, dim in enumerate(dims))
+        for name, dims in shapes.items()
+    }
+    told = {name: ", ".join(_name(axis, shapes[name][axis]) for axis in axes) for name, axes in open_axes.items()}
+    if len(told) == 1:
+        ((name, axes_told),) = told.items()
+        message = f"{model}: the input {name} has dynamic dimensions: {axes_told}"
+    else:
+        message = (
+            f"{model}: inputs have dynamic dimensions: {'; '.join(f'{name} {axes}' for name, axes in told.items())}"
+        )
+    asked = {name: shape for name, shape in filled.items() if shape}
+    yaml = ", ".join(f"{_quote(name)}: {{shape: {list(shape)}}}" for name, shape in asked.items())
+    words = " ".join(_tell(name, shape) for name, shape in asked.items())
+    stands: dict[int, list[str]] = {}
+    for name, axes in open_axes.items():
+        for axis in axes:
+            meant = stands.setdefault(filled[name][axis], [])
+            meant += [called] if (called := _call(name, axis, shapes[name][axis])) not in meant else []
+    shown = tuple(f"{size} stands for {name_some(meant)}" for size, meant in stands.items())
+    hint = f"fix them in models.yaml, under {model}: `inputs: {{{yaml}}}` (for `tvmbuild check`: `{words}`)"
+    hint = f"{hint}; {'; '.join(shown)}"
+    return Question(message, hint, filled, shown)
+
+
+def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return the sizes of names that the given shapes agree on."""
+    found: dict[str, set[int]] = {}
+    for name, sizes in given.items():
+        for dim, size in zip(shapes[name], sizes, strict=True):
+            if isinstance(dim, str) and dim not in PLACEHOLDERS:
+                found.setdefault(dim, set()).add(size)
+    return {dim: next(iter(sizes)) for dim, sizes in found.items() if len(sizes) == 1}
+
+
+def _apply(shapes: Shapes, sizes: Mapping[str, int]) -> dict[str, tuple[Dim, ...]]:
+    return {
+        name: tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+        for name, dims in shapes.items()
+    }
+
+
+def _draw_sizes(shapes: Shapes) -> dict[str | tuple[str, int], int]:
+    """Return a size for each open dimension: by its name, or by input and axis where it has none."""
+    sizes: dict[str | tuple[str, int], int] = {}
+    for name, dims in shapes.items():
+        for axis, dim in enumerate(dims):
+            if not isinstance(dim, int):
+                key = (name, axis) if dim is None or dim in PLACEHOLDERS else dim
+                sizes.setdefault(key, _guess(dims, axis))
+    return sizes
+
+
+def _look_up(sizes: Mapping[str | tuple[str, int], int], name: str, axis: int, dim: str | None) -> int:
+    return sizes[(name, axis)] if dim is None or dim in PLACEHOLDERS else sizes[dim]
+
+
+def _guess(dims: Sequence[Dim], axis: int) -> int:
+    dim = dims[axis]
+    if isinstance(dim, str):
+        parts = [part.strip() for part in dim.split("+")]
+        if len(parts) > 1:
+            return sum(int(part) if part.isdigit() else _guess([part], 0) for part in parts)
+        for pattern, size in _SIZES:
+            if pattern.search(dim):
+                return size
+        if _NO_BATCH.search(dim):
+            return _USUAL
+    if is_batch(dims[axis:]) and axis == 0 and len(dims) > 1:
+        return 1
+    if len(dims) == 4:
+        channels_last = isinstance(dims[3], int) and dims[3] <= 4
+        spatial = (1, 2) if channels_last else (2, 3)
+        return _PICTURE if axis in spatial else 3
+    return _USUAL
+
+
+def _name(axis: int, dim: Dim) -> str:
+    return f"{axis} ({dim})" if dim not in PLACEHOLDERS and dim is not None else str(axis)
+
+
+def _tell(name: str, shape: Sequence[int]) -> str:
+    between = "=" if name.startswith("-") else " "  # else it would be an option
+    return f"--shape{between}{shlex.quote(name)}={','.join(map(str, shape))}"
+
+
+def _call(name: str, axis: int, dim: Dim) -> str:
+    return str(dim) if dim not in PLACEHOLDERS and dim is not None else f"dimension {axis} of {name}"
+
+
+def _quote(name: str) -> str:
+    """Return the name as a key of YAML's braces."""
+    is_plain = re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and not _WORDS.fullmatch(name)
+    return name if is_plain else json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""Import tvm_ffi where something else than PyTorch is called torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+_NAME = "torch"
+
+
+def import_tvm_ffi() -> None:
+    """Import tvm_ffi where it would take a folder or a module called torch, beside the script say, for PyTorch.
+
+    Its import then ends with "module 'torch' has no attribute 'int8'". Elsewhere nothing happens: whoever needs it
+    imports it.
+    """
+    if "tvm_ffi" in sys.modules or not _is_shadowed():
+        return
+    kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME}
+    for name in kept:
+        del sys.modules[name]
+    sys.modules[_NAME] = None  # type: ignore[assignment]  # what Python takes for "there is none"
+    try:
+        importlib.import_module("tvm_ffi")
+    finally:
+        del sys.modules[_NAME]
+        sys.modules.update(kept)
+
+
+def _is_shadowed() -> bool:
+    """Say whether `import torch` brings a module that is not PyTorch, of the script's folder if it is one file.
+
+    One that is found elsewhere is no accident: stages hide PyTorch by one.
+    """
+    if _NAME in sys.modules:
+        return not hasattr(sys.modules[_NAME], "int8")
+    spec = importlib.util.find_spec(_NAME)
+    if spec is None:
+        return False
+    if spec.submodule_search_locations is None:
+        is_beside = spec.origin is not None and Path(spec.origin).parent == Path(sys.path[0]).absolute()
+        return is_beside and not getattr(sys.flags, "safe_path", False)
+    return not any(Path(folder, "version.py").is_file() for folder in spec.submodule_search_locations)

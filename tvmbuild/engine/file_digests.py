@@ -1,0 +1,74 @@
+"""The digests of a step's files, hashed only where the file system says that the bytes may be others.
+
+What a file was when it was hashed is kept beside doit's state, one file a step. It is a cache: where it is missing, as
+after an older tvmbuild, every file is hashed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from tvmbuild.base.files import identify, is_racy, sha256_file, write_json
+from tvmbuild.base.layout import Layout
+from tvmbuild.base.steps import AnyStep
+
+Digest = tuple[int, int, str]
+"""A file's size in bytes, its mtime in nanoseconds, its SHA-256. The mtime is for people: see `FileDigests.is_same`."""
+
+_hashed: dict[tuple[Path, tuple[int, ...]], str] = {}
+"""What this process has hashed: many steps share a file."""
+
+
+class FileDigests:
+    """Digests of one step's files; ``save`` keeps them for later processes."""
+
+    def __init__(self, step: AnyStep) -> None:
+        self._root = step.root
+        self._file = Layout(step.root).digests(step.id)
+        self._known = _read(self._file)
+        self._has_new = False
+
+    def digest(self, path: Path) -> Digest:
+        """Return the digest of the file; OSError when it cannot be read."""
+        status = path.stat()
+        return (status.st_size, status.st_mtime_ns, self._hash(path))
+
+    def is_same(self, path: Path, known: Digest) -> bool:
+        """Say whether the file has the known bytes: by its size, then by its hash. OSError when it cannot be read."""
+        try:
+            return path.stat().st_size == known[0] and self._hash(path) == known[2]
+        except FileNotFoundError:
+            return False
+
+    def save(self) -> None:
+        """Keep what was hashed, where the folder can be written."""
+        if self._has_new:
+            with contextlib.suppress(OSError):
+                write_json(self._file, self._known)
+            self._has_new = False
+
+    def _hash(self, path: Path) -> str:
+        name = str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
+        identity = identify(path)
+        known = self._known.get(name)
+        if known is not None and known[:-1] == list(identity):
+            return str(known[-1])
+        settled = not is_racy(identity)  # asked before the bytes are read
+        sha256 = _hashed.get((path, identity)) if settled else None
+        sha256 = sha256 or sha256_file(path)
+        if settled:
+            _hashed[path, identity] = sha256
+            self._known[name] = [*identity, sha256]
+            self._has_new = True
+        return sha256
+
+
+def _read(path: Path) -> dict[str, list[object]]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    entries = value.items() if isinstance(value, dict) else ()
+    return {name: entry for name, entry in entries if isinstance(entry, list) and entry}

@@ -1,0 +1,33 @@
+"""What a model's open inputs mean for its simplify step: what was, or would be, taken for granted, or asked for."""
+
+from __future__ import annotations
+
+import json
+
+from tvmbuild.base.open_dimensions import BATCH_TAKEN, ask_for, list_open, settle
+from tvmbuild.base.steps import AnyStep, SimplifyStep, Step, has_options
+from tvmbuild.engine.onnx_inputs import read_inputs
+
+
+def recall_batch(step: AnyStep) -> list[str]:
+    """Return the note that simplify left of a batch that it took; nothing of other steps."""
+    if not has_options(step, SimplifyStep):
+        return []
+    try:
+        notes = json.loads(step.output("info").read_text(encoding="utf-8"))["notes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [note for note in notes if str(note).startswith(BATCH_TAKEN)]
+
+
+def foresee_inputs(step: Step[SimplifyStep]) -> list[str]:
+    """Return what a run would say of the inputs, where the model's file is here."""
+    options, source = step.options, step.inputs.get("source")
+    if source is None:
+        return []
+    settled = settle(read_inputs(source), options.inputs)
+    constants = {spec.name for spec in options.inputs if spec.value is not None}
+    fed = {name: shape for name, shape in settled.shapes.items() if name not in constants}
+    taken = settled.describe(options.model)
+    asked = ask_for(fed, options.model) if list_open(fed) else None
+    return [*([taken] if taken else []), *([f"{asked.message}; {asked.hint}"] if asked else [])]
