@@ -124,6 +124,11 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("tvmbuild"))
 
 
+def compile_dir() -> Path:
+    """Return where `tvmbuild compile` keeps its projects, one folder each."""
+    return cache_dir() / "compile"
+
+
 def downloads_dir() -> Path:
     """Return where downloaded sources lie under their SHA-256."""
     return cache_dir() / "downloads"

@@ -8,6 +8,9 @@ from typing import Literal
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
 
+MODEL_SUFFIXES = (".onnx",)
+"""Of files that a model can be read from."""
+
 
 class Json(str):
     """Plain data as canonical JSON: text, so that it can be hashed."""

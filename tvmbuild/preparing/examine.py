@@ -60,23 +60,25 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
         simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
         found = _lower(simplified or proto, path.name, cpu)
     except TvmbuildError as error:
-        return _say_without_project(error, names)
+        said = say_without_project(error)
+        return Examined(names=names, problem=said.message, hint=said.hint)
     notes = [f"not simplified: {trouble}"] if trouble else []
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
     return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, names=names, notes=(*notes, *found.notes))
 
 
-def _say_without_project(error: TvmbuildError, names: tuple[str, ...]) -> Examined:
+def say_without_project(error: TvmbuildError) -> TvmbuildError:
     """Return what is wrong in words for somebody who has no models.yaml."""
     hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
     hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
+    hint = re.sub(r"([Cc])orrect `inputs:` in models\.yaml", r"\1orrect --shape or --value", hint)
     if shaped := re.search(r"`inputs: \{(\S+): \{shape: \[(.*)\]\}\}`", hint):
         hint = f"fix its shape with `--shape {shaped[1]}={shaped[2].replace(', ', ',')}`"
     elif "--value" in hint:
         hint = hint.replace("in models.yaml", "with --shape")
     elif "models.yaml" in hint or "`source:`" in hint:
         hint = "give an ONNX file, whole"
-    return Examined(names=names, problem=error.message.replace("models.yaml", "--shape"), hint=hint or None)
+    return TvmbuildError(error.message.replace("models.yaml", "--shape"), hint or None)
 
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:
