@@ -78,6 +78,10 @@ def _explain_torch() -> str | None:
     return f"no {' and no '.join(missing)}" if missing else None
 
 
+def _explain_hub() -> str | None:
+    return None if find_spec("huggingface_hub") else "no huggingface-hub"
+
+
 def _explain_browser() -> str | None:
     return None if find_browser() else "no chromium"
 
@@ -96,6 +100,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "root": ("root's rights", _explain_root),
     "mount": ("the right to mount", _explain_mount),
     "torch": ("PyTorch, the extra torch", _explain_torch),
+    "hub": ("huggingface-hub, the extra hub", _explain_hub),
     "browser": ("Debian's chromium", _explain_browser),
     "shared": ("networks and pictures that may not be copied", _explain_shared),
 }

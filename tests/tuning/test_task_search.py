@@ -98,7 +98,7 @@ def test_a_search_that_is_late_measures_its_first_candidates_alone(searched: Sea
     assert not search.over
     assert len(search.propose(40)) == 16
     assert search.over
-    assert not (search.exhausted or search.settled)
+    assert (search.exhausted, search.settled) == (False, False)
 
 
 def test_the_best_are_timed_again_built_already_or_not(searched: Searched) -> None:

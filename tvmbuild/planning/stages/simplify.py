@@ -36,13 +36,15 @@ class Simplify(StageOfModels):
         """Return none: no kernel runs."""
         return {}
 
-    def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
-        """Return None: what it takes is always installed."""
-        return None
+    def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the extras of the source."""
+        missing = ((extra, capabilities.find_missing(extra)) for extra in model.source.list_extras())
+        return next((extra.explain(name) for extra, name in missing if name is not None), None)
 
     def list_needs(self, step: Step[SimplifyStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return nothing more; an export imports what only its user has."""
-        return None if step.options.source.kind == "export" else {}
+        """Return the extras of the source; an export imports what only its user has."""
+        source = step.options.source
+        return None if source.kind == "export" else {extra.name: 1 for extra in source.list_extras()}
 
     def describe(self, step: Step[SimplifyStep]) -> str:
         """Name the model."""
