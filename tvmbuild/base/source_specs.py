@@ -8,7 +8,7 @@ from typing import Literal
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
 
-MODEL_SUFFIXES = (".onnx",)
+MODEL_SUFFIXES = (".onnx", ".tflite")
 """Of files that a model can be read from."""
 
 
@@ -28,7 +28,8 @@ class Extra:
 
 
 HUB = Extra("hub", ("huggingface-hub",), "a file of the Hub")
-EXTRAS = (HUB,)
+TFLITE = Extra("tflite", ("tflite", "ai-edge-litert"), "a .tflite file")
+EXTRAS = (HUB, TFLITE)
 
 
 class Json(str):
@@ -59,7 +60,9 @@ class Source:
         """Return what has to be installed for it, and for the files that an export is given."""
         files = self.export.files if self.export else ()
         sources = (self, *(file.source for file in files))
-        return (HUB,) if any(source.kind == "hub" for source in sources) else ()
+        from_hub = any(source.kind == "hub" for source in sources)
+        is_tflite = self.export is None and (self.file or self.location).endswith(".tflite")
+        return (*((HUB,) if from_hub else ()), *((TFLITE,) if is_tflite else ()))
 
 
 @dataclass(frozen=True)

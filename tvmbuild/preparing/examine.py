@@ -44,14 +44,15 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415 - all of it is the child's, and slow to import
-    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model, set_output_shapes  # noqa: PLC0415
+    from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import graph_inputs, set_output_shapes  # noqa: PLC0415
     from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
     from tvmbuild.preparing.original import open_original  # noqa: PLC0415
     from tvmbuild.preparing.reference import make_inputs, run_onnx  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
     try:
-        proto = load_model(path, path.name)
+        proto = read_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
         nodes, original = len(proto.graph.node), open_original(proto, given, path.name, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.source_specs import TFLITE
 from tvmbuild.base.specs import ModelSpec
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
@@ -28,9 +29,10 @@ class Simplify(StageOfModels):
         files = export.files if export else ()
         return {f"argument {file.name}": root / file.source.location for file in files if file.source.kind == "path"}
 
-    def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the models' libraries."""
-        return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime")
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return the models' libraries, and what runs a .tflite."""
+        others = TFLITE.distributions if TFLITE in subject.model.source.list_extras() else ()
+        return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime", *others)
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:
         """Return none: no kernel runs."""
