@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 from doit_project import make_project
+from onnx import TensorProto, helper
 
 from tvmbuild.cli import main
 from tvmbuild.cli.init import write_project
@@ -112,3 +114,66 @@ def test_the_records_are_those_of_the_shipped_matrix(tmp_path: Path, project_roo
         path.name for path in records if path.read_bytes() != (project_root / path.relative_to(tmp_path)).read_bytes()
     ]
     assert stale == []
+
+
+def save_open(path: Path, *shape: int | str) -> Path:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+def test_a_model_becomes_a_project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two files say what `tvmbuild compile` with these words builds; a model from elsewhere is brought along."""
+    save_open(tmp_path / "My Net.onnx", "N", 8)
+    (tmp_path / "labels.txt").write_text("a\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["--model", "My Net.onnx", "--target", "x86-64-v3", "--labels", "labels.txt", "--precision", "fp32"]
+    assert main(["init", *words, "new"]) == 0
+    assert capsys.readouterr().out.endswith("next: cd new && doit\n")
+    project = load_project(tmp_path / "new")
+    ((model,), (target,)) = project.models, project.targets
+    assert (model.name, model.source.location, model.labels) == ("my_net", "models/My Net.onnx", "models/labels.txt")
+    assert [(each.name, each.shape) for each in model.inputs] == [("x", (1, 8))]
+    assert (target.name, target.glibc) == ("x86-64-v3", "2.28")
+    assert (tmp_path / "new/.gitignore").is_file()
+    for name in ("models", "targets"):
+        first = (tmp_path / "new" / f"{name}.yaml").read_text().splitlines()[0]
+        assert (tmp_path / "new" / first.rpartition("$schema=")[2]).is_file()
+    assert main(["init", *words, "new"]) == 1
+    assert "new has a models.yaml\n  hint: Name another folder: nothing is overwritten." in capsys.readouterr().err
+
+
+def test_a_model_that_lies_in_the_folder_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_open(tmp_path / "net.onnx", 1, 8)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--model", "net.onnx", "--target", "cuda:sm_86"]) == 0
+    ((model,), (target,)) = load_project(tmp_path).models, load_project(tmp_path).targets
+    assert (model.source.location, model.inputs, target.kind) == ("net.onnx", (), "cuda")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--model", "net.onnx"],
+            "net.onnx leaves dimensions of its inputs open\n  hint: Say them, in numbers: --shape x=1,H",
+        ),
+        (
+            ["--model", "net.onnx", "--shape", "X=1,8"],
+            "net.onnx has no input X\n  hint: Did you mean x? Correct --shape",
+        ),
+        (["--shape", "x=1,8"], "these options are of a model of yours\n  hint: Name it by --model."),
+        (["--model", "nett.onnx"], "there is no file nett.onnx\n  hint: Did you mean net.onnx?"),
+    ],
+)
+def test_what_is_missing_for_a_model_is_told(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_open(tmp_path / "net.onnx", "N", "H")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *words, "--target", "x86-64-v3"] if "--model" in words else ["init", *words, "new"]) == 1
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]

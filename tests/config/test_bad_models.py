@@ -27,23 +27,23 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "no source": (
         "models:\n  net: {enabled: true}\n",
-        'models.yaml:2:3: models.net: the key "source" is missing; expected source: where the ONNX file comes from: path; or url and sha256; or package, file and sha256; or export',
+        'models.yaml:2:3: models.net: the key "source" is missing; expected source: where the ONNX file comes from: path; or url and sha256; or package, file and sha256; or hub, file and sha256; or export',
     ),
     "source without a kind": (
         "models:\n  net: {source: {}}\n",
-        "models.yaml:2:9: models.net.source: none of the keys path, url, package or export is there; expected a map with exactly one of the keys path, url, package or export",
+        "models.yaml:2:9: models.net.source: none of the keys path, url, package, hub or export is there; expected a map with exactly one of the keys path, url, package, hub or export",
     ),
     "source with a misspelt kind": (
         "models:\n  net: {source: {paht: models/net.onnx}}\n",
-        'models.yaml:2:18: models.net.source.paht: unknown key; expected arguments, export, file, files, package, path, sha256 or url; did you mean "path"?',
+        'models.yaml:2:18: models.net.source.paht: unknown key; expected arguments, export, file, files, hub, package, path, revision, sha256 or url; did you mean "path"?',
     ),
     "two sources": (
         "models:\n  net: {source: {path: models/net.onnx, url: 'https://x.org/n.onnx', sha256: '" + SHA + "'}}\n",
-        "models.yaml:2:41: models.net.source.url: path and url exclude each other; expected a map with exactly one of the keys path, url, package or export",
+        "models.yaml:2:41: models.net.source.url: path and url exclude each other; expected a map with exactly one of the keys path, url, package, hub or export",
     ),
     "source is text": (
         "models:\n  net: {source: models/net.onnx}\n",
-        'models.yaml:2:17: models.net.source: found "models/net.onnx"; expected a map with exactly one of the keys path, url, package or export; did you mean "path: models/net.onnx"?',
+        'models.yaml:2:17: models.net.source: found "models/net.onnx"; expected a map with exactly one of the keys path, url, package, hub or export; did you mean "path: models/net.onnx"?',
     ),
     "url without sha256": (
         "models:\n  net: {source: {url: https://x.org/n.onnx}}\n",

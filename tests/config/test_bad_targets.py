@@ -102,7 +102,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "misspelt tune option": (
         PC + ", tune: {trails: 3}}\n",
-        'targets.yaml:2:85: targets.pc.tune.trails: unknown key; expected trials, trials_per_task, number, repeat, min_repeat_ms, seed, patience, cost_model, ops or algorithms; did you mean "trials"?',
+        'targets.yaml:2:85: targets.pc.tune.trails: unknown key; expected trials, trials_per_task, number, repeat, min_repeat_ms, seed, patience, cost_model, ops, algorithms or minutes; did you mean "trials"?',
     ),
     "unknown cost model": (
         PC + ", tune: {cost_model: xgboost}}\n",

@@ -97,7 +97,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "a file is text": (
         "{export: models/make.py:make_net, files: {w: models/labels.txt}}",
-        '2:62: models.net.source.files.w: found "models/labels.txt"; expected a map with exactly one of the keys path, url or package; did you mean "path: models/labels.txt"?',
+        '2:62: models.net.source.files.w: found "models/labels.txt"; expected a map with exactly one of the keys path, url, package or hub; did you mean "path: models/labels.txt"?',
     ),
     "a file that is not there": (
         "{export: models/make.py:make_net, files: {w: {path: models/label.txt}}}",
@@ -109,7 +109,7 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "an export among the files": (
         "{export: models/make.py:make_net, files: {w: {export: models/make.py:make_net}}}",
-        "2:59: models.net.source.files.w: none of the keys path, url or package is there; expected a map with exactly one of the keys path, url or package\nmodels.yaml:2:63: models.net.source.files.w.export: unknown key; expected file, package, path, sha256 or url",
+        "2:59: models.net.source.files.w: none of the keys path, url, package or hub is there; expected a map with exactly one of the keys path, url, package or hub\nmodels.yaml:2:63: models.net.source.files.w.export: unknown key; expected file, hub, package, path, revision, sha256 or url",
     ),
     "a parameter twice": (
         "{export: models/make.py:make_net, arguments: {w: 1}, files: {w: {path: models/labels.txt}}}",

@@ -6,6 +6,8 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ import pytest
 from example_project import build_example, copy_example, run_in_example
 
 import tvmbuild
+from tvmbuild.config import load_project
 from tvmbuild.package.archive import read_metadata
 
 PACKAGE = "build/cells/yoeo@x86-64-v3/yoeo-x86-64-v3.tar"
@@ -71,3 +74,36 @@ def test_the_node_publishes_what_the_package_computes(tmp_path: Path, project_ro
     np.testing.assert_allclose(published["boxes"].reshape(2535, 8), want["Detections"][0], rtol=1e-6)
     assert len(np.unique(published["mask"])) > 1
     np.testing.assert_array_equal(published["mask"].reshape(416, 416), want["Segmentations"][0])
+
+
+def test_the_export_asks_for_the_names_that_the_node_takes(
+    project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With stand-ins for PyTorch and YOEO, which the tests do not have."""
+    asked: dict[str, object] = {}
+    network = MagicMock(name="network")
+    network.cpu.return_value.eval.return_value = network
+    torch, models = MagicMock(name="torch"), ModuleType("yoeo.models")
+    torch.onnx.export.side_effect = lambda *_, **options: asked.update(options) or MagicMock(model_proto="proto")
+    models.load_model = lambda *paths: asked.update(paths=paths) or network  # type: ignore[attr-defined]
+    for name, module in (("torch", torch), ("yoeo", ModuleType("yoeo")), ("yoeo.models", models)):
+        monkeypatch.setitem(sys.modules, name, module)
+    made = runpy.run_path(str(project_root / "examples/yoeo/export_yoeo.py"))["make"](
+        tmp_path / "yoeo.cfg", tmp_path / "yoeo.pth"
+    )
+    assert made == "proto"
+    assert asked["paths"] == (f"{tmp_path}/yoeo.cfg", f"{tmp_path}/yoeo.pth")
+    assert (asked["output_names"], asked["dynamo"]) == (["Detections", "Segmentations"], True)
+
+
+def test_the_lines_that_models_yaml_shows_are_a_source(project_root: Path, tmp_path: Path) -> None:
+    folder = copy_example(project_root, tmp_path, "yoeo")
+    text = (folder / "models.yaml").read_text()
+    lines = [line.replace("#   ", "", 1) for line in text.splitlines() if "      path: yoeo.onnx" not in line]
+    (folder / "models.yaml").write_text("\n".join(lines) + "\n")
+    for name in ("yoeo.cfg", "yoeo.pth"):
+        (folder / name).touch()
+    project = load_project(folder)
+    assert project.models[0].source.kind == "export"
+    families = {target.name: target.precision for target in project.targets if target.kind == "vulkan"}
+    assert families == {"nuc-vulkan": "fp32", "nuc-vulkan-fp16": "fp16"}

@@ -46,6 +46,12 @@ def middle(price: CellPrice | TaskPrice | TotalPrice) -> float:
     return round(price.seconds.middle, 3)
 
 
+def test_a_limit_in_minutes_is_the_most_that_a_cell_takes(tmp_path: Path) -> None:
+    for minutes, seconds in ((None, 32.0), (0.2, 12.0), (60.0, 32.0)):
+        (price,) = price_cells([(make_step(tmp_path, TuneOptions(minutes=minutes)), ONE)])
+        assert middle(price) == pytest.approx(seconds) if minutes != 0.2 else price.seconds == Seconds(12.0, 12.0)
+
+
 def put(step: Step[TuneStep], key: str = KEY, *, searched: int = 0, records: int = 1, ended: str = "") -> None:
     options = step.options
     file = TaskFile(

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.base.layout import cache_dir
+from tvmbuild.base.layout import cache_dir, downloads_dir
 from tvmbuild.base.source_specs import Source
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.sources import fetch as module
+from tvmbuild.sources import url as url_module
 from tvmbuild.sources.fetch import fetch
 
 CONTENT = b"the bytes of a model"
@@ -22,6 +24,7 @@ SETUP = 'raise SystemExit("an sdist must never be executed")'
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(url_module, "RETRIES_S", ())
 
 
 @pytest.fixture
@@ -77,6 +80,31 @@ def test_a_missing_path_lists_what_is_there(tmp_path: Path) -> None:
     assert "that folder has net.onnx" in refused(Source("path", "m.onnx"), tmp_path).message
 
 
+def test_a_download_goes_on_after_a_run_that_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no beginning of the file is fetched again; nothing half is ever found under the digest."""
+    seen: list[bytes] = []
+    partial = downloads_dir() / f".{SHA}.part.tmp"
+
+    def download(_url: str, path: Path) -> Path:
+        assert not (downloads_dir() / SHA).exists()
+        seen.append(path.read_bytes())
+        path.write_bytes(seen[-1] + CONTENT[len(seen[-1]) :])
+        return path
+
+    monkeypatch.setattr(module, "download_url", download)
+    for before in (CONTENT[:4], b"other"):
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(before)
+        found = fetch(Source("url", "https://example.org/net.onnx", None, SHA), tmp_path)
+        assert (found.read_bytes(), partial.exists(), seen[0]) == (CONTENT, False, before)
+        assert found.stat().st_mode & 0o444 == 0o444
+        found.unlink()
+        seen.clear()
+    wrong = refused(Source("url", "https://example.org/net.onnx", None, "0" * 64), tmp_path)
+    assert wrong.message.startswith("wrong sha256 of https://example.org/net.onnx")
+    assert sorted(path.name for path in downloads_dir().iterdir()) == []
+
+
 def test_a_path_with_a_digest_is_checked(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"other")
     error = refused(Source("path", "m.onnx", sha256=SHA), tmp_path)
@@ -105,7 +133,7 @@ def test_a_wrong_digest_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     served = tmp_path / "served.onnx"
     served.write_bytes(b"tampered")
     assert "wrong sha256" in refused(Source("url", served.as_uri(), sha256=SHA), tmp_path).message
-    assert list(cache_dir().rglob("*")) == []
+    assert [path for path in cache_dir().rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ class DoitProject:
 
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_")}
-        path = os.pathsep.join(filter(None, [str(QUICK_STAGES), os.environ.get("PYTHONPATH")]))
-        stages = {"PYTHONPATH": path} if self.quick else {}
+        path = [str(QUICK_STAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
+        stages = {"PYTHONPATH": os.pathsep.join(path)} if self.quick else {}
         return kept | stages | {"XDG_RUNTIME_DIR": str(self.runtime), "COLUMNS": "200"} | extra
 
     def command(self, *arguments: str, tool: Sequence[str] = ("doit",)) -> list[str]:

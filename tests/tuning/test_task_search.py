@@ -89,6 +89,18 @@ def test_a_search_begins_with_what_the_rules_would_do(searched: Searched) -> Non
     assert not first.errors
 
 
+def test_a_search_that_is_late_measures_its_first_candidates_alone(searched: Searched) -> None:
+    from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
+
+    task, target, *_ = searched
+    options = TuneOptions(patience=None)
+    search = TaskSearch(task, SearchSetup(target, options, make_cost_model(options, 1), 1, 0.0), Allowance(40, 40))
+    assert not search.over
+    assert len(search.propose(40)) == 16
+    assert search.over
+    assert (search.exhausted, search.settled) == (False, False)
+
+
 def test_the_best_are_timed_again_built_already_or_not(searched: Searched) -> None:
     *_, again = searched
     assert len(again) == 2

@@ -6,6 +6,7 @@ import importlib.metadata
 from dataclasses import dataclass
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.source_specs import EXTRAS, Extra
 
 TOOLS = (
     "apache-tvm",
@@ -19,6 +20,7 @@ TOOLS = (
     "xgboost",
     "xgboost-cpu",
     "cuda-bindings",
+    *(name for extra in EXTRAS for name in extra.distributions),
 )
 
 
@@ -60,6 +62,10 @@ class Capabilities:
     """Command → version of the named compilers that exist here."""
     emulators: tuple[str, ...] = ()
     """Architectures of the emulated boards that are made."""
+
+    def find_missing(self, extra: Extra) -> str | None:
+        """Return what of the extra is not installed; None: all is."""
+        return next((name for name in extra.distributions if self.version(name) is None), None)
 
     def version(self, distribution: str) -> str | None:
         """Return the installed version, or None."""

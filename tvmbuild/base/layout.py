@@ -141,6 +141,11 @@ def ensure_home() -> None:
         os.environ["HOME"] = str(runtime_dir() / "home")  # where no other user can write
 
 
+def compile_dir() -> Path:
+    """Return where `tvmbuild compile` keeps its projects, one folder each."""
+    return cache_dir() / "compile"
+
+
 def downloads_dir() -> Path:
     """Return where downloaded sources lie under their SHA-256."""
     return cache_dir() / "downloads"

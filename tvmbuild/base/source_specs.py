@@ -8,6 +8,29 @@ from typing import Literal
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
 
+MODEL_SUFFIXES = (".onnx", ".tflite")
+"""Of files that a model can be read from."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What some sources need that `pip install tvmbuild` does not bring."""
+
+    name: str
+    """Of the extra: `pip install 'tvmbuild[hub]'`."""
+    distributions: tuple[str, ...]
+    what: str
+    """Of what a user says: "a file of the Hub"."""
+
+    def explain(self, missing: str) -> str:
+        """Return why a source cannot be had, with the remedy."""
+        return f"{self.what} needs {missing}, which is not installed; `pip install 'tvmbuild[{self.name}]'`"
+
+
+HUB = Extra("hub", ("huggingface-hub",), "a file of the Hub")
+TFLITE = Extra("tflite", ("tflite", "ai-edge-litert"), "a .tflite file")
+EXTRAS = (HUB, TFLITE)
+
 
 class Json(str):
     """Plain data as canonical JSON: text, so that it can be hashed."""
@@ -17,19 +40,29 @@ class Json(str):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a file comes from, a model's ONNX file first of all. ``sha256`` is the file's own.
+    """Where a file comes from, a model's first of all. ``sha256`` is the file's own.
 
-    It is required of url and package; export has none.
+    It is required of all that is downloaded; export has none.
     """
 
-    kind: Literal["path", "url", "package", "export"]
+    kind: Literal["path", "url", "package", "export", "hub"]
     location: str
-    """Path relative to the project's root; URL; or ``name==version`` of a PyPI distribution. For export: the path of
-    the Python file."""
+    """Path relative to the project's root; URL; ``name==version`` of a PyPI distribution; or the Hub's
+    ``owner/repository``. For export: the path of the Python file."""
     file: str | None = None
-    """For a package: the file's path inside its wheel or sdist."""
+    """For a package or a repository: the file's path in it."""
     sha256: str | None = None
     export: Export | None = field(default=None, metadata=LATER)
+    revision: str | None = field(default=None, metadata=LATER)
+    """Of a repository: a branch, a tag or a commit; None: main."""
+
+    def list_extras(self) -> tuple[Extra, ...]:
+        """Return what has to be installed for it, and for the files that an export is given."""
+        files = self.export.files if self.export else ()
+        sources = (self, *(file.source for file in files))
+        from_hub = any(source.kind == "hub" for source in sources)
+        is_tflite = self.export is None and (self.file or self.location).endswith(".tflite")
+        return (*((HUB,) if from_hub else ()), *((TFLITE,) if is_tflite else ()))
 
 
 @dataclass(frozen=True)

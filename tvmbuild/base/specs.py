@@ -184,6 +184,9 @@ class TuneOptions:
     """Globs of Task names to search; the others are compiled from whatever records they have."""
     algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=LATER)
     """How convolutions may be computed; which is best, is measured where there are several."""
+    minutes: float | None = field(default=None, metadata=LATER)
+    """A run of the step proposes nothing more after so many, but for the first candidates of each Task; None: no
+    limit."""
 
 
 @dataclass(frozen=True)

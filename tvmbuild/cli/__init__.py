@@ -13,6 +13,7 @@ from tvmbuild.base.layout import ensure_home
 from tvmbuild.errors import TvmbuildError
 
 COMMANDS: dict[str, str] = {
+    "compile": "tvmbuild.cli.compile.command",
     "build": "tvmbuild.cli.build",
     "worker": "tvmbuild.cli.worker",
     "check": "tvmbuild.cli.check",
@@ -33,8 +34,9 @@ COMMANDS: dict[str, str] = {
 """Each module has ``HELP``, ``add_arguments(parser)`` and ``run(args) -> int``; only the one asked for is imported."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "one model, no project": ("compile", "check"),
     "start a project": ("init", "doctor", "schema"),
-    "see what a build would do, and what came of it": ("check", "plan", "explain", "report"),
+    "see what a build would do, and what came of it": ("plan", "explain", "report"),
     "build on many machines": ("build", "worker"),
     "use a package": ("run", "bench", "config", "bundle"),
     "know the hardware, and what was measured on it": ("target", "device", "records"),
@@ -73,7 +75,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if first == "help" and arguments[1] in COMMANDS:
         arguments = [first := arguments[1], "--help"]
-    if first in COMMANDS:
+    if first in COMMANDS and not (first == "compile" and _is_stage(arguments[1:])):
         module = importlib.import_module(COMMANDS[first])
         parser = argparse.ArgumentParser(prog=f"tvmbuild {first}", description=module.HELP)
         module.add_arguments(parser)
@@ -81,6 +83,11 @@ def _dispatch(arguments: list[str]) -> int:
     from tvmbuild.doit_adapter.main import run_doit  # noqa: PLC0415 - our own commands do not wait for doit
 
     return run_doit(arguments, tuple(COMMANDS))
+
+
+def _is_stage(arguments: list[str]) -> bool:
+    """Say whether `compile` is the stage of a project and not the command."""
+    return bool(importlib.import_module(COMMANDS["compile"]).is_stage(arguments))
 
 
 def _usage() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,28 @@ def address(text: str) -> str:
 
 
 address.__name__ = "HOST:PORT"
+
+
+def named_shape(text: str) -> tuple[str, list[int]]:
+    """Return an input's name and its shape, of NAME=1,3,224,224."""
+    name, _, sizes = text.partition("=")
+    try:
+        shape = [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224") from None
+    if not name or min(shape) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224")
+    return name, shape
+
+
+def named_value(text: str) -> tuple[str, str]:
+    """Return an input's name and what it always is, as JSON, of NAME=16000."""
+    name, _, value = text.partition("=")
+    try:
+        json.loads(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=16000") from None
+    return name, value
 
 
 class ActionParser(argparse.ArgumentParser):

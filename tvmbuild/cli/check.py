@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.processes import run_module
+from tvmbuild.cli.arguments import named_shape, named_value
 from tvmbuild.errors import TvmbuildError
 
 HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         dest="shapes",
-        type=_named_shape,
+        type=named_shape,
         action="append",
         default=[],
         metavar="NAME=1,3,224,224",
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--value",
         dest="values",
-        type=_named_value,
+        type=named_value,
         action="append",
         default=[],
         metavar="NAME=16000",
@@ -38,26 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")
-
-
-def _named_shape(text: str) -> tuple[str, list[int]]:
-    name, _, sizes = text.partition("=")
-    try:
-        shape = [int(size) for size in sizes.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224") from None
-    if not name or min(shape) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=1,3,224,224")
-    return name, shape
-
-
-def _named_value(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    try:
-        json.loads(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=16000") from None
-    return name, value
 
 
 def run(args: argparse.Namespace) -> int:

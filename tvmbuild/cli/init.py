@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from tvmbuild.base.files import write_text
+from tvmbuild.base.files import publish, write_text
+from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
+from tvmbuild.cli.compile.command import add_target_argument, name_target
+from tvmbuild.cli.compile.model_words import ModelWords, add_model_arguments, find_model, state_shapes
+from tvmbuild.cli.compile.project import models_text, targets_text
+from tvmbuild.cli.compile.target_words import TargetWords
 from tvmbuild.config.schema import SCHEMAS, schema_text
+from tvmbuild.engine.external_data import list_external_data
 from tvmbuild.errors import TvmbuildError
 
-HELP = "write a working project into an empty folder: both YAML files, a small model and its records"
+HELP = "write a working project: both YAML files for a small model, with its records, or for yours"
 
 RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
 """Kept under other names in the package: git would obey two of them, and the third is no module of ours."""
@@ -22,33 +31,105 @@ IGNORED = frozenset({".git", ".venv"})
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", nargs="?", default=".", type=Path, help="made when it does not exist (default: here)")
+    parser.add_argument("--model", metavar="MODEL", help="this one in place of the small model; without records")
+    add_target_argument(parser)
+    add_model_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the template; refuses a folder that holds anything."""
+    """Copy the template, into an empty folder; or write the project of a model, where there is none yet."""
     folder: Path = args.folder
+    if args.model is None:
+        if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess)):
+            raise TvmbuildError("these options are of a model of yours", "Name it by --model.")
+        return _init_template(folder)
+    model, target = find_model(args.model, args), name_target(args)
+    with _written_to(folder):
+        written = write_for(folder, replace(model, data={**model.data, **state_shapes(model)}), target)
+    _print_written(folder, written)
+    return 0
+
+
+def _init_template(folder: Path) -> int:
     if folder.exists() and not folder.is_dir():
         raise TvmbuildError(f"{folder} is a file", "Name a folder that is empty or does not exist.")
     present = sorted({path.name for path in folder.iterdir()} - IGNORED) if folder.exists() else []
     if present:
         raise TvmbuildError(f"{folder.resolve()} is not empty: it holds {present[0]}", "Name an empty folder.")
-    try:
+    with _written_to(folder):
         written = write_project(folder)
+    records = [path for path in written if path.parts[0] == "records"]
+    told = f"wrote {folder / 'records'} ({len(records)} files: the model is tuned already)"
+    _print_written(folder, [path for path in written if path not in records], told)
+    return 0
+
+
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise TvmbuildError(
             f"cannot write to {folder}: {error.strerror}", "Name a folder that you may write."
         ) from error
-    records = [path for path in written if path.parts[0] == "records"]
-    print("\n".join(f"wrote {folder / path}" for path in written if path not in records))
-    print(f"wrote {folder / 'records'} ({len(records)} files: the model is tuned already)")
+
+
+def _print_written(folder: Path, written: Sequence[Path], *more: str) -> None:
+    print("\n".join([*(f"wrote {folder / path}" for path in written), *more]))
     place = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print(f"next: {place}doit")
-    return 0
+
+
+def write_for(folder: Path, model: ModelWords, target: TargetWords) -> list[Path]:
+    """Write the project of one model and one target: what `tvmbuild compile` builds, to be kept.
+
+    A model that lies elsewhere is copied. TvmbuildError where one of the files is there: nothing is overwritten.
+    """
+    texts = {name: (_template() / kept).read_text(encoding="utf-8") for kept, name in RENAMED.items()}
+    texts |= {f"schemas/{name}.schema.json": schema_text(name) for name in SCHEMAS}
+    present = [name for name in (MODELS_YAML, TARGETS_YAML, *texts) if (folder / name).exists()]
+    if present:
+        raise TvmbuildError(f"{folder.resolve()} has a {present[0]}", "Name another folder: nothing is overwritten.")
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    given = [model.path, *([model.labels] if model.labels else [])]
+    copied = [name for path in given for name in _bring(path, folder)]
+    model = replace(
+        model, path=_find_in(model.path, folder), labels=_find_in(model.labels, folder) if model.labels else None
+    )
+    for name, text in ((MODELS_YAML, models_text(model, folder)), (TARGETS_YAML, targets_text(target))):
+        kind = name.partition(".")[0]
+        texts[name] = (
+            f"# yaml-language-server: $schema=schemas/{kind}.schema.json\n# All keys: `tvmbuild schema {kind}`.\n{text}"
+        )
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return sorted(Path(name) for name in (*texts, *copied))
+
+
+def _bring(path: Path, folder: Path) -> list[str]:
+    """Copy a file from outside the folder, with its external data, into `models/`; return what is new there."""
+    if path.is_relative_to(folder):
+        return []
+    data = list_external_data(path) if path.suffix == ".onnx" else []
+    names = {f"models/{name}": path.parent / name for name in (path.name, *data)}
+    for name, source in names.items():
+        with publish(folder / name) as temporary:
+            shutil.copyfile(source, temporary)
+    return list(names)
+
+
+def _find_in(path: Path, folder: Path) -> Path:
+    return path if path.is_relative_to(folder) else folder / "models" / path.name
+
+
+def _template() -> Path:
+    return Path(str(files("tvmbuild") / "templates" / "project"))
 
 
 def write_project(folder: Path) -> list[Path]:
     """Write the template's files and the schemas that the YAML files name; return their relative paths, sorted."""
-    template = Path(str(files("tvmbuild") / "templates" / "project"))
+    template = _template()
     written = []
     for source in sorted(path for path in template.rglob("*") if path.is_file()):
         relative = source.relative_to(template)

@@ -62,20 +62,7 @@ def lock_target(root: Path, name: str) -> Path:
     return path
 
 
-def _answer(kind: str, asked: Questions) -> TargetLock:
-    attributes: Attributes = FrozenMap()
-    host: Attributes = FrozenMap()
-    for key, value in asked.items():
-        if key == "from_device":
-            attributes = _describe(kind, int(value))
-        elif key == "mcpu":
-            attributes = _describe("llvm", 0)
-        else:
-            host = _describe("llvm", 0)
-    return TargetLock(attributes, host)
-
-
-def _describe(kind: str, index: int) -> Attributes:
+def describe_device(kind: str, index: int) -> Attributes:
     """Ask TVM in a process of its own; return the attributes that targets.yaml knows."""
     done = run_module(_PROBE, kind, str(index), timeout_s=_TIMEOUT_S)
     if done.returncode == _PROBE_ABSENT:
@@ -89,3 +76,16 @@ def _describe(kind: str, index: int) -> Attributes:
     described = json.loads(done.stdout.splitlines()[-1])
     known = attribute_names(kind)
     return freeze_attributes({key: value for key, value in described.items() if key in known})
+
+
+def _answer(kind: str, asked: Questions) -> TargetLock:
+    attributes: Attributes = FrozenMap()
+    host: Attributes = FrozenMap()
+    for key, value in asked.items():
+        if key == "from_device":
+            attributes = describe_device(kind, int(value))
+        elif key == "mcpu":
+            attributes = describe_device("llvm", 0)
+        else:
+            host = describe_device("llvm", 0)
+    return TargetLock(attributes, host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.base.specs import Project
@@ -13,7 +14,7 @@ from tvmbuild.config.models import make_models
 from tvmbuild.config.quantize import check_quantised
 from tvmbuild.config.schema import check_schema
 from tvmbuild.config.target_lock import Questions
-from tvmbuild.config.targets import find_questions, make_targets
+from tvmbuild.config.targets import find_questions, list_target_data, make_targets
 from tvmbuild.errors import TvmbuildError
 
 HINT = "`tvmbuild schema models` and `tvmbuild schema targets` print every key."
@@ -34,6 +35,14 @@ def load_questions(root: Path) -> dict[str, Questions]:
     return {name: find_questions(data) for name, data in document.data["targets"].items()}
 
 
+def load_targets(root: Path) -> dict[str, dict[str, Any]]:
+    """Return the targets of targets.yaml alone as plain data, its defaults in each; raise as load_project does."""
+    document = _read(root.absolute(), TARGETS_YAML, "targets")
+    make_targets(document, root.absolute())
+    _refuse_mistakes(document)
+    return list_target_data(document)
+
+
 def _load(root: Path) -> tuple[Project, Document]:
     root = root.absolute()
     models_document = _read(root, MODELS_YAML, "models")
@@ -43,10 +52,14 @@ def _load(root: Path) -> tuple[Project, Document]:
     if not targets_document.mistakes:
         check_quantised(models_document, models, targets)
     cache = make_cache(targets_document, root)
-    mistakes = _sort(models_document.mistakes) + _sort(targets_document.mistakes)
-    if mistakes:
-        raise TvmbuildError("\n".join(str(mistake) for mistake in mistakes), HINT)
+    _refuse_mistakes(models_document, targets_document)
     return Project(root, models, targets, cache), targets_document
+
+
+def _refuse_mistakes(*documents: Document) -> None:
+    mistakes = [str(mistake) for document in documents for mistake in _sort(document.mistakes)]
+    if mistakes:
+        raise TvmbuildError("\n".join(mistakes), HINT)
 
 
 def _read(root: Path, file: str, name: str) -> Document:

@@ -37,6 +37,8 @@ def make_source(root: Path, data: dict[str, Any]) -> Source:
         return Source("url", data["url"], None, sha256)
     if "package" in data:
         return Source("package", data["package"], data["file"], sha256)
+    if "hub" in data:
+        return Source("hub", data["hub"], data["file"], sha256, revision=data.get("revision"))
     if "export" in data:
         script, _, function = data["export"].rpartition(":")
         return Source("export", relative_path(root, script), export=_make_export(root, function, data))

@@ -50,6 +50,13 @@ def make_targets(document: Document, root: Path) -> tuple[TargetSpec, ...]:
     return tuple(specs)
 
 
+def list_target_data(document: Document) -> dict[str, dict[str, Any]]:
+    """Return each target of a file without mistakes as it stands there, on top of the file's defaults."""
+    defaults = _with_text(document, ("defaults",), document.data.get("defaults", {}))
+    targets = document.data["targets"].items()
+    return {name: merge_maps(defaults, _with_text(document, ("targets", name), own)) for name, own in targets}
+
+
 def find_questions(data: dict[str, Any]) -> Questions:
     """Return what the target leaves to its lock."""
     found = {
@@ -156,7 +163,8 @@ def _make_tune(data: dict[str, Any]) -> TuneOptions:
     plain["ops"] = tuple(data.get("ops", ("*",)))
     if "algorithms" in data:
         plain["algorithms"] = tuple(data["algorithms"])
-    return TuneOptions(**_integers(plain))
+    minutes = data.get("minutes")
+    return TuneOptions(**_integers(plain) | {"minutes": None if minutes is None else float(minutes)})
 
 
 def _make_benchmark(data: dict[str, Any]) -> BenchmarkOptions:

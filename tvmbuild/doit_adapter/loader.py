@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tvmbuild.base.layout import Layout, ensure_home
 from tvmbuild.doit_adapter.doit_tasks import TaskDict, list_tasks
 from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.doit_adapter.reporter import MatrixReporter
 from tvmbuild.doit_adapter.variables import read_settings
 from tvmbuild.engine.executor import Executor
@@ -52,16 +53,15 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     return DoitFile(config, create_tasks)
 
 
-def hand_in(executor: Executor, namespace: Mapping[str, object], *, long: bool = False) -> None:
+def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner) -> None:
     """Let the executor run the tasks of the project whose settings a loaded dodo.py has in its ``namespace``.
 
-    ``long``: the matrix at the end has a row a cell.
     TvmbuildError where there are none and the steps were to run elsewhere.
     """
     config = namespace.get("DOIT_CONFIG")
     reporter = config.get("reporter") if isinstance(config, dict) else None
     if isinstance(reporter, MatrixReporter):
-        reporter.executor, reporter.long = executor, long
+        reporter.executor, reporter.manner = executor, manner
     elif not executor.is_here:
         raise TvmbuildError(
             "dodo.py has no DOIT_CONFIG of tvmbuild's, so that its steps would all run here",

@@ -16,6 +16,7 @@ from doit.task import Task
 
 from tvmbuild.base.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.doit_adapter.variables import check_variable
 from tvmbuild.engine.executor import HERE, Executor
 from tvmbuild.errors import TvmbuildError
@@ -27,7 +28,9 @@ SHOWING = frozenset({"list", "info", "help", "tabcompletion", "dumpdb"})
 LOADER_OPTIONS = ("-f", "--file", "-d", "--dir", "-k", "--seek-file")
 
 
-def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Executor = HERE) -> int:
+def run_doit(
+    arguments: Sequence[str], own_commands: Sequence[str], executor: Executor = HERE, manner: Manner | None = None
+) -> int:
     """Run doit in the project around the current folder, its steps by the executor; return doit's exit code."""
     arguments, long = take_long(arguments)
     for argument in arguments:
@@ -45,7 +48,7 @@ def run_doit(arguments: Sequence[str], own_commands: Sequence[str], executor: Ex
         if not (root / "dodo.py").exists():
             raise TvmbuildError(f"no dodo.py in {root}", "`tvmbuild init` in an empty folder writes one to copy.")
         os.chdir(root)
-    loader = _CheckedLoader(commands, executor, long=long)
+    loader = _CheckedLoader(commands, executor, manner or Manner(long=long))
     doit.task_loader = loader
     with _end_with_reader() if arguments and arguments[0] in SHOWING else contextlib.nullcontext():
         return int(doit.run(list(arguments)) or 0)
@@ -113,9 +116,9 @@ def _end_with_reader() -> Iterator[None]:
 class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
     """Loads dodo.py; refuses names and patterns that match nothing, and expands patterns for every command."""
 
-    def __init__(self, commands: Sequence[str], executor: Executor, *, long: bool) -> None:
+    def __init__(self, commands: Sequence[str], executor: Executor, manner: Manner) -> None:
         super().__init__()
-        self._long = long
+        self._manner = manner
         self._commands = commands
         self._executor = executor
 
@@ -125,7 +128,7 @@ class _CheckedLoader(DodoTaskLoader):  # type: ignore[misc]  # doit has no types
 
         super().setup(opt_values)
         try:
-            hand_in(self._executor, self.namespace, long=self._long)
+            hand_in(self._executor, self.namespace, self._manner)
         except TvmbuildError as error:
             raise end_run(error) from error
 

@@ -17,6 +17,7 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.doit_adapter.actions import CACHE
 from tvmbuild.doit_adapter.ending import end_run
+from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.doit_adapter.state import StepState
 from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE, Executor
@@ -42,8 +43,7 @@ class _Counts:
 class MatrixReporter:
     """A reporter of doit's for one project.
 
-    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run, and ``long``,
-    whether the matrix at the end has a row a cell.
+    ``plan`` is set when the tasks are loaded; before, ``executor`` may be, by whom their steps are run, and ``manner``.
     """
 
     desc = "steps as they start and end, then the matrix"
@@ -52,7 +52,7 @@ class MatrixReporter:
         self.layout = layout
         self.plan: Plan | None = None
         self.executor: Executor = HERE
-        self.long = False
+        self.manner = Manner()
         self._started: dict[str, float] = {}
         self._counts = _Counts()
         self._warned: set[str] = set()
@@ -108,7 +108,7 @@ class MatrixReporter:
         self._counts.failed.append(task.name)
         self._report_cache(task)
         message = fail.message if isinstance(fail, TaskFailed) else self._explain(task, fail)
-        self._print(f"!! {task.name}{self._duration(task)}  {message}")
+        self._print(f"!! {task.name}{self._duration(task)}  {self.manner.reword(message)}")
 
     def skip_uptodate(self, task: Task) -> None:
         """When a task need not run."""
@@ -140,11 +140,11 @@ class MatrixReporter:
         """After the last task, interrupted or not: the summary, the report, the matrix."""
         for error in self._counts.errors:
             self._print(f"error: {error}")
-        if self.plan is not None:
+        if self.plan is not None and (self.manner.places or not self._counts.failed):
             self._report(self.plan)
         self._print(self._summarise())
         page = self.layout.report_html
-        if self._counts.done and page.exists():
+        if self.manner.places and self._counts.done and page.exists():
             package = self.layout.package("MODEL", "TARGET").relative_to(self.layout.root)
             self._print(f"packages: {package}; report: {page.relative_to(self.layout.root)}")
 
@@ -162,7 +162,7 @@ class MatrixReporter:
             cells = collect_cells(plan.root, plan.steps)
             place = f": {error.filename}" if error.filename else ""
             self._print(f"error: the report could not be written: {error.strerror or error}{place}")
-        print_matrix(make_console(self._out), cells, long=self.long)
+        print_matrix(make_console(self._out), cells, long=self.manner.long)
 
     def _report_cache(self, task: Task) -> CacheUse:
         """Print what the cache could not do, each thing once a run."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.base.source_specs import EXTRAS
 from tvmbuild.base.steps import AnyStep, Needs
 from tvmbuild.devices.table import DEVICES
 from tvmbuild.planning.stages.quantize import NNCF
@@ -30,6 +31,7 @@ def list_resources(machine: Capabilities, steps: int, others: Iterable[str] = ()
         found |= target.list_offers(machine, steps)
     if machine.version(NNCF) is not None:
         found[NNCF] = steps
+    found |= {extra.name: steps for extra in EXTRAS if machine.find_missing(extra) is None}
     for device in DEVICES.values():
         found |= device.list_offers(machine)
     amounts = {"linker": steps, "cpu": machine.cores}

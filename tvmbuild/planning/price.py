@@ -67,6 +67,8 @@ class CellPrice:
     """False: the mode is `never`, no device can be asked or `ops` is empty: the price is 0, Tasks known or not."""
     choice: tuple[TaskPrice, ...] = ()
     """Of the further ways to compute its convolutions, which are measured before one is chosen."""
+    minutes: float | None = None
+    """The search's limit."""
 
     @property
     def covered(self) -> int | None:
@@ -86,7 +88,8 @@ class CellPrice:
     @property
     def seconds(self) -> Seconds | None:
         """How long that would take."""
-        return add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
+        found = add_seconds([None if self.trials is None else NO_TIME, *(price.seconds for price in self.all_tasks)])
+        return found if found is None or self.minutes is None else found.at_most(60 * self.minutes)
 
     @property
     def lagging(self) -> int:
@@ -167,7 +170,7 @@ class _Counter:
             return CellPrice(step.subject, options.target, None, searches)
         tasks = tuple(self._price(step, task, len(known.tasks)) for task in known.tasks)
         choice = self._price_choice(step, known.graph) if searches else ()
-        return CellPrice(step.subject, options.target, tasks, searches, choice)
+        return CellPrice(step.subject, options.target, tasks, searches, choice, options.tune.minutes)
 
     def _price(self, step: Step[TuneStep], task: TaskId, tasks: int) -> TaskPrice:
         options = step.options

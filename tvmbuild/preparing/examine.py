@@ -48,22 +48,23 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
 
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
-    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415 - all of it is the child's, and slow to import
+    from tvmbuild.preparing.onnx_graph import graph_inputs  # noqa: PLC0415
     from tvmbuild.preparing.open_inputs import OpenShapesError  # noqa: PLC0415
 
     names: tuple[str, ...] = ()
     try:
-        proto = load_model(path, path.name)
+        proto = read_model(path, path.name)
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
         try:
             return replace(_look(proto, given, path.name, cpu), names=names)
         except OpenShapesError as error:
-            said = _say_without_project(error)
+            said = say_without_project(error)
             found = _look_by_stand_ins(path, given, error.question, cpu)
             return replace(found, names=names, problem=said.message, hint=said.hint)
     except TvmbuildError as error:
-        said = _say_without_project(error)
+        said = say_without_project(error)
         return Examined(names=names, problem=said.message, hint=said.hint)
 
 
@@ -88,10 +89,11 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, cpu: str | None) 
 def _look_by_stand_ins(path: Path, given: tuple[InputSpec, ...], question: Question, cpu: str | None) -> Examined:
     """Return what can be said while sizes are missing: all facts, with others in their place, or those of the file."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
-    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs, load_model  # noqa: PLC0415
+    from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415
+    from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs  # noqa: PLC0415
     from tvmbuild.preparing.open_inputs import describe_input  # noqa: PLC0415
 
-    proto, name = load_model(path, path.name), path.name
+    proto, name = read_model(path, path.name), path.name
     specs = (
         *(InputSpec(each, shape) for each, shape in question.stand_ins.items()),
         *(each for each in given if each.value is not None),
@@ -103,19 +105,20 @@ def _look_by_stand_ins(path: Path, given: tuple[InputSpec, ...], question: Quest
         also = [first]
     if "operator" not in also[0].message:  # what stands in the way may be known without a run
         try:
-            proto = load_model(path, name)
+            proto = read_model(path, name)
             fix_inputs(proto, specs, name)
             _lower(proto, name, cpu)
         except TvmbuildError as second:
             also.append(second)
-    told = tuple(dict.fromkeys(_say_without_project(each).message for each in also))
+    told = tuple(dict.fromkeys(say_without_project(each).message for each in also))
     return Examined(opset=opset, nodes=nodes, inputs=shown, stand_ins=question.stands, also=told)
 
 
-def _say_without_project(error: TvmbuildError) -> TvmbuildError:
+def say_without_project(error: TvmbuildError) -> TvmbuildError:
     """Return what is wrong in words for somebody who has no models.yaml."""
     hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
     hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
+    hint = re.sub(r"([Cc])orrect `inputs:` in models\.yaml", r"\1orrect --shape or --value", hint)
     if shaped := re.search(r"(`inputs: .*`) \(for `tvmbuild check`: (`--shape .*`)\);(.*)", hint):
         hint = f"fix them with {shaped[2]}, or in models.yaml by {shaped[1]};{shaped[3]}"
     elif "--value" in hint:

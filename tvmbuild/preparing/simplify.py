@@ -15,7 +15,8 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import TensorInfo
 from tvmbuild.preparing.compare import Comparison, compare
 from tvmbuild.preparing.interface import explain_changed_interface
-from tvmbuild.preparing.onnx_graph import load_model, set_output_shapes
+from tvmbuild.preparing.model_file import read_model
+from tvmbuild.preparing.onnx_graph import set_output_shapes
 from tvmbuild.preparing.onnxsim_process import simplify_in_process
 from tvmbuild.preparing.original import open_original
 from tvmbuild.preparing.reference import Reference, make_inputs, run_onnx
@@ -80,7 +81,7 @@ def simplify(
     messages call the model ``name``, by default as the file.
     """
     said = name or path.name
-    loaded = load_model(path, said)
+    loaded = read_model(path, said)
     source_nodes = len(loaded.graph.node)
     original = open_original(loaded, inputs, said, options.seed)
     report_progress("running the original model")

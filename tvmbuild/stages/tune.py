@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import Step, TuneStep
@@ -32,6 +35,7 @@ def make_job(step: Step[TuneStep]) -> Job:
         threads=options.threads,
         mode=step.settings.tune,
         rules=options.rules,
+        deadline=math.inf if options.tune.minutes is None else time.monotonic() + 60 * options.tune.minutes,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Job:
     mode: TuneMode = "missing"
     rules: int = FIRST_RULES
     """The version of the rules that schedule without a search."""
+    deadline: float = math.inf
+    """By the monotonic clock: when searches propose nothing more."""
 
     @property
     def kind(self) -> str:

@@ -58,6 +58,10 @@ class Seconds:
     def __add__(self, other: Seconds) -> Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
+    def at_most(self, limit: float) -> Seconds:
+        """Return the time of what is ended after ``limit``."""
+        return Seconds(min(self.low, limit), min(self.high, limit))
+
     @property
     def middle(self) -> float:
         """Return the geometric mean of both ends."""

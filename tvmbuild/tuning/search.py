@@ -73,7 +73,7 @@ def _measure(job: Job, book: RecordBook, agenda: Agenda) -> Searched:
     cores = _find_cores(job)
     os.sched_setaffinity(0, cores.building)
     model = make_cost_model(job.options, len(cores.building))
-    setup = SearchSetup(agenda.target, job.options, model, len(cores.building))
+    setup = SearchSetup(agenda.target, job.options, model, len(cores.building), job.deadline)
     searches = [
         TaskSearch(
             task,
@@ -117,7 +117,7 @@ def _rates_taken_down(job: Job, searches: Sequence[TaskSearch], start: float) ->
         share = (time.monotonic() - start) / max(1e-9, sum(each.curve.spent for each in searches))
         for each in searches:
             if each.curve.measured:
-                trials = each.allowance.share if each.over else each.curve.measured
+                trials = each.allowance.share if each.over and not each.is_late else each.curve.measured
                 spent[find_word(each.task.name)] += Spent(trials, each.curve.spent * share)
         if spent:
             with suppress(OSError):  # a plan's price is worth no failed step

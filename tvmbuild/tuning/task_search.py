@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +60,8 @@ class SearchSetup:
     options: TuneOptions
     cost_model: Any
     threads: int
+    deadline: float = math.inf
+    """By the monotonic clock."""
 
 
 def make_cost_model(options: TuneOptions, threads: int) -> Any:
@@ -111,7 +115,12 @@ class TaskSearch:
         """Whether no more candidates are wanted, or none are left."""
         if self.allowance.only_rules:
             return self.has_rules
-        return self.exhausted or self.settled or self.proposed >= self.allowance.most
+        return self.exhausted or self.settled or self.is_late or self.proposed >= self.allowance.most
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time for searching is over; a Task that has no candidate yet gets its first."""
+        return self.proposed > 0 and time.monotonic() > self._setup.deadline
 
     @property
     def settled(self) -> bool:

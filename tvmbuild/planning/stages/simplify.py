@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.source_specs import TFLITE
 from tvmbuild.base.specs import ModelSpec
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
@@ -28,21 +29,24 @@ class Simplify(StageOfModels):
         files = export.files if export else ()
         return {f"argument {file.name}": root / file.source.location for file in files if file.source.kind == "path"}
 
-    def list_tools(self, _subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the models' libraries."""
-        return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime")
+    def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
+        """Return the models' libraries, and what runs a .tflite."""
+        others = TFLITE.distributions if TFLITE in subject.model.source.list_extras() else ()
+        return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime", *others)
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:
         """Return none: no kernel runs."""
         return {}
 
-    def explain_model(self, _model: ModelSpec, _capabilities: Capabilities) -> str | None:
-        """Return None: what it takes is always installed."""
-        return None
+    def explain_model(self, model: ModelSpec, capabilities: Capabilities) -> str | None:
+        """Ask for the extras of the source."""
+        missing = ((extra, capabilities.find_missing(extra)) for extra in model.source.list_extras())
+        return next((extra.explain(name) for extra, name in missing if name is not None), None)
 
     def list_needs(self, step: Step[SimplifyStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return nothing more; an export imports what only its user has."""
-        return None if step.options.source.kind == "export" else {}
+        """Return the extras of the source; an export imports what only its user has."""
+        source = step.options.source
+        return None if source.kind == "export" else {extra.name: 1 for extra in source.list_extras()}
 
     def describe(self, step: Step[SimplifyStep]) -> str:
         """Name the model."""

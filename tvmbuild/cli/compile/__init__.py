@@ -1,0 +1,1 @@
+"""`tvmbuild compile`: one model in, one package out."""

@@ -1,0 +1,139 @@
+"""The model of the command line → what models.yaml says of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.source_specs import MODEL_SUFFIXES
+from tvmbuild.cli.arguments import named_shape, named_value
+from tvmbuild.errors import TvmbuildError
+
+NAME_LENGTH = 64
+
+
+@dataclass(frozen=True)
+class ModelWords:
+    """A model as models.yaml has it, but for its source where that is a file: ``path``, absolute."""
+
+    name: str
+    data: dict[str, Any]
+    path: Path
+    labels: Path | None = None
+
+    def data_in(self, folder: Path) -> dict[str, Any]:
+        """Return what the models.yaml in ``folder``, which is resolved, says."""
+        data = {"source": {"path": os.path.relpath(self.path, folder)}, **self.data}
+        return {**data, "labels": os.path.relpath(self.labels, folder)} if self.labels else data
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what models.yaml would."""
+    parser.add_argument(
+        "--shape",
+        dest="shapes",
+        type=named_shape,
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="fix an input's shape; repeatable",
+    )
+    parser.add_argument(
+        "--value",
+        dest="values",
+        type=named_value,
+        action="append",
+        default=[],
+        metavar="NAME=16000",
+        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
+    )
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="a text file, one label a line; goes into the package"
+    )
+    parser.add_argument(
+        "--preprocess",
+        type=_yaml_map,
+        metavar="YAML",
+        help="how a picture becomes the input, as in models.yaml: 'mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]'",
+    )
+
+
+def find_model(text: str, args: argparse.Namespace) -> ModelWords:
+    """Return the model that ``text`` and the options describe; TvmbuildError where there is no such file."""
+    path = Path(text)
+    if not path.is_file():
+        raise _explain_absence(path)
+    if args.labels is not None and not args.labels.is_file():
+        raise TvmbuildError(f"there is no file {args.labels}", "Correct --labels.")
+    inputs: dict[str, dict[str, Any]] = {}
+    for name, shape in args.shapes:
+        inputs.setdefault(name, {})["shape"] = shape
+    for name, value in args.values:
+        inputs.setdefault(name, {})["value"] = json.loads(value)
+    data = {"inputs": inputs} if inputs else {}
+    data |= {"preprocess": args.preprocess} if args.preprocess else {}
+    return ModelWords(_as_name(path.stem), data, path.absolute(), args.labels and args.labels.absolute())
+
+
+def state_shapes(model: ModelWords) -> dict[str, Any]:
+    """Return `inputs` with a shape for every input that the ONNX file leaves open, those that are given included.
+
+    An open first dimension is 1. TvmbuildError lists the inputs of which others are open.
+    """
+    from tvmbuild.preparing.onnx_graph import graph_inputs, load_model  # noqa: PLC0415 - imports onnx
+
+    inputs: dict[str, dict[str, Any]] = dict(model.data.get("inputs", {}))
+    if model.path.suffix != ".onnx":
+        return {"inputs": inputs} if inputs else {}
+    values = graph_inputs(load_model(model.path, model.path.name))
+    known = [value.name for value in values]
+    for name in inputs.keys() - set(known):
+        near = suggest(find_nearest(name, known))
+        raise TvmbuildError(f"{model.path.name} has no input {name}", f"{near}Correct --shape or --value.")
+    missing = []
+    for value in values:
+        sizes = [dim.dim_value or dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim]
+        if value.name in inputs or all(isinstance(size, int) for size in sizes):
+            continue
+        shape = [1, *sizes[1:]]
+        if all(isinstance(size, int) for size in shape):
+            inputs[value.name] = {"shape": shape}
+        else:
+            missing.append(f"--shape {value.name}={','.join(map(str, shape))}")
+    if missing:
+        raise TvmbuildError(
+            f"{model.path.name} leaves dimensions of its inputs open", f"Say them, in numbers: {' '.join(missing)}"
+        )
+    return {"inputs": inputs} if inputs else {}
+
+
+def _explain_absence(path: Path) -> TvmbuildError:
+    if path.is_dir():
+        return TvmbuildError(f"{path} is a folder", f"Name a model's file: {', '.join(MODEL_SUFFIXES)}.")
+    folder = path.parent
+    beside = sorted(each.name for each in folder.iterdir() if each.suffix in MODEL_SUFFIXES) if folder.is_dir() else []
+    near = find_nearest(path.name, beside)
+    listed = f"There are {', '.join(beside[:8])}." if beside else f"Name a model's file: {', '.join(MODEL_SUFFIXES)}."
+    return TvmbuildError(f"there is no file {path}", f"{suggest(near and str(folder / near))}{listed}")
+
+
+def _as_name(stem: str) -> str:
+    return re.sub(r"[^a-z0-9_.-]+", "_", stem.lower()).lstrip("_.-")[:NAME_LENGTH] or "model"
+
+
+def _yaml_map(text: str) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(text if text.lstrip().startswith("{") else f"{{{text}}}")
+    except yaml.YAMLError:
+        data = None
+    if not isinstance(data, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no map such as 'mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]'")
+    return data

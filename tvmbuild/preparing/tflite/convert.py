@@ -1,0 +1,110 @@
+"""A .tflite file → ONNX, proved by LiteRT: what it computes for drawn inputs is what the ONNX must."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvmbuild.base.source_specs import TFLITE
+from tvmbuild.base.specs import Tolerance
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import TensorInfo
+from tvmbuild.preparing.compare import compare
+from tvmbuild.preparing.reference import make_inputs, run_onnx
+from tvmbuild.preparing.tflite.graph import IR_VERSION, OPSET, OnnxGraph
+from tvmbuild.preparing.tflite.operators import OPERATORS
+from tvmbuild.preparing.tflite.reader import Tensor, TfliteGraph, import_extra, read_tflite
+
+SETS = 2
+"""Of inputs, on which both must agree."""
+GATES = {False: Tolerance(rtol=1e-3, atol=1e-4, of_largest=1e-4), True: Tolerance(of_largest=5 / 255)}
+"""By whether it computes with integers: LiteRT rounds between its operators, ONNX where the file says."""
+HINT = "convert the network to ONNX where it was made, or replace what cannot be converted"
+
+
+def convert_tflite(path: Path, said: str) -> onnx.ModelProto:
+    """Return the network in ONNX; TvmbuildError names all that has no code, or numbers that are not LiteRT's."""
+    schema = import_extra("tflite", lambda: TFLITE.explain("tflite"))
+    try:
+        graph = read_tflite(path, schema)
+        proto = write_onnx(graph)
+    except TvmbuildError as error:
+        raise TvmbuildError(f"{said}: {error.message}", error.hint or HINT) from error
+    _prove(path, proto, graph, said)
+    return proto
+
+
+def write_onnx(graph: TfliteGraph) -> onnx.ModelProto:
+    """Return the graph in ONNX's operators."""
+    lacking = Counter(each.kind for each in graph.operators if each.kind not in OPERATORS)
+    if lacking:
+        shown = ", ".join(kind if count == 1 else f"{kind} ({count} times)" for kind, count in sorted(lacking.items()))
+        raise TvmbuildError(f"there is no code for {shown}")
+    made = OnnxGraph()
+    for operator in graph.operators:
+        OPERATORS[operator.kind](made, operator)
+    inputs, outputs = ([_describe(tensor) for tensor in side] for side in (graph.inputs, graph.outputs))
+    body = helper.make_graph(made.nodes, "tflite", inputs, outputs, list(made.constants.values()))
+    proto = helper.make_model(body, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def _describe(tensor: Tensor) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(tensor.name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
+
+
+def _prove(path: Path, proto: onnx.ModelProto, graph: TfliteGraph, said: str) -> None:
+    tensors = [TensorInfo(each.name, each.shape, str(each.dtype)) for each in graph.inputs]
+    is_integer = any(tensor.is_quantised for operator in graph.operators for tensor in operator.outputs)
+    content = proto.SerializeToString()
+    for seed in range(SETS):
+        feeds = make_inputs(tensors, (), seed)
+        try:
+            want = run_litert(path, graph, feeds)
+        except (RuntimeError, ValueError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[-1]
+            raise TvmbuildError(
+                f"{said}: LiteRT cannot run it with the shapes that it states: {reason}", HINT
+            ) from error
+        problem = compare(run_onnx(content, feeds, said), want, GATES[is_integer]).problem
+        if problem is not None:
+            raise TvmbuildError(f"{said}: converted to ONNX it computes other numbers than LiteRT: {problem}", HINT)
+
+
+def run_litert(path: Path, graph: TfliteGraph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what LiteRT computes, by its plain kernels, without a delegate."""
+    litert = import_extra("ai_edge_litert.interpreter", lambda: TFLITE.explain("ai-edge-litert"))
+    resolver = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    with _quiet():
+        interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=resolver)
+        interpreter.allocate_tensors()
+        for detail, tensor in zip(interpreter.get_input_details(), graph.inputs, strict=True):
+            interpreter.set_tensor(detail["index"], feeds[tensor.name])
+        interpreter.invoke()
+        details: list[dict[str, Any]] = interpreter.get_output_details()
+        return {
+            tensor.name: interpreter.get_tensor(detail["index"])
+            for detail, tensor in zip(details, graph.outputs, strict=True)
+        }
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Lose what LiteRT's C++ says on stderr."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
