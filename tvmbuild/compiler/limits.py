@@ -26,6 +26,9 @@ class CpuLimits:
 
 
 USUAL_CPU = CpuLimits()
+MOST_TENSORS = 32
+"""That a function takes and returns, where a target allows more too: the time that making its code takes grows with
+the square of them."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from tvmbuild.compiler.graph.scalar_constants import make_scalars
 from tvmbuild.compiler.graph.softmax import find_softmax
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
+from tvmbuild.compiler.graph.wide import most_tensors, split_concatenations, split_wide
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
@@ -198,6 +199,8 @@ def _last_line(message: str) -> str:
 
 
 def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    target = tvm.target.Target.current()
+    most = most_tensors(target)
     legal = tvm.transform.Sequential(
         [
             relax.backend.DispatchSampling(),
@@ -206,16 +209,16 @@ def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
             relax.transform.AnnotateTIROpPattern(),
             relax.transform.FoldConstant(),
         ]
-    )(mod)
+    )(split_concatenations(mod, most))
+    fused = relax.transform.FuseOps()(legal if is_gpu(target) else group_rows(legal))
     return tvm.transform.Sequential(
         [
-            relax.transform.FuseOps(),
             relax.transform.FuseTIR(),
             # Before Tasks are seen: a reshape is free at run time and not worth a search.
             relax.transform.RewriteDataflowReshape(),
             relax.transform.DeadCodeElimination(),
         ]
-    )(legal if is_gpu(tvm.target.Target.current()) else group_rows(legal))
+    )(split_wide(fused, most))
 
 
 def _anonymise(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

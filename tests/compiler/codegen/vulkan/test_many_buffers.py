@@ -1,4 +1,4 @@
-"""Concatenations, the operators of most buffers: as many as a target takes are right, and one more is refused."""
+"""Concatenations, the operators of most buffers: as many as a target takes in a kernel are right, and more too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from vulkan_devices import HOST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session
@@ -34,30 +33,12 @@ def build(count: int, family: str, path: Path) -> None:
     write_package(path, build_package(model.SerializeToString(), target, options=BuildOptions("join")))
 
 
-@pytest.mark.parametrize(
-    ("family", "count", "reason", "hint"),
-    [
-        (
-            "lavapipe",
-            32,
-            "33 buffers; the target allows 32",
-            "say `max_per_stage_descriptor_storage_buffer: 33` where ",
-        ),
-        ("intel-iris-xe", 64, "65 buffers; the Vulkan runtime takes 64", "simplify this part of the model: a concaten"),
-    ],
-)
-def test_one_too_many_is_refused_by_name(family: str, count: int, reason: str, hint: str, tmp_path: Path) -> None:
-    with pytest.raises(TvmbuildError) as caught:
-        build(count, family, tmp_path / "join.tar")
-    assert caught.value.message == f"TVM cannot build the operator concatenate: the kernel main_kernel has {reason}"
-    assert str(caught.value.hint).startswith(hint)
-
-
 @pytest.mark.vulkan
-def test_the_most_that_lavapipe_takes_is_right(tmp_path: Path) -> None:
-    build(31, "lavapipe", tmp_path / "join.tar")
+@pytest.mark.parametrize("count", [31, 32, 80])
+def test_what_lavapipe_takes_in_a_kernel_and_more_is_right(count: int, tmp_path: Path) -> None:
+    build(count, "lavapipe", tmp_path / "join.tar")
     with Session(tmp_path / "join.tar") as session:
         drawn = np.random.default_rng(1)
         inputs = {each.name: drawn.standard_normal(each.shape).astype("float32") for each in session.inputs}
-        want = np.concatenate([inputs[f"x{index}"] for index in range(31)], axis=1)
+        want = np.concatenate([inputs[f"x{index}"] for index in range(count)], axis=1)
         np.testing.assert_array_equal(session.run(inputs)["y"], want)

@@ -94,12 +94,19 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
     from tvm.s_tir.dlight import gpu  # noqa: PLC0415 - GPU targets only; its import is not free
 
     skip_tensor_intrinsics()
+    of_sums = () if _is_injective(function) else (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
     with target:
-        for rule in (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()):
+        for rule in (*of_sums, gpu.Fallback()):
             schedule = try_rule(partial(_apply, rule, function, target))
             if schedule is not None and fits(schedule.mod, target):
                 yield schedule
                 return
+
+
+def _is_injective(function: tirx.PrimFunc) -> bool:
+    """Say whether it sums nothing up: then rules for sums find that out after they have inlined all of it, each."""
+    variables = [block.iter_vars for block in list_blocks(function) if block.name_hint != "root"]
+    return all(each and all(var.iter_type == tirx.IterVar.DataPar for var in each) for each in variables)
 
 
 def _apply(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
