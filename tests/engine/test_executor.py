@@ -16,6 +16,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, Tolerance
 from tvmbuild.base.steps import AnyStep, BenchmarkStep, Settings, Step
 from tvmbuild.doit_adapter.loader import hand_in, load_doit_file
+from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.doit_adapter.reporter import MatrixReporter
 from tvmbuild.engine.cache.use import CacheUse
 from tvmbuild.engine.executor import HERE, Executor
@@ -73,7 +74,7 @@ def test_a_loaded_project_gets_the_executor(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "targets.yaml").write_text("targets: {}\n")
     config, creator = load_doit_file(tmp_path / "dodo.py")
     executor: Executor = _Fake(is_here=False)
-    hand_in(executor, {"DOIT_CONFIG": config, "task_steps": creator, "path": Path, "print": print})
+    hand_in(executor, {"DOIT_CONFIG": config, "task_steps": creator, "path": Path, "print": print}, Manner())
     with pytest.raises(SystemExit, match="asked with 0 commands"):
         list(creator())
 
@@ -84,11 +85,11 @@ def test_an_executor_reaches_a_project_whose_tasks_a_user_wraps(tmp_path: Path) 
     reporter = project.config["reporter"]
     assert isinstance(reporter, MatrixReporter)
     executor = _Fake(is_here=False)
-    hand_in(executor, {"DOIT_CONFIG": {**project.config, "verbosity": 1}, "task_mine": lambda: None})
+    hand_in(executor, {"DOIT_CONFIG": {**project.config, "verbosity": 1}, "task_mine": lambda: None}, Manner())
     assert reporter.executor is executor
 
 
 def test_steps_that_were_to_run_elsewhere_do_not_silently_run_here() -> None:
-    hand_in(HERE, {})
+    hand_in(HERE, {}, Manner())
     with pytest.raises(TvmbuildError, match=r"no DOIT_CONFIG of tvmbuild's"):
-        hand_in(_Fake(is_here=False), {"DOIT_CONFIG": {"verbosity": 1}})
+        hand_in(_Fake(is_here=False), {"DOIT_CONFIG": {"verbosity": 1}}, Manner())
