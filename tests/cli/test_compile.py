@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -16,10 +18,12 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.cli import main
 from tvmbuild.cli.compile import target_words
 from tvmbuild.cli.compile.command import is_stage
+from tvmbuild.cli.compile.model_words import add_model_arguments, find_model
 from tvmbuild.cli.compile.project import OLD_S
 from tvmbuild.cli.compile.target_words import find_target
 from tvmbuild.config import load_project
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.sources import hub
 
 V3 = ("--target", "x86-64-v3")
 PC = "targets:\n  my-pc: {kind: llvm, mcpu: x86-64-v2, mtriple: x86_64-linux-gnu, num-cores: 1, glibc: 2.30}\n"
@@ -202,6 +206,26 @@ def test_llvm_is_asked_for_its_cpus(tmp_path: Path) -> None:
 )
 def test_the_stage_of_that_name_stays(words: tuple[str, ...], stage: bool) -> None:
     assert is_stage(words) is stage
+
+
+def test_a_file_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[tuple[str, str, str | None]] = []
+    (tmp_path / "net.onnx").write_bytes(b"a model")
+
+    def download(repository: str, file: str, revision: str | None) -> Path:
+        asked.append((repository, file, revision))
+        return tmp_path / "net.onnx"
+
+    monkeypatch.setattr(hub, "download_hub", download)
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    args = parser.parse_args([])
+    for text in ("hf://robots/net/onnx/net.onnx", "hf://robots/net@v1/net.onnx"):
+        assert find_model(text, args).path == tmp_path / "net.onnx"
+    assert asked == [("robots/net", "onnx/net.onnx", None), ("robots/net", "net.onnx", "v1")]
+    assert f"is sha256: {hashlib.sha256(b'a model').hexdigest()}" in capsys.readouterr().err
+    with pytest.raises(TvmbuildError, match="hf://net names no file of the Hub"):
+        find_model("hf://net", args)
 
 
 @pytest.mark.compiler

@@ -53,7 +53,7 @@ def load_doit_file(dodo: str | os.PathLike[str]) -> DoitFile:
     return DoitFile(config, create_tasks)
 
 
-def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner) -> None:
+def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner | None = None) -> None:
     """Let the executor run the tasks of the project whose settings a loaded dodo.py has in its ``namespace``.
 
     TvmbuildError where there are none and the steps were to run elsewhere.
@@ -61,7 +61,7 @@ def hand_in(executor: Executor, namespace: Mapping[str, object], manner: Manner)
     config = namespace.get("DOIT_CONFIG")
     reporter = config.get("reporter") if isinstance(config, dict) else None
     if isinstance(reporter, MatrixReporter):
-        reporter.executor, reporter.manner = executor, manner
+        reporter.executor, reporter.manner = executor, manner or Manner()
     elif not executor.is_here:
         raise TvmbuildError(
             "dodo.py has no DOIT_CONFIG of tvmbuild's, so that its steps would all run here",

@@ -45,7 +45,9 @@ def is_stage(arguments: Sequence[str]) -> bool:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = "In a project, `tvmbuild compile` alone builds the packages of all cells."
-    parser.add_argument("model", metavar="MODEL", help=f"a file: {', '.join(MODEL_SUFFIXES)}")
+    parser.add_argument(
+        "model", metavar="MODEL", help=f"a file, {', '.join(MODEL_SUFFIXES)}, or hf://owner/repository/FILE"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.tar", help="default: MODEL-TARGET.tar, here")
     add_target_argument(parser)
     add_model_arguments(parser)

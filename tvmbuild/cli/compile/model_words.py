@@ -6,18 +6,22 @@ import argparse
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tvmbuild.base.files import sha256_file
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import named_shape, named_value
 from tvmbuild.errors import TvmbuildError
 
 NAME_LENGTH = 64
+HUB_PREFIX = "hf://"
+_HUB = re.compile(r"hf://([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def find_model(text: str, args: argparse.Namespace) -> ModelWords:
     """Return the model that ``text`` and the options describe; TvmbuildError where there is no such file."""
-    path = Path(text)
+    path = _fetch_from_hub(text) if text.startswith(HUB_PREFIX) else Path(text)
     if not path.is_file():
         raise _explain_absence(path)
     if args.labels is not None and not args.labels.is_file():
@@ -81,6 +85,21 @@ def find_model(text: str, args: argparse.Namespace) -> ModelWords:
     data = {"inputs": inputs} if inputs else {}
     data |= {"preprocess": args.preprocess} if args.preprocess else {}
     return ModelWords(_as_name(path.stem), data, path.absolute(), args.labels and args.labels.absolute())
+
+
+def _fetch_from_hub(text: str) -> Path:
+    """Download what hf://owner/repository[@revision]/FILE names, and say how models.yaml would hold it fast."""
+    match = _HUB.fullmatch(text)
+    if match is None:
+        raise TvmbuildError(
+            f"{text} names no file of the Hub", "Write hf://owner/repository/model.onnx, or with @revision."
+        )
+    repository, revision, file = match.groups()
+    from tvmbuild.sources.hub import download_hub  # noqa: PLC0415 - only they wait for it
+
+    path = download_hub(repository, file, revision)
+    print(f"{text} is sha256: {sha256_file(path)}", file=sys.stderr)
+    return path
 
 
 def state_shapes(model: ModelWords) -> dict[str, Any]:
