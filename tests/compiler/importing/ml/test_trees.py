@@ -113,9 +113,10 @@ def draw_trees(draw: st.DrawFn, *, missing: bool) -> Ensemble:
 def regressors(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     missing, targets = draw(st.booleans()), draw(st.integers(1, 3))
     trees = draw_trees(draw, missing=missing)
-    attributes = trees.attributes("target", [*range(targets)], positive=False, every=draw(st.booleans()))
+    every = draw(st.booleans())
+    attributes = trees.attributes("target", [*range(targets)], positive=False, every=every)
     attributes |= {"n_targets": targets, "aggregate_function": draw(st.sampled_from(["SUM", "AVERAGE"]))}
-    if draw(st.booleans()):
+    if (every or targets == 1) and draw(st.booleans()):
         attributes["base_values"] = [0.5 * (each + 1) for each in range(targets)]
     return make_model("TreeEnsembleRegressor", ["y"], attributes), rows(draw(st.integers(0, 99)), missing=missing)
 
@@ -182,3 +183,13 @@ def test_labels_that_are_texts() -> None:
     with pytest.raises(TvmbuildError, match="its labels are texts") as caught:
         import_model(make_model("TreeEnsembleClassifier", ["l", "s"], attributes), "net")
     assert caught.value.hint == "export it with labels that are numbers, or without them"
+
+
+def test_bases_of_targets_that_some_leaves_lack() -> None:
+    """ONNX Runtime adds those to some rows only."""
+    trees = Ensemble(3, ["BRANCH_LEQ"])
+    trees.add_tree(0, 2)
+    attributes = trees.attributes("target", [0, 1], positive=True, every=False)
+    attributes |= {"n_targets": 2, "base_values": [1.0, 2.0]}
+    with pytest.raises(TvmbuildError, match="its trees leave targets without a value"):
+        import_model(make_model("TreeEnsembleRegressor", ["y"], attributes), "net")

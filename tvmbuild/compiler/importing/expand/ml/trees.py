@@ -31,6 +31,9 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     sums = _add_up(composer, "target", targets)
     if sums is None:
         return None
+    if targets > 1 and _base(composer).size and not _always_scores(composer, "target", targets):
+        # ONNX Runtime adds the base to those alone that a row's leaves have.
+        raise refuse(node, "its trees leave targets without a value", "export trees whose leaves have all targets")
     write_scores(composer, sums, _base(composer), node.output[0])
     return composer.nodes
 
@@ -48,18 +51,18 @@ def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     is_positive = bool((_floats(composer, "class_weights") >= 0).all())
     scores = Scores(_base(composer), labels, tuple(sorted(set(composer.attributes["class_ids"]))), is_positive)
     needs_all = count == _TWO or not is_positive or bool(scores.base.size)
-    if not scores.is_single and needs_all and not _always_scores(composer, count):
+    if not scores.is_single and needs_all and not _always_scores(composer, "class", count):
         raise refuse(node, "its trees leave classes without a score", "export trees whose leaves have all classes")
     write_classes(composer, sums, scores)
     return composer.nodes
 
 
-def _always_scores(composer: NodeComposer, count: int) -> bool:
-    """Say whether for each class there is a tree that gives it a score whichever leaf is reached."""
+def _always_scores(composer: NodeComposer, of: str, count: int) -> bool:
+    """Say whether for each class, or target, there is a tree that gives it a score whichever leaf is reached."""
     attributes = composer.attributes
     modes = zip(attributes["nodes_treeids"], attributes["nodes_modes"], strict=True)
     leaves = Counter(tree for tree, mode in modes if mode == "LEAF")
-    names = ("class_treeids", "class_nodeids", "class_ids")
+    names = (f"{of}_treeids", f"{of}_nodeids", f"{of}_ids")
     scored = Counter((tree, each) for tree, _, each in set(zip(*(attributes[name] for name in names), strict=True)))
     return all(any(scored[tree, each] == leaves[tree] for tree in leaves) for each in range(count))
 
