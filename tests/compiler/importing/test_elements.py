@@ -81,7 +81,7 @@ def images(draw: st.DrawFn) -> tuple[onnx.ModelProto, np.ndarray]:
     return make_model("Col2Im", data, [np.array(image), np.array(block)], **attributes), data
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(drawn=images())
 def test_images_of_columns(drawn: tuple[onnx.ModelProto, np.ndarray]) -> None:
     model, data = drawn

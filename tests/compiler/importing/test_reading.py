@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -56,6 +56,7 @@ def names_of(nodes: list[onnx.NodeProto]) -> list[str]:
     return [name for node in nodes for name in node.output]
 
 
+@settings(deadline=None)
 @given(order=st.permutations(range(6)), turned=st.booleans())
 def test_nodes_in_any_order(order: list[int], *, turned: bool) -> None:
     nodes = [in_order()[index] for index in order]
@@ -107,6 +108,7 @@ def sparse(name: str, dense: np.ndarray, *, linear: bool) -> onnx.SparseTensorPr
     return helper.make_sparse_tensor(values, numpy_helper.from_array(places.astype(np.int64)), list(dense.shape))
 
 
+@settings(deadline=None)
 @given(
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     seed=st.integers(0, 99),
@@ -165,3 +167,12 @@ def test_constants_are_tensors(given: dict[str, object], want: np.ndarray) -> No
     assert (attribute.name, got.dtype, got.shape) == ("value", want.dtype, want.shape)
     np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(run(model, ["c"])[0], before)
+
+
+def test_dictionaries_of_scores_are_the_scores() -> None:
+    zipped = helper.make_node("ZipMap", ["r"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1])
+    model = make_model([helper.make_node("Reshape", ["x", "s"], ["r"]), zipped])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1, 2]), "s"))
+    tidy(model)
+    np.testing.assert_array_equal(run(model, ["y"])[0], [[2, 3]])

@@ -109,7 +109,7 @@ def lists(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
     return graph, data
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(drawn=lists(), opset=st.sampled_from([11, 13, 18]))
 def test_drawn_lists(drawn: tuple[Graph, np.ndarray], opset: int) -> None:
     check(*drawn, opset)

@@ -38,6 +38,8 @@ def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
 def tidy(model: onnx.ModelProto) -> None:
     """Sort the nodes, make sparse tensors dense and constants of numbers tensors, in subgraphs and functions too.
 
+    Dictionaries of scores (ZipMap) become the scores.
+
     TvmbuildError where nodes wait for each other, and on a sparse tensor that contradicts itself.
     """
     _tidy_graph(model.graph)
@@ -59,7 +61,18 @@ def _list_sparse(model: onnx.ModelProto) -> Iterator[onnx.SparseTensorProto]:
 def _tidy_graph(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(_make_dense(tensor) for tensor in graph.sparse_initializer)
     del graph.sparse_initializer[:]
+    _drop_maps(graph)
     _tidy_nodes(graph.node)
+
+
+def _drop_maps(graph: onnx.GraphProto) -> None:
+    """Have scores come out as the tensor that they are, not as a dictionary for each row, which no package has."""
+    for node in graph.node:
+        if node.op_type == "ZipMap" and node.domain == "ai.onnx.ml":
+            for value in graph.output:
+                if value.name == node.output[0]:
+                    value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, None))
+            node.CopyFrom(helper.make_node("Identity", node.input, node.output, node.name))
 
 
 def _tidy_nodes(nodes: MutableSequence[onnx.NodeProto]) -> None:

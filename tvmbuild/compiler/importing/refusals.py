@@ -12,6 +12,8 @@ from tvmbuild.errors import TvmbuildError
 
 ONNX = ("", "ai.onnx", "ai.onnx.preview")
 """The domains of ONNX's own operators."""
+OWN = "tvmbuild"
+"""The domain of operators that only expansions write."""
 MOST_TOLD = 10
 _MOST_NODES = 3
 """That a line names."""
@@ -91,7 +93,7 @@ def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
         return Why(_PRIVATE, _OPTIMISED)
     if node.domain in _OTHER_DOMAINS:
         return _OTHER_DOMAINS[node.domain]
-    if node.domain not in ONNX:
+    if node.domain not in (*ONNX, OWN):
         return Why("there is no code for it", _REPLACE)
     if node.op_type == "Constant":
         texts = any(each.t.data_type == TensorProto.STRING for each in node.attribute)

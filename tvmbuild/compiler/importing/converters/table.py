@@ -52,6 +52,8 @@ from tvmbuild.compiler.importing.converters.recurrent import convert_recurrence
 from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, convert_reduction
 from tvmbuild.compiler.importing.converters.resize import convert_resize
 from tvmbuild.compiler.importing.converters.top_k import convert_top_k
+from tvmbuild.compiler.importing.converters.trees import convert_tree_leaves
+from tvmbuild.compiler.importing.expand.ml.trees import LEAVES
 
 CONVERTERS: Mapping[str, Converter] = {
     **dict.fromkeys(REDUCTIONS, convert_reduction),
@@ -93,4 +95,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "Sum": fold_pairwise(relax.op.add),
     "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,
+    LEAVES: convert_tree_leaves,
 }

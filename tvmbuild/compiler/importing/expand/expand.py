@@ -18,6 +18,7 @@ from tvmbuild.compiler.importing.expand.fourier import fourier_transform, short_
 from tvmbuild.compiler.importing.expand.functions import by_function, normalization, space_to_depth
 from tvmbuild.compiler.importing.expand.microsoft.norms import simplified_layer_normalization
 from tvmbuild.compiler.importing.expand.microsoft.table import RULES as MICROSOFT
+from tvmbuild.compiler.importing.expand.ml.table import RULES as MACHINE_LEARNING
 from tvmbuild.compiler.importing.expand.norms import lp_normalization
 from tvmbuild.compiler.importing.expand.quantized.table import MICROSOFT as MICROSOFT_QUANTIZED
 from tvmbuild.compiler.importing.expand.quantized.table import ONNX as QUANTIZED
@@ -74,6 +75,7 @@ _OWN: Mapping[str, Rule] = {
 }
 RULES: Mapping[str, Mapping[str, Rule]] = {
     **dict.fromkeys(ONNX, _OWN),
+    "ai.onnx.ml": MACHINE_LEARNING,
     "com.microsoft": {**MICROSOFT, **MICROSOFT_QUANTIZED},
 }
 """Domain → operator → rule."""

@@ -1,0 +1,1 @@
+"""ai.onnx.ml: what scikit-learn, LightGBM and XGBoost are exported to."""
