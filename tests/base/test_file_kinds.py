@@ -10,12 +10,21 @@ import lzma
 import struct
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tvmbuild.base.file_kinds import recognise, recognise_wrapping
+from tvmbuild.base.source_specs import Source
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.package import preprocess
+from tvmbuild.package.archive import read_package
+from tvmbuild.package.inputs import read_arrays
+from tvmbuild.preparing.onnx_graph import load_model
+from tvmbuild.sources.fetch import fetch
+from tvmbuild.stages import compile as compile_stage
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 123456\n" % (b"0" * 64)
 PAGE = b"\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>"
@@ -99,6 +108,31 @@ def test_other_files_are_not_guessed(content: bytes, tmp_path: Path) -> None:
 def test_every_model_of_the_project_is_none_of_them(project_root: Path) -> None:
     for path in sorted((project_root / "models").glob("*.onnx")):
         assert recognise(path) is None, path
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "model": lambda path: load_model(path, "net"),
+    "labels": compile_stage._read_labels,
+    "picture": preprocess._open,
+    "arrays": read_arrays,
+    "package": read_package,
+    "digest": lambda path: fetch(Source("path", path.name, sha256="0" * 64), path.parent),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(POINTER, "`git lfs pull --include"), (PAGE, "its address has `raw`"), (gzip.compress(b"x"), "`gunzip < ")],
+    ids=["pointer", "page", "gzip"],
+)
+def test_whoever_reads_a_file_says_so(reader: str, content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.bin"
+    path.write_bytes(content)
+    with pytest.raises(TvmbuildError) as caught:
+        READERS[reader](path)
+    assert "it is " in caught.value.message
+    assert said in (caught.value.hint or "")
 
 
 def test_the_path_of_a_pointer_is_that_of_its_repository(tmp_path: Path) -> None:

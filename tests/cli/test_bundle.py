@@ -122,7 +122,7 @@ def test_packing_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("a/library.so", bytes(3_000_000))
-        archive.writestr("tests/unused.py", bytes(3_000_000))
+        archive.writestr("a/tests/unused.py", bytes(3_000_000))
     monkeypatch.setattr(bundle_site, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(bundle_site, "_download", lambda *_arguments: [wheel])
     monkeypatch.setattr(bundle_site, "EVERY_S", 0.0)

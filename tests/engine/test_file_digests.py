@@ -155,7 +155,7 @@ def test_a_damaged_file_of_digests_is_as_none(
     step: Step[SimplifyStep], tmp_path: Path, read: list[Path], text: str
 ) -> None:
     path = _write(tmp_path / "net.onnx", "net")
-    kept = tmp_path / "build/.state/digests/simplify.net.json"
+    kept = tmp_path / "build/.digests/simplify.net.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(text)
     digests = FileDigests(step)

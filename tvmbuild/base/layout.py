@@ -33,7 +33,7 @@ class Layout:
 
     def digests(self, step_id: str) -> Path:
         """Return the file that says what a step's files were when they were hashed."""
-        return self.state / "digests" / f"{step_id.replace(':', '.')}.json"
+        return self.build / ".digests" / f"{step_id.replace(':', '.')}.json"
 
     def log(self, step_id: str) -> Path:
         """Return the file with everything that a step printed the last time it ran."""

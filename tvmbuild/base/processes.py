@@ -49,8 +49,9 @@ def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
     except OSError:
         return
     if flags & os.ST_NOEXEC:
+        disk = next((each for each in (folder, *folder.parents) if each.is_mount()), folder)
         raise TvmbuildError(
-            f"{folder} is mounted noexec: no library can be loaded from there (failed to map segment)",
+            f"{disk} is mounted noexec: no library can be loaded from there (failed to map segment)",
             f"Set {variable} to a folder of a disk that allows it.",
         )
 

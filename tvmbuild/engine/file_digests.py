@@ -1,6 +1,6 @@
 """The digests of a step's files, hashed only where the file system says that the bytes may be others.
 
-What a file was when it was hashed is kept beside doit's state, one file a step. It is a cache: where it is missing, as
+What a file was when it was hashed is kept in the build folder, one file a step. It is a cache: where it is missing, as
 after an older tvmbuild, every file is hashed once.
 """
 

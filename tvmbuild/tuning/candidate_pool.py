@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.host_cpu import machine_of
-from tvmbuild.base.processes import check_loadable
 from tvmbuild.compiler.codegen.link import compile_pool, tools_here
 from tvmbuild.compiler.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
@@ -61,8 +60,6 @@ def candidate_pool(target: Any, cores: Cores, timer: CandidateTimer | None = Non
     ``timer`` says where candidates are timed: on the timing cores of this machine where there is none.
     """
     with tempfile.TemporaryDirectory(prefix="tvmbuild-tune-") as folder:
-        if timer is None:
-            check_loadable(Path(folder).parent)
         pool = CandidatePool(target, cores, Path(folder), timer)
         try:
             yield pool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import tempfile
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.host_cpu import cpu_identity, cpu_name
+from tvmbuild.base.processes import check_loadable
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.devices.kind import Code, Cores
 from tvmbuild.devices.lock import device_lock
@@ -94,6 +96,7 @@ class Local:
         """Return what times on the GPU; None for a CPU's candidates."""
         from tvmbuild.devices.local.timers import make_timer  # noqa: PLC0415 - imports TVM
 
+        check_loadable(Path(tempfile.gettempdir()))
         return make_timer(kind, cores)
 
     def open(self, _spec: LocalDevice) -> Device:
