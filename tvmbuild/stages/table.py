@@ -29,7 +29,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=5,
+        version=6,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=15,
+        version=16,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=19,
+        version=20,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),

@@ -36,6 +36,7 @@ class Layer:
     direction: str = "forward"
     has_bias: bool = True
     has_state: bool = True
+    reads_states: bool = True
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def make_model(self) -> onnx.ModelProto:
@@ -57,16 +58,17 @@ class Layer:
         data = [self.steps, self.batch, self.inputs]
         if batch_first:
             whole[:2], data[:2] = whole[1::-1], data[1::-1]
-        outputs = ["y", "y_h", "y_c"][: 3 if self.kind == "LSTM" else 2]
+        outputs = ["y", "y_h", "y_c"][: 1 if not self.reads_states else 3 if self.kind == "LSTM" else 2]
         names = ["x", "w", "r", "b" if self.has_bias else "", "", *states]
         node = helper.make_node(
             self.kind, names, outputs, hidden_size=self.hidden, direction=self.direction, **self.attributes
         )
+        relu = helper.make_node("Relu", ["y"], ["z"])  # somebody reads the output
         graph = helper.make_graph(
-            [node],
+            [node, relu],
             "net",
             [_info(name, whole if name in states else data) for name in ["x", *states]],
-            [_info(name, None) for name in outputs],
+            [_info(name, None) for name in [*outputs, "z"]],
             [numpy_helper.from_array(value, name) for name, value in weights.items() if name != "b" or self.has_bias],
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -94,6 +96,10 @@ def check(layer: Layer, target: tvm.target.Target, *, is_kernel: bool = True) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_is_one_kernel(kind: Kind, cpu: tvm.target.Target) -> None:
     check(Layer(kind, batch=2, hidden=70, direction="bidirectional"), cpu)
+
+
+def test_one_output_is_no_tuple(cpu: tvm.target.Target) -> None:
+    check(Layer("LSTM", reads_states=False), cpu)
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -134,6 +140,7 @@ def draw_layers(draw: st.DrawFn) -> Layer:
         draw(st.integers(1, 9)),
         draw(st.integers(1, 100)),
         direction,
+        draw(st.booleans()),
         draw(st.booleans()),
         draw(st.booleans()),
         attributes,

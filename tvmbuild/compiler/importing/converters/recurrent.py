@@ -44,7 +44,7 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
     if batch_first:
         perms = [[2, 0, 1, 3], *[[1, 0, 2]] * form.states]
         outputs = [call.emit(relax.op.permute_dims, each, perm) for each, perm in zip(outputs, perms, strict=True)]
-    return relax.Tuple(outputs[: call.outputs])
+    return outputs[0] if call.outputs == 1 else relax.Tuple(outputs[: call.outputs])
 
 
 def _multiply(
