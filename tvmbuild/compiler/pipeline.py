@@ -37,12 +37,14 @@ from tvmbuild.compiler.graph.integers.words import use_words
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
+from tvmbuild.compiler.graph.phases import separate_phases
 from tvmbuild.compiler.graph.precision import add_up_products_wide
 from tvmbuild.compiler.graph.prefix_sums import sum_prefixes_in_blocks
 from tvmbuild.compiler.graph.residuals import join_residuals
 from tvmbuild.compiler.graph.row_groups import group_rows
 from tvmbuild.compiler.graph.scalar_constants import make_scalars
 from tvmbuild.compiler.graph.softmax import find_softmax
+from tvmbuild.compiler.graph.three_dimensional import flatten_depth
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.wide import most_tensors, split_concatenations, split_wide
@@ -104,7 +106,8 @@ def lower(
         chosen = layout or _default_layout(target, imported)
         wide = add_up_products_wide(imported.mod) if is_gpu(target) else imported.mod
         widened = widen_one_dimensional(wide) if chosen == "NHWC" else wide
-        mod = take_rows(prepare(drop_empty(use_integers(widened, signed=signed, plain=plain))))
+        separated = separate_phases(drop_empty(use_integers(widened, signed=signed, plain=plain)))
+        mod = take_rows(prepare(flatten_depth(separated) if chosen == "NHWC" else separated))
         mod = make_scalars(mod, quantised=bool(operator_calls(imported.mod, "relax.quantize")))
         mod = select_cells(mod)
         mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))

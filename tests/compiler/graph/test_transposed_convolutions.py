@@ -64,20 +64,3 @@ def test_windows_that_do_not_overlap_are_a_pointwise_convolution(
     assert [name for name in names if "transpose" in name and name.endswith("add_relu")], names
     assert len(names) == 5, names
     assert difference(path, lowered, cpu) < 1e-4
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"strides": [1, 1]},
-        {"strides": [2, 2], "pads": [1, 1, 1, 1]},
-        {"strides": [2, 2], "output_padding": [1, 1]},
-        {"strides": [2, 2], "dilations": [2, 2]},
-        {"strides": [2, 1]},
-    ],
-)
-def test_others_stay_as_they_are(attributes: dict[str, object], save_model: SaveModel, cpu: tvm.target.Target) -> None:
-    path = save(save_model, (2, 2), 4, **attributes)
-    lowered = lower(import_onnx(path), cpu)
-    assert [task.name for task in extract_tasks(lowered) if "conv2d_transpose" in task.name]
-    assert difference(path, lowered, cpu) < 1e-4

@@ -6,8 +6,6 @@ are one convolution, with as many times the channels, whose output is put in ord
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,22 +15,7 @@ from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.graph.integers.elementary import Emit
 from tvmbuild.compiler.graph.integers.products import read_weights
 from tvmbuild.compiler.graph.integers.values import Known, Quantised, Sum
-
-
-@dataclass(frozen=True)
-class _Direction:
-    """Rows, or columns."""
-
-    stride: int
-    taps: int
-    """Inputs that an output is of, at most."""
-    first: int
-    """The ``m`` of the first output."""
-    before: int
-    after: int
-    """Inputs that there are none of."""
-    cropped: int
-    """Outputs of the first ``m`` that are none."""
+from tvmbuild.compiler.graph.phases import Direction, Window, describe_direction
 
 
 def convolve_transposed(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
@@ -46,7 +29,11 @@ def convolve_transposed(emit: Emit, call: relax.Call, data: Quantised, weights: 
     if (attributes.data_layout, attributes.kernel_layout) != ("NCHW", "IOHW"):
         return None
     ways = [
-        _describe(int(attributes.strides[at]), values.shape[2 + at], int(attributes.padding[at]), shape[2 + at], extent)
+        describe_direction(
+            Window(values.shape[2 + at], int(attributes.strides[at]), int(attributes.padding[at])),
+            shape[2 + at],
+            extent,
+        )
         for at, extent in enumerate(output[2:])
     ]
     if any(min(each.before, each.after) < 0 for each in ways):
@@ -66,13 +53,7 @@ def convolve_transposed(emit: Emit, call: relax.Call, data: Quantised, weights: 
     )
 
 
-def _describe(stride: int, kernel: int, padding: int, inputs: int, outputs: int) -> _Direction:
-    taps, first = math.ceil(kernel / stride), padding // stride
-    last = (padding + outputs - 1) // stride
-    return _Direction(stride, taps, first, taps - 1 - first, last - (inputs - 1), padding - first * stride)
-
-
-def _gather(values: np.ndarray[Any, Any], ways: list[_Direction]) -> np.ndarray[Any, Any]:
+def _gather(values: np.ndarray[Any, Any], ways: list[Direction]) -> np.ndarray[Any, Any]:
     """Return IOHW weights as those of the phases, (outputs, phases of rows, of columns) x inputs x taps."""
     rows, columns = ways
     inputs, outputs, height, width = values.shape
@@ -83,7 +64,7 @@ def _gather(values: np.ndarray[Any, Any], ways: list[_Direction]) -> np.ndarray[
     return np.ascontiguousarray(flipped.reshape(-1, inputs, rows.taps, columns.taps))
 
 
-def _put_in_order(emit: Emit, total: relax.Expr, ways: list[_Direction], output: tuple[int, ...]) -> relax.Expr:
+def _put_in_order(emit: Emit, total: relax.Expr, ways: list[Direction], output: tuple[int, ...]) -> relax.Expr:
     rows, columns = ways
     batch, outputs, *_ = output
     down, across = static_shape(total)[2:]  # type: ignore[index]
