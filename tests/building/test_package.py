@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.frozen_map import FrozenMap
@@ -30,6 +32,22 @@ def test_a_package_without_files(digits: Path) -> None:
     package = build_package(digits.read_bytes(), TARGET)
     assert (package.info.model, package.info.coverage.covered) == ("model", 0)
     assert build_package(digits, TARGET).info.model == digits.stem
+
+
+@pytest.mark.parametrize(("stride", "said"), [(1, False), (2, True)])
+def test_it_says_which_operator_is_slow_without_records(stride: int, *, said: bool) -> None:
+    """A depthwise convolution over volumes with a stride is the one that no rule of CPUs' has tiles for."""
+    weights = onnx.numpy_helper.from_array(np.ones((16, 1, 3, 3, 3), "float32"), "w")
+    shapes = {"x": [1, 16, 6, 8, 8], "y": [1, 16, *(size // stride for size in (6, 8, 8))]}
+    first, last = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=16, pads=[1] * 6, strides=[stride] * 3)
+    model = helper.make_model(
+        helper.make_graph([node], "g", [first], [last], [weights]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    notes = build_package(model.SerializeToString(), TARGET, options=BuildOptions("net")).info.notes
+    assert notes == (("slow: without records: conv3d (100.0% of the operations)",) if said else ())
 
 
 def test_the_stage_makes_the_same_bytes(digits: Path, tmp_path: Path) -> None:

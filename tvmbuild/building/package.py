@@ -14,10 +14,10 @@ from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
-from tvmbuild.compiler.operators import describe_operators
+from tvmbuild.compiler.operators import describe_operators, list_plain_loops
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package
-from tvmbuild.package.metadata import PackageCoverage, PackageInfo, PackageTarget
+from tvmbuild.package.metadata import SLOW, PackageCoverage, PackageInfo, PackageTarget
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
 
 
@@ -54,6 +54,8 @@ def build_package(
     report_progress("linking")
     library = export_library(executable, scheduled.target, LinkOptions(options.link, target.glibc))
     params: Literal["embedded", "lifted"] = "embedded" if lifted.embedded else "lifted"
+    operators = describe_operators(scheduled.lowered.mod, scheduled.mod, scheduled.coverage)
+    plain = list_plain_loops(scheduled.mod, operators)
     info = PackageInfo(
         model=name,
         target=target,
@@ -66,8 +68,8 @@ def build_package(
         labels=options.labels,
         digests=options.digests,
         tools=options.tools,
-        notes=scheduled.lowered.notes,
-        operators=describe_operators(scheduled.lowered.mod, scheduled.mod, scheduled.coverage),
+        notes=(*scheduled.lowered.notes, *(f"{SLOW}without records: {each}" for each in plain)),
+        operators=operators,
         profiled=name_profiled(target.kind),
     )
     return Package(info, library, params_bytes(lifted.params))

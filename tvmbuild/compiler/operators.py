@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 import tvm
 import tvm_ffi
@@ -11,7 +13,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.calls import PACKED_CALLS, called_functions, display_name
-from tvmbuild.compiler.prim_funcs import LLVM_CALL
+from tvmbuild.compiler.prim_funcs import LLVM_CALL, has_plain_loops
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 
@@ -19,6 +21,7 @@ _REPACKED = re.compile(r"(.+)_prepacked\d*")
 """SplitLayoutRewritePreproc calls a function so whose weights were repacked."""
 
 _ESTIMATED = "estimated_flops"
+_FEW = 0.01
 _FOREIGN = PACKED_CALLS | {
     "tirx.call_extern",
     "tirx.call_pure_extern",
@@ -46,6 +49,26 @@ def describe_operators(before: tvm.ir.IRModule, after: tvm.ir.IRModule, coverage
         flops, moved = count_flops(origins[name]), count_bytes(origins[name])
         found[function] = OperatorInfo(function, display_name(name), key, flops, moved, key in covered)
     return tuple(found.values())
+
+
+def list_plain_loops(after: tvm.ir.IRModule, operators: Sequence[OperatorInfo]) -> tuple[str, ...]:
+    """Return those operators, the longest first, of whose sums rules have left some to plain loops.
+
+    Of those whose operations are hardly any of the module's, no word.
+    """
+    calls = Counter(variable.name_hint for variable in called_functions(after))
+    flops = {each.function: (each.flops or 0) * calls[each.function] for each in operators}
+    slow: Counter[str] = Counter()
+    for each in operators:
+        if has_plain_loops(after[each.function]):
+            slow[each.name] += flops[each.function]
+    whole = sum(flops.values())
+    return tuple(f"{name} ({describe_share(part, whole)})" for name, part in slow.most_common() if part > _FEW * whole)
+
+
+def describe_share(part: int, whole: int) -> str:
+    """Return how many of the operations are the part's."""
+    return f"{part / whole:.1%} of the operations" if whole else "no known operations"
 
 
 def count_flops(function: tvm.tirx.PrimFunc) -> int | None:

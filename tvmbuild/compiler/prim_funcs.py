@@ -11,6 +11,7 @@ from tvm import s_tir, tirx
 Node = TypeVar("Node")
 _SCHEDULED = "tirx.is_scheduled"
 _TF32 = "tvmbuild_tf32"
+_PLAIN = "tvmbuild_plain_loops"
 LLVM_CALL = "tirx.call_llvm_pure_intrin"
 """A call of a function of LLVM's."""
 
@@ -23,6 +24,16 @@ def is_scheduled(function: tirx.PrimFunc) -> bool:
 def mark_scheduled(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return the function as one that needs no other schedule."""
     return function.with_attr(_SCHEDULED, True)
+
+
+def has_plain_loops(function: tirx.PrimFunc) -> bool:
+    """Say whether a rule has left some sum of it to a plain loop."""
+    return bool(function.attrs is not None and function.attrs.get(_PLAIN, False))
+
+
+def mark_plain_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return the function as one of whose sums some are left to a plain loop."""
+    return function.with_attr(_PLAIN, True)
 
 
 def allows_tf32(function: tirx.PrimFunc) -> bool:

@@ -132,7 +132,7 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
-    from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
+    from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
     from tvmbuild.compiler.schedules.nest import describe_machine  # noqa: PLC0415
@@ -154,13 +154,9 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
         tasks=len(tasks),
         constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
         flops=total,
-        slow=tuple(f"{task} ({_share(part, total)})" for task, part in slow.most_common()),
+        slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
         notes=lowered.notes,
     )
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%} of the operations" if whole else "no known operations"
 
 
 def main(request: str) -> None:

@@ -37,6 +37,20 @@ def run(function: str, values: np.ndarray, lanes: int = 16) -> np.ndarray:
     return array
 
 
+def assembly_of(function: str) -> str:
+    """Return the code of vectors of eight numbers."""
+    import tvm
+    from tvm import te, tirx
+
+    x = te.placeholder((64,), name="x")
+    y = te.compute((64,), lambda i: getattr(tirx, function)(x[i]), name="y")
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func([x, y])}))
+    schedule.vectorize(schedule.split(schedule.get_loops(schedule.get_sblock("y"))[0], [None, 8])[1])
+    built: Any = tvm.compile(schedule.mod, target=tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}))
+    text: str = (built.mod if hasattr(built, "mod") else built).inspect_source("asm")
+    return text
+
+
 SCALES = [1e-30, 1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 80.0]
 
 
@@ -52,7 +66,14 @@ def samples() -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("function", "reference", "ulps"),
-    [("exp", np.exp, 3), ("sigmoid", sigmoid, 5), ("tanh", np.tanh, 8), ("erf", np.vectorize(math.erf), 6)],
+    [
+        ("exp", np.exp, 3),
+        ("sigmoid", sigmoid, 5),
+        ("tanh", np.tanh, 8),
+        ("erf", np.vectorize(math.erf), 6),
+        ("sin", np.sin, 2),
+        ("cos", np.cos, 2),
+    ],
 )
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_a_polynomial_is_as_good_as_the_c_library(
@@ -62,6 +83,28 @@ def test_a_polynomial_is_as_good_as_the_c_library(
     want = reference(values.astype("float64"))
     error = np.abs(run(function, values, lanes) - want) / np.maximum(np.abs(want), 1e-37)
     assert error.max() < ulps * ULP
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize("function", ["sin", "cos"])
+def test_turns_without_end_keep_their_digits(function: str, lanes: int) -> None:
+    """Beside the zeros, at the last argument that needs no library, and beyond."""
+    random = np.random.default_rng(1)
+    turns = np.arange(-4096, 4096) * (np.pi / 2)
+    sizes = [random.uniform(-scale, scale, 4096) for scale in (1e2, 1e4, 1e5, 1 << 20)]
+    ends = np.array([(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 1e7, 1e20, 3e38, -3e38, 1e-40] * 2)
+    values = np.concatenate([turns, *sizes, ends]).astype("float32")
+    want = getattr(np, function)(values.astype("float64"))
+    error = np.abs(run(function, values, lanes) - want) / np.maximum(np.abs(want), 1e-37)
+    assert error.max() < 2 * ULP
+
+
+@pytest.mark.parametrize("function", ["sin", "cos"])
+def test_vectors_of_sine_stay_vectors(function: str) -> None:
+    values = np.array([0, np.inf, -np.inf, np.nan, 1, 2, 3, 4] * 2, "float32")
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(run(function, values, 8), getattr(np, function)(values), rtol=1e-6, atol=1e-7)
+    assert "vfmadd231ps" in assembly_of(function) or "vfmadd213ps" in assembly_of(function)
 
 
 def test_weights_of_a_softmax_are_as_good_as_float32_needs() -> None:
@@ -126,7 +169,7 @@ def test_tanh_of_other_floats_has_its_limits(dtype: str, tolerance: float) -> No
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
-@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf"])
+@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf", "sin", "cos"])
 def test_other_floats_stay_right(function: str, lanes: int) -> None:
     values = np.linspace(-5, 5, 64)
     references: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -134,6 +177,8 @@ def test_other_floats_stay_right(function: str, lanes: int) -> None:
         "sigmoid": sigmoid,
         "tanh": np.tanh,
         "erf": np.vectorize(math.erf),
+        "sin": np.sin,
+        "cos": np.cos,
     }
     np.testing.assert_allclose(run(function, values, lanes), references[function](values), rtol=1e-12)
 

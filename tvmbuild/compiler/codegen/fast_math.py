@@ -6,12 +6,23 @@ integer as well, where one is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import tvm
 from tvm import tirx
+
+from tvmbuild.compiler.codegen.fast_trigonometry import lower_cosine, lower_sine
+from tvmbuild.compiler.codegen.polynomials import (
+    bind,
+    constant,
+    dtype_of,
+    is_float32,
+    polynomial,
+    polynomial_in_parts,
+    ratio,
+)
 
 _LEVEL = 99
 """Over TVM's own rules, which have 10."""
@@ -88,32 +99,32 @@ def use_fast_math() -> None:
 
 def _lower_nearbyint(call: Any) -> Any:
     """Round to an integer as well, where one is wanted (`round_to_integers`)."""
-    name = "llvm.lrint" if _dtype(call).startswith("int") else "llvm.nearbyint"
-    return tirx.call_llvm_pure_intrin(_dtype(call), name, *call.args)
+    name = "llvm.lrint" if dtype_of(call).startswith("int") else "llvm.nearbyint"
+    return tirx.call_llvm_pure_intrin(dtype_of(call), name, *call.args)
 
 
 def _lower_exp(call: Any) -> Any:
     (x,) = call.args
-    if not _is_float32(x):
-        return tirx.call_llvm_pure_intrin(_dtype(x), "llvm.exp", x)
-    return _bind(x, _exp)
+    if not is_float32(x):
+        return tirx.call_llvm_pure_intrin(dtype_of(x), "llvm.exp", x)
+    return bind(x, _exp)
 
 
 def _exp(x: Any) -> Any:
-    low, high = (_constant(value, x) for value in EXP_RANGE)
-    value = _bind(_clamp(x, low, high), _exp_inside)
-    outside = tirx.Select(x < low, _constant(0.0, x), x)  # or not a number
-    return tirx.Select(x > high, _constant(float("inf"), x), tirx.Select(x >= low, value, outside))
+    low, high = (constant(value, x) for value in EXP_RANGE)
+    value = bind(_clamp(x, low, high), _exp_inside)
+    outside = tirx.Select(x < low, constant(0.0, x), x)  # or not a number
+    return tirx.Select(x > high, constant(float("inf"), x), tirx.Select(x >= low, value, outside))
 
 
 def _exp_inside(x: Any) -> Any:
     def scale(shifted: Any) -> Any:
-        power = shifted - _constant(_ROUNDER, x)
-        rest = x - power * _constant(LN2[0], x) - power * _constant(LN2[1], x)
-        growth = _bind(rest, lambda r: _polynomial((*EXP, 1.0, 1.0), r))
-        return tirx.reinterpret(_dtype(x), _multiply_by_power(growth, shifted))
+        power = shifted - constant(_ROUNDER, x)
+        rest = x - power * constant(LN2[0], x) - power * constant(LN2[1], x)
+        growth = bind(rest, lambda r: polynomial((*EXP, 1.0, 1.0), r))
+        return tirx.reinterpret(dtype_of(x), _multiply_by_power(growth, shifted))
 
-    return _bind(x * _constant(LOG2E, x) + _constant(_ROUNDER, x), scale)
+    return bind(x * constant(LOG2E, x) + constant(_ROUNDER, x), scale)
 
 
 def exp_of_negative(x: Any) -> Any:
@@ -123,21 +134,21 @@ def exp_of_negative(x: Any) -> Any:
     Below the range the result is the smallest normal number, not zero.
     """
     # The constant first: with a NaN, TVM's max returns its second argument.
-    return _bind(tirx.Max(_constant(EXP_RANGE[0], x), x), _exp_of_weight)
+    return bind(tirx.Max(constant(EXP_RANGE[0], x), x), _exp_of_weight)
 
 
 def _exp_of_weight(x: Any) -> Any:
     def scale(shifted: Any) -> Any:
-        rest = x * _constant(LOG2E, x) - (shifted - _constant(_ROUNDER, x))
-        growth = _bind(rest, lambda r: _polynomial(_POWER, r))
-        return tirx.reinterpret(_dtype(x), _multiply_by_power(growth, shifted))
+        rest = x * constant(LOG2E, x) - (shifted - constant(_ROUNDER, x))
+        growth = bind(rest, lambda r: polynomial(_POWER, r))
+        return tirx.reinterpret(dtype_of(x), _multiply_by_power(growth, shifted))
 
-    return _bind(x * _constant(LOG2E, x) + _constant(_ROUNDER, x), scale)
+    return bind(x * constant(LOG2E, x) + constant(_ROUNDER, x), scale)
 
 
 def _multiply_by_power(value: Any, shifted: Any) -> Any:
     """Return the bits of the value times 2^power, a normal number; ``shifted`` is power + ``_ROUNDER``."""
-    integers = _dtype(value).replace("float", "int")
+    integers = dtype_of(value).replace("float", "int")
     return tirx.reinterpret(integers, value) + tirx.shift_left(
         tirx.reinterpret(integers, shifted), tirx.const(23, integers)
     )
@@ -145,23 +156,23 @@ def _multiply_by_power(value: Any, shifted: Any) -> Any:
 
 def _lower_sigmoid(call: Any) -> Any:
     (x,) = call.args
-    one = _constant(1.0, x)
-    if not _is_float32(x):
-        return one / (one + tirx.exp(_constant(0.0, x) - x))
-    return _bind(_clamp(x, _constant(-_SIGMOID_RANGE, x), _constant(_SIGMOID_RANGE, x)), _sigmoid)
+    one = constant(1.0, x)
+    if not is_float32(x):
+        return one / (one + tirx.exp(constant(0.0, x) - x))
+    return bind(_clamp(x, constant(-_SIGMOID_RANGE, x), constant(_SIGMOID_RANGE, x)), _sigmoid)
 
 
 def _sigmoid(x: Any) -> Any:
     """Return 1 / (1 + exp(-x)) in fewer instructions than exp alone, and without a division."""
 
     def scale(shifted: Any) -> Any:
-        power = shifted - _constant(_ROUNDER, x)
-        rest = x + power * _constant(LN2[0], x) + power * _constant(LN2[1], x)
-        growth = _bind(rest, lambda r: _constant(1.0, r) + (r * _polynomial(_DECAY, r) - _constant(1.0, r)) * r)
+        power = shifted - constant(_ROUNDER, x)
+        rest = x + power * constant(LN2[0], x) + power * constant(LN2[1], x)
+        growth = bind(rest, lambda r: constant(1.0, r) + (r * polynomial(_DECAY, r) - constant(1.0, r)) * r)
         bits = _multiply_by_power(growth, shifted)
-        return _bind(tirx.reinterpret(_dtype(x), bits) + _constant(1.0, x), _reciprocal)
+        return bind(tirx.reinterpret(dtype_of(x), bits) + constant(1.0, x), _reciprocal)
 
-    return _bind(x * _constant(-LOG2E, x) + _constant(_ROUNDER, x), scale)
+    return bind(x * constant(-LOG2E, x) + constant(_ROUNDER, x), scale)
 
 
 def _reciprocal(x: Any) -> Any:
@@ -169,45 +180,45 @@ def _reciprocal(x: Any) -> Any:
 
     ``x`` is a variable, positive, and neither it nor 1 / x is below the normal numbers.
     """
-    integers = _dtype(x).replace("float", "int")
-    guess = tirx.reinterpret(_dtype(x), tirx.const(_RECIPROCAL, integers) - tirx.reinterpret(integers, x))
+    integers = dtype_of(x).replace("float", "int")
+    guess = tirx.reinterpret(dtype_of(x), tirx.const(_RECIPROCAL, integers) - tirx.reinterpret(integers, x))
     for _ in range(3):
-        guess = _bind(guess, lambda near: near * (_constant(2.0, x) - x * near))
+        guess = bind(guess, lambda near: near * (constant(2.0, x) - x * near))
     return guess
 
 
 def _lower_tanh(call: Any) -> Any:
     (x,) = call.args
-    if not _is_float32(x):
-        one = _constant(1.0, x)
-        growth = tirx.exp(tirx.abs(x) * _constant(-2.0, x))
+    if not is_float32(x):
+        one = constant(1.0, x)
+        growth = tirx.exp(tirx.abs(x) * constant(-2.0, x))
         size = (one - growth) / (one + growth)
-        return tirx.Select(x < _constant(0.0, x), _constant(0.0, x) - size, size)
-    return _bind(x, _tanh)
+        return tirx.Select(x < constant(0.0, x), constant(0.0, x) - size, size)
+    return bind(x, _tanh)
 
 
 def _tanh(x: Any) -> Any:
-    inside = _clamp(x, _constant(-TANH_RANGE, x), _constant(TANH_RANGE, x))
-    value = _bind(inside, lambda each: _ratio(TANH_NUMERATOR, TANH_DENOMINATOR, each))
-    return tirx.Select(tirx.abs(x) < _constant(TANH_TINY, x), x, value)
+    inside = _clamp(x, constant(-TANH_RANGE, x), constant(TANH_RANGE, x))
+    value = bind(inside, lambda each: ratio(TANH_NUMERATOR, TANH_DENOMINATOR, each))
+    return tirx.Select(tirx.abs(x) < constant(TANH_TINY, x), x, value)
 
 
 def _lower_erf(call: Any) -> Any:
     (x,) = call.args
-    if not _is_float32(x):
+    if not is_float32(x):
         return _one_by_one(call)
-    return _bind(_clamp(x, _constant(-_ERF_RANGE, x), _constant(_ERF_RANGE, x)), _erf)
+    return bind(_clamp(x, constant(-_ERF_RANGE, x), constant(_ERF_RANGE, x)), _erf)
 
 
 def _erf(inside: Any) -> Any:
-    stretched = inside * inside * _constant(_ERF_STRETCH, inside) - _constant(1.0, inside)
-    return inside * _bind(stretched, lambda each: _polynomial_in_parts(_ERF, each))
+    stretched = inside * inside * constant(_ERF_STRETCH, inside) - constant(1.0, inside)
+    return inside * bind(stretched, lambda each: polynomial_in_parts(_ERF, each))
 
 
 def _one_by_one(call: Any) -> Any:
     """Return a call of each of a vector's numbers."""
     (x,) = call.args
-    scalar, _, lanes = _dtype(x).partition("x")
+    scalar, _, lanes = dtype_of(x).partition("x")
     if not lanes:
         return call
     places = [tirx.const(lane, "int32") for lane in range(int(lanes))]
@@ -220,53 +231,12 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
     return tirx.Min(high, tirx.Max(low, x))
 
 
-def _bind(value: Any, use: Callable[[Any], Any]) -> Any:
-    """Return ``use`` of a variable that has the value: as an expression it would be computed at each of its uses."""
-    variable = tirx.Var("t", _dtype(value))
-    return tirx.Let(variable, value, use(variable))
-
-
-def _is_float32(x: Any) -> bool:
-    return _dtype(x).partition("x")[0] == "float32"
-
-
-def _dtype(x: Any) -> str:
-    """Return `float32` or, of a vector, `float32x16`."""
-    return str(x.ty.dtype)
-
-
-def _constant(value: float, like: Any) -> Any:
-    return tirx.const(value, _dtype(like))
-
-
-def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
-    """Horner's scheme, the highest power's coefficient first."""
-    value = _constant(coefficients[0], x)
-    for coefficient in coefficients[1:]:
-        value = value * x + _constant(coefficient, x)
-    return value
-
-
-def _polynomial_in_parts(coefficients: Sequence[float], x: Any) -> Any:
-    """Estrin's scheme: few multiplications more than Horner's, but no chain of them that each waits for the last."""
-    terms = [_constant(each, x) for each in reversed(coefficients)]
-
-    def halve(parts: Sequence[Any], power: Any) -> Any:
-        pairs = [low + high * power for low, high in zip(parts[::2], parts[1::2], strict=False)]
-        pairs += parts[len(pairs) * 2 :]
-        return pairs[0] if len(pairs) == 1 else _bind(power * power, lambda square: halve(pairs, square))
-
-    return halve(terms, x)
-
-
-def _ratio(numerator: Sequence[float], denominator: Sequence[float], x: Any) -> Any:
-    return _bind(x * x, lambda square: x * _polynomial(numerator, square) / _polynomial(denominator, square))
-
-
 _RULES: Mapping[str, Callable[[Any], Any]] = {
     "exp": _lower_exp,
     "sigmoid": _lower_sigmoid,
     "tanh": _lower_tanh,
     "erf": _lower_erf,
+    "sin": lower_sine,
+    "cos": lower_cosine,
     "nearbyint": _lower_nearbyint,
 }

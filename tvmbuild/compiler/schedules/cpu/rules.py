@@ -12,7 +12,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_scheduled
+from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_plain_loops, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import REFUSALS
 from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
@@ -33,9 +33,13 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
-    """Apply to each block the first rule that can handle it."""
-    sch = _take_as_given(function) or _schedule(function, machine, Variant())
-    return function if sch is None else mark_scheduled(sch.mod["main"])
+    """Apply to each block the first rule that can handle it; a sum that is none's is marked."""
+    given = _take_as_given(function)
+    if given is not None:
+        return mark_scheduled(given.mod["main"])
+    applied = _apply_rules(function, machine, Variant())
+    scheduled = function if applied is None else mark_scheduled(applied[0].mod["main"])
+    return mark_plain_loops(scheduled) if _leaves_plain_loops(applied) else scheduled
 
 
 def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
@@ -71,7 +75,10 @@ def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
     """Say whether some sum of the function, were it scheduled by rule, would be left to a plain loop."""
     if is_scheduled(function) or _take_as_given(function) is not None:
         return False
-    applied = _apply_rules(function, machine, Variant())
+    return _leaves_plain_loops(_apply_rules(function, machine, Variant()))
+
+
+def _leaves_plain_loops(applied: tuple[s_tir.Schedule, list[Rule | None]] | None) -> bool:
     return applied is None or any(rule in {None, _schedule_outer_loops} for rule in applied[1])
 
 

@@ -1,0 +1,82 @@
+"""sin and cos of float32 on CPUs as polynomials, which vectorise; TVM calls the C library for each number.
+
+The argument's place within a quarter turn is found in float64: near the zeros, too, all bits are right. Where one of a
+vector's arguments is so large that it cannot be, the C library is called for all of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import tirx
+
+from tvmbuild.compiler.codegen.polynomials import bind, dtype_of, is_float32, polynomial
+
+LARGE = float(1 << 20)
+"""Up to here the number of quarter turns times the first part of one is exact."""
+_QUARTER = math.pi / 2
+_FIRST = math.floor(_QUARTER * 2**31) / 2**31
+"""A quarter turn in 32 bits; the rest in another number."""
+_REST = (_QUARTER - _FIRST) + 6.123233995736766e-17
+
+# Cephes' sinf and cosf on an eighth of a turn: r + r³ and 1 - r²/2 + r⁴ times these of r².
+_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+
+
+def lower_sine(call: Any) -> Any:
+    """Return the sine of a float32 or a vector of them."""
+    return _lower(call, quarters=0)
+
+
+def lower_cosine(call: Any) -> Any:
+    """Return the cosine: the sine a quarter turn further."""
+    return _lower(call, quarters=1)
+
+
+def _lower(call: Any, quarters: int) -> Any:
+    (x,) = call.args
+    library = f"llvm.{call.op.name.removeprefix('tirx.')}"
+    if not is_float32(x):
+        return tirx.call_llvm_pure_intrin(dtype_of(x), library, x)
+
+    def choose(value: Any) -> Any:
+        called = tirx.call_llvm_pure_intrin(dtype_of(value), library, value)
+        return tirx.if_then_else(_largest(value) < tirx.const(LARGE, "float32"), _compute(value, quarters), called)
+
+    return bind(x, choose)
+
+
+def _largest(x: Any) -> Any:
+    """Return the largest size of a vector's numbers."""
+    size = tirx.abs(x)
+    _, _, lanes = dtype_of(x).partition("x")
+    return tirx.call_llvm_pure_intrin("float32", "llvm.vector.reduce.fmax", size) if lanes else size
+
+
+def _compute(x: Any, quarters: int) -> Any:
+    wide, integers = (dtype_of(x).replace("float32", each) for each in ("float64", "int32"))
+
+    def turn(exact: Any) -> Any:
+        return bind(tirx.nearbyint(exact * tirx.const(1 / _QUARTER, wide)), lambda count: place(exact, count))
+
+    def place(exact: Any, count: Any) -> Any:
+        rest = exact - count * tirx.const(_FIRST, wide) - count * tirx.const(_REST, wide)
+        number = tirx.Cast(integers, count) + tirx.const(quarters, integers)
+        return bind(
+            tirx.Cast(dtype_of(x), rest),
+            lambda r: bind(number, lambda n: bind(r * r, lambda square: value(r, n, square))),
+        )
+
+    def value(r: Any, number: Any, square: Any) -> Any:
+        one, two, zero = (tirx.const(each, integers) for each in (1, 2, 0))
+        sine = r + r * square * polynomial(_SIN, square)
+        cosine = polynomial((*_COS, -0.5, 1.0), square)
+        chosen = tirx.Select(tirx.bitwise_and(number, one) == zero, sine, cosine)
+        return bind(
+            chosen,
+            lambda size: tirx.Select(tirx.bitwise_and(number, two) == zero, size, tirx.const(0.0, dtype_of(x)) - size),
+        )
+
+    return bind(tirx.Cast(wide, x), turn)
