@@ -31,6 +31,28 @@ def address(text: str) -> str:
 address.__name__ = "HOST:PORT"
 
 
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what `inputs:` in models.yaml would."""
+    parser.add_argument(
+        "--shape",
+        dest="shapes",
+        type=named_shape,
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="fix an open input's shape, in all models that have the input; repeatable",
+    )
+    parser.add_argument(
+        "--value",
+        dest="values",
+        type=named_value,
+        action="append",
+        default=[],
+        metavar="NAME=16000",
+        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
+    )
+
+
 def named_shape(text: str) -> tuple[str, list[int]]:
     """Return an input's name and its shape, of NAME=1,3,224,224."""
     name, _, sizes = text.partition("=")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.processes import run_module
-from tvmbuild.cli.arguments import named_shape, named_value
+from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.errors import TvmbuildError
 
 HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
@@ -19,24 +19,7 @@ TIMEOUT_S = 1800
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx", help="no project is needed")
-    parser.add_argument(
-        "--shape",
-        dest="shapes",
-        type=named_shape,
-        action="append",
-        default=[],
-        metavar="NAME=1,3,224,224",
-        help="fix a dynamic input's shape, in all models that have the input; repeatable",
-    )
-    parser.add_argument(
-        "--value",
-        dest="values",
-        type=named_value,
-        action="append",
-        default=[],
-        metavar="NAME=16000",
-        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
-    )
+    add_input_arguments(parser)
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")
 

@@ -16,7 +16,7 @@ import yaml
 from tvmbuild.base.files import sha256_file
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
-from tvmbuild.cli.arguments import named_shape, named_value
+from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.errors import TvmbuildError
 
 NAME_LENGTH = 64
@@ -41,24 +41,7 @@ class ModelWords:
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what models.yaml would."""
-    parser.add_argument(
-        "--shape",
-        dest="shapes",
-        type=named_shape,
-        action="append",
-        default=[],
-        metavar="NAME=1,3,224,224",
-        help="fix an input's shape; repeatable",
-    )
-    parser.add_argument(
-        "--value",
-        dest="values",
-        type=named_value,
-        action="append",
-        default=[],
-        metavar="NAME=16000",
-        help="make an input a constant, a number or JSON's lists of numbers; repeatable",
-    )
+    add_input_arguments(parser)
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="a text file, one label a line; goes into the package"
     )
