@@ -83,7 +83,7 @@ def test_a_repeated_layer_is_one_task_with_its_weight(project_root: Path, cpu: t
         ("transpose1", "transpose"),
         ("fused_matmul_add241", "matmul_add"),
         ("fused_add_add1_add2", "add_add_add"),
-        ("fused_tir_tanh_add_add1_add2_add3_multiply", "tir_tanh_add_x4_multiply"),
+        ("fused_tir_tanh_add_add1_add2_add3_multiply", "tir_tanh_add_add_add_add_multiply"),
         ("fused_strided_slice" + "".join(f"_strided_slice{i}" for i in range(43)) + "_add", "strided_slice_x44_add"),
     ],
 )

@@ -10,8 +10,8 @@ from tvm import relax
 
 PACKED_CALLS = frozenset({"tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
 """TensorIR's calls of functions by their names."""
-_RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){3,}(?![^_])")
-"""The name of one operator, four times or more."""
+_RUN = re.compile(r"(?<![^_])([a-z][a-z_]*?)(?:_\1){7,}(?![^_])")
+"""The name of one operator, eight times or more."""
 
 
 def operator_calls(mod: tvm.ir.IRModule, prefix: str) -> tuple[relax.Call, ...]:
@@ -39,7 +39,7 @@ def called_functions(mod: tvm.ir.IRModule) -> tuple[tvm.ir.GlobalVar, ...]:
 def display_name(function: str) -> str:
     """Return the fused function's name without ``fused_`` and without the numbers that make it unique.
 
-    An operator that comes four times or more in a row is named once: ``add_x44_multiply``.
+    An operator that comes eight times or more in a row is named once: ``add_x44_multiply``.
     """
     name = re.sub(r"\d+(?=_|$)", "", function.removeprefix("fused_"))
     return _RUN.sub(lambda run: f"{run[1]}_x{(len(run[0]) + 1) // (len(run[1]) + 1)}", name)
