@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.processes import run_module
+from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import named_shape, named_value
 from tvmbuild.errors import TvmbuildError
 
@@ -18,7 +19,13 @@ TIMEOUT_S = 1800
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx", help="no project is needed")
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL.onnx",
+        help=f"or another of {', '.join(MODEL_SUFFIXES)}; no project is needed",
+    )
     parser.add_argument(
         "--shape",
         dest="shapes",
