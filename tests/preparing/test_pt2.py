@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -23,8 +24,10 @@ from tvmbuild.base.specs import InputSpec, ModelSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.stages.simplify import Simplify
 from tvmbuild.planning.subject import Subject
+from tvmbuild.preparing import model_file
 from tvmbuild.preparing.model_file import read_model
 from tvmbuild.preparing.pt2 import convert
+from tvmbuild.sources.export import obtain_model
 
 MISSING = "a .pt2 file needs torch, which is not installed; `pip install 'tvmbuild[torch]'`"
 
@@ -53,13 +56,32 @@ def test_a_program_is_known_by_its_contents(tmp_path: Path) -> None:
 def test_without_the_extra_its_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convert, "find_spec", lambda _name: None)
     with pytest.raises(TvmbuildError) as caught:
-        read_model(pack_program(tmp_path / "net"), "net")
+        read_model(pack_program(tmp_path / "net.pt2"), "net")
     assert caught.value.message == MISSING
+
+
+def test_a_program_that_is_called_onnx_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_file, "convert_pt2", lambda *_: pytest.fail("its code would run"))
+    for name in ("net.onnx", "0123abcd"):
+        with pytest.raises(TvmbuildError, match="is not an ONNX file: it is a program of torch") as caught:
+            read_model(pack_program(tmp_path / name), "net")
+        assert caught.value.hint == "Call it .pt2 if you trust it: loading one may run its code."
+
+
+@pytest.mark.usefixtures("own_folders")
+def test_what_is_downloaded_keeps_its_name(tmp_path: Path) -> None:
+    away = pack_program(tmp_path / "net.pt2")
+    source = Source("url", away.as_uri(), None, hashlib.sha256(away.read_bytes()).hexdigest())
+    with obtain_model(source, tmp_path) as path:
+        assert path.name == "net.pt2"
+        assert path.read_bytes() == away.read_bytes()
+        assert path != away
 
 
 SOURCES = (
     Source("path", "models/net.pt2"),
     Source("url", "https://example.org/net.pt2", None, "0" * 64),
+    Source("url", "https://example.org/net.pt2?download=true", None, "0" * 64),
     Source("package", "x==1", "x/net.pt2", "0" * 64),
     Source("hub", "owner/name", "net.pt2", "0" * 64),
 )

@@ -153,8 +153,9 @@ def _describe_zip(path: Path, shown: str) -> FileKind:
         return FileKind("a zip archive that is damaged", "Fetch it again, whole.", is_sure=False)
     within = {name.partition("/")[2] or name for name in names}
     if "data.pkl" in within or "archive_format" in within:
-        what = "a program of torch.export" if _has_program(names) else "a file of PyTorch's"
-        return FileKind(what, _EXPORT)
+        if _has_program(names):
+            return FileKind("a program of torch.export", "Call it .pt2 if you trust it: loading one may run its code.")
+        return FileKind("a file of PyTorch's", _EXPORT)
     if any(name.endswith(".npy") for name in names):
         return FileKind("an .npz, arrays of NumPy", "Give the ONNX file that belongs to it.")
     if "model.weights.h5" in within or ("config.json" in within and any(name.endswith(".h5") for name in within)):

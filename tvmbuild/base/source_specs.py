@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
@@ -69,8 +70,13 @@ class Source:
 
     def list_readers(self) -> tuple[Extra, ...]:
         """Return what has to be installed to read the model itself."""
-        reader = None if self.export else READERS.get(PurePosixPath(self.file or self.location).suffix)
+        reader = None if self.export else READERS.get(PurePosixPath(self.name_file()).suffix)
         return (reader,) if reader else ()
+
+    def name_file(self) -> str:
+        """Return the name that the file has where it comes from; in the cache it has none."""
+        path = self.file or (unquote(urlsplit(self.location).path) if self.kind == "url" else self.location)
+        return PurePosixPath(path).name or "file"
 
 
 @dataclass(frozen=True)

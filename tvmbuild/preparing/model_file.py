@@ -13,7 +13,11 @@ from tvmbuild.preparing.tflite.reader import is_tflite
 
 
 def read_model(path: Path, model: str) -> Any:
-    """Return the ModelProto of an ONNX file, or of a .tflite or .pt2; messages call it ``model``."""
+    """Return the ModelProto of an ONNX file, or of a .tflite or .pt2; messages call it ``model``.
+
+    A .pt2 must be called so, for loading one may run its code: no other file is to bring that along.
+    """
     if is_tflite(path):
         return convert_tflite(path, model)
-    return convert_pt2(path, model) if is_exported_program(path) else load_model(path, model)
+    is_program = path.suffix == ".pt2" and is_exported_program(path)
+    return convert_pt2(path, model) if is_program else load_model(path, model)
