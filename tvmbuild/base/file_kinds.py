@@ -34,6 +34,24 @@ def recognise_wrapping(path: Path) -> FileKind | None:
     return _recognise(path, (_find_pointer, _find_page, _find_compressed))
 
 
+def is_exported_program(path: Path) -> bool:
+    """Say whether the file is one that `torch.export.save` wrote, whatever its name."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(2) != b"PK":
+                return False
+        with zipfile.ZipFile(path) as archive:
+            return _has_program(archive.namelist())
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return False
+
+
+def _has_program(names: Sequence[str]) -> bool:
+    within = {*names, *(name.partition("/")[2] for name in names)}
+    is_program = any(name.startswith("models/") and name.endswith(".json") for name in within)
+    return (is_program and "archive_format" in within) or "serialized_exported_program.json" in within  # the older form
+
+
 _Finder = Callable[[Path, bytes, int], "FileKind | None"]
 
 
@@ -135,8 +153,9 @@ def _describe_zip(path: Path, shown: str) -> FileKind:
         return FileKind("a zip archive that is damaged", "Fetch it again, whole.", is_sure=False)
     within = {name.partition("/")[2] or name for name in names}
     if "data.pkl" in within or "archive_format" in within:
-        what = "a program of torch.export" if any("models/" in name for name in names) else "a file of PyTorch's"
-        return FileKind(what, _EXPORT)
+        if _has_program(names):
+            return FileKind("a program of torch.export", "Call it .pt2 if you trust it: loading one may run its code.")
+        return FileKind("a file of PyTorch's", _EXPORT)
     if any(name.endswith(".npy") for name in names):
         return FileKind("an .npz, arrays of NumPy", "Give the ONNX file that belongs to it.")
     if "model.weights.h5" in within or ("config.json" in within and any(name.endswith(".h5") for name in within)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 from tvmbuild.base.field_marks import LATER
 from tvmbuild.base.frozen_map import FrozenMap
 
-MODEL_SUFFIXES = (".onnx", ".tflite")
+MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
 """Of files that a model can be read from."""
 
 
@@ -29,7 +31,10 @@ class Extra:
 
 HUB = Extra("hub", ("huggingface-hub",), "a file of the Hub")
 TFLITE = Extra("tflite", ("tflite", "ai-edge-litert"), "a .tflite file")
-EXTRAS = (HUB, TFLITE)
+TORCH = Extra("torch", ("torch", "onnxscript"), "a .pt2 file")
+EXTRAS = (HUB, TFLITE, TORCH)
+READERS = {".tflite": TFLITE, ".pt2": TORCH}
+"""A model's suffix → what reads it."""
 
 
 class Json(str):
@@ -61,8 +66,17 @@ class Source:
         files = self.export.files if self.export else ()
         sources = (self, *(file.source for file in files))
         from_hub = any(source.kind == "hub" for source in sources)
-        is_tflite = self.export is None and (self.file or self.location).endswith(".tflite")
-        return (*((HUB,) if from_hub else ()), *((TFLITE,) if is_tflite else ()))
+        return (*((HUB,) if from_hub else ()), *self.list_readers())
+
+    def list_readers(self) -> tuple[Extra, ...]:
+        """Return what has to be installed to read the model itself."""
+        reader = None if self.export else READERS.get(PurePosixPath(self.name_file()).suffix)
+        return (reader,) if reader else ()
+
+    def name_file(self) -> str:
+        """Return the name that the file has where it comes from; in the cache it has none."""
+        path = self.file or (unquote(urlsplit(self.location).path) if self.kind == "url" else self.location)
+        return PurePosixPath(path).name or "file"
 
 
 @dataclass(frozen=True)

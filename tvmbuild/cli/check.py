@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.processes import run_module
+from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.errors import TvmbuildError
 
@@ -18,7 +19,13 @@ TIMEOUT_S = 1800
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx", help="no project is needed")
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL.onnx",
+        help=f"or another of {', '.join(MODEL_SUFFIXES)}; no project is needed",
+    )
     add_input_arguments(parser)
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")

@@ -1,10 +1,11 @@
-"""What would become of an ONNX file: ``python -m tvmbuild.preparing.examine REQUEST`` prints what it finds as JSON.
+"""What would become of a model file: ``python -m tvmbuild.preparing.examine REQUEST`` prints what it finds as JSON.
 
 A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -58,10 +59,10 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
         try:
-            return replace(_look(proto, given, path.name, cpu), names=names)
+            return replace(_look(copy.deepcopy(proto), given, path.name, cpu), names=names)
         except OpenShapesError as error:
             said = say_without_project(error)
-            found = _look_by_stand_ins(path, given, error.question, cpu)
+            found = _look_by_stand_ins(proto, path.name, given, error.question, cpu)
             return replace(found, names=names, problem=said.message, hint=said.hint)
     except TvmbuildError as error:
         said = say_without_project(error)
@@ -86,26 +87,25 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, cpu: str | None) 
     return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, notes=(*notes, *found.notes))
 
 
-def _look_by_stand_ins(path: Path, given: tuple[InputSpec, ...], question: Question, cpu: str | None) -> Examined:
+def _look_by_stand_ins(
+    proto: Any, name: str, given: tuple[InputSpec, ...], question: Question, cpu: str | None
+) -> Examined:
     """Return what can be said while sizes are missing: all facts, with others in their place, or those of the file."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
-    from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs  # noqa: PLC0415
     from tvmbuild.preparing.open_inputs import describe_input  # noqa: PLC0415
 
-    proto, name = read_model(path, path.name), path.name
     specs = (
         *(InputSpec(each, shape) for each, shape in question.stand_ins.items()),
         *(each for each in given if each.value is not None),
     )
     opset, nodes, shown = find_opset(proto), len(proto.graph.node), tuple(map(describe_input, graph_inputs(proto)))
     try:
-        return replace(_look(proto, specs, name, cpu), inputs=shown, stand_ins=question.stands)
+        return replace(_look(copy.deepcopy(proto), specs, name, cpu), inputs=shown, stand_ins=question.stands)
     except TvmbuildError as first:
         also = [first]
     if "operator" not in also[0].message:  # what stands in the way may be known without a run
         try:
-            proto = read_model(path, name)
             fix_inputs(proto, specs, name)
             _lower(proto, name, cpu)
         except TvmbuildError as second:

@@ -17,7 +17,7 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.base.source_specs import Export, Source
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.errors import TvmbuildError
-from tvmbuild.sources.fetch import fetch, name_file
+from tvmbuild.sources.fetch import fetch
 from tvmbuild.sources.user_code import find_crash
 
 REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "crash.txt"
@@ -26,12 +26,17 @@ REQUEST, RESULT, ERROR, CRASH = "request.json", "model.onnx", "error.json", "cra
 
 @contextmanager
 def obtain_model(source: Source, root: Path) -> Iterator[Path]:
-    """Yield the local ONNX file of ``source``, whatever its kind; what a function made is gone afterwards."""
-    if source.export is None:
-        yield fetch(source, root)
-        return
+    """Yield the local file of ``source``, whatever its kind; what a function made is gone afterwards.
+
+    A file that something else than ONNX's library reads has the name that it has where it comes from.
+    """
     with TemporaryDirectory(prefix="tvmbuild-export-") as folder:
-        yield _export(source, source.export, root, Path(folder))
+        if source.export is not None:
+            yield _export(source, source.export, root, Path(folder))
+        elif source.list_readers():
+            yield _hand_over(source, root, Path(folder) / "named")
+        else:
+            yield fetch(source, root)
 
 
 def _export(source: Source, export: Export, root: Path, folder: Path) -> Path:
@@ -62,7 +67,7 @@ def _hand_over(source: Source, root: Path, folder: Path) -> Path:
     if source.kind == "path":
         return path
     folder.mkdir(parents=True)
-    named = folder / name_file(source)
+    named = folder / source.name_file()
     named.symlink_to(path)
     return named
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import fcntl
 import shutil
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import unquote, urlsplit
 
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import publish, sha256_file
@@ -73,12 +72,6 @@ def _download(source: Source, cached: Path) -> None:
 def describe(source: Source) -> str:
     """Return the source as messages name it."""
     return f"{source.location}, file {source.file}" if source.file else source.location
-
-
-def name_file(source: Source) -> str:
-    """Return the name that the file has where it comes from; in the cache it has none."""
-    path = source.file or unquote(urlsplit(source.location).path)
-    return PurePosixPath(path).name or "file"
 
 
 def _find_path(source: Source, root: Path) -> Path:

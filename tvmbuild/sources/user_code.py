@@ -9,13 +9,14 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from tvmbuild.base.source_specs import TORCH
 from tvmbuild.errors import TvmbuildError
 
 NOT_THEIRS = (Path(sysconfig.get_paths()["stdlib"]), Path(__file__).parents[1])
 """Python's and our own code, which lies in the project where that is tvmbuild's own checkout."""
 MAX_FRAMES = 6
 MAX_CAUSE = 300
-EXTRAS = {"torch": "torch", "onnxscript": "torch"}
+EXTRAS = dict.fromkeys(TORCH.distributions, TORCH.name)
 """Modules that an extra of ours brings."""
 
 _CRASHED_AT = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.source_specs import TFLITE
 from tvmbuild.base.specs import ModelSpec
 from tvmbuild.base.steps import SimplifyStep, Step
 from tvmbuild.planning.stages.planner import StageOfModels
@@ -30,8 +29,8 @@ class Simplify(StageOfModels):
         return {f"argument {file.name}": root / file.source.location for file in files if file.source.kind == "path"}
 
     def list_tools(self, subject: Subject, capabilities: Capabilities) -> dict[str, str]:
-        """Return the models' libraries, and what runs a .tflite."""
-        others = TFLITE.distributions if TFLITE in subject.model.source.list_extras() else ()
+        """Return the models' libraries, and what reads and runs a file that is not ONNX."""
+        others = (name for reader in subject.model.source.list_readers() for name in reader.distributions)
         return list_versions(capabilities, "onnx", "onnxsim", "onnxruntime", *others)
 
     def list_environment(self, _subject: Subject) -> dict[str, str]:

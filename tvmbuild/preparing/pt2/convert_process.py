@@ -1,0 +1,141 @@
+"""Convert a .pt2 file in a process of its own: ``python -m tvmbuild.preparing.pt2.convert_process FILE.pt2 FOLDER``.
+
+FOLDER gets the ONNX, and what torch computes of some inputs; or the error, by `tvmbuild.preparing.pt2.convert`'s names.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import torch
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+
+from tvmbuild.base.files import write_bytes, write_json
+from tvmbuild.base.processes import die_with_parent
+from tvmbuild.errors import TvmbuildError
+from tvmbuild.preparing.onnx_graph import MAX_BYTES
+from tvmbuild.preparing.pt2.convert import ERROR, HINT, INPUT, OUTPUT, RESULT
+from tvmbuild.preparing.pt2.program import Program, shorten
+
+_OPERATORS = re.compile(rb'"torch\.ops\.(\w+)\.')
+_DEVICES = re.compile(rb'"device": ?\{"type": ?"(\w+)"')
+_LIBRARIES = {"torchvision", "torchaudio"}
+"""Whose operators are there once they are imported, under the library's name."""
+_NO_FUNCTION = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)', overload='([^']+)'\)>")
+
+
+def main(path: Path, folder: Path) -> int:
+    """Return 0 when the model is written; 1 when the error is."""
+    die_with_parent()
+    try:
+        program = Program(load_program(path))
+        program.check()
+        sets = program.compute_sets()
+        data = export(program, list(sets[0].results))
+    except TvmbuildError as error:
+        write_json(folder / ERROR, {"message": error.message, "hint": error.hint})
+        return 1
+    for index, each in enumerate(sets):
+        arrays = {f"{INPUT}{name}": value for name, value in each.feeds.items()}
+        arrays |= {f"{OUTPUT}{name}": value for name, value in each.results.items()}
+        np.savez(folder / f"set{index}.npz", **cast("dict[str, Any]", arrays))
+    write_bytes(folder / RESULT, data)
+    return 0
+
+
+def load_program(path: Path) -> Any:
+    """Return the exported program; TvmbuildError where this torch cannot load it."""
+    with zipfile.ZipFile(path) as archive:
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
+    others = {found.decode() for text in texts for found in _DEVICES.findall(text)} - {"cpu", "meta"}
+    if others and not torch.cuda.is_available():
+        raise TvmbuildError(
+            f"it was exported on {', '.join(sorted(others))}, and cannot be loaded where there is none",
+            "export it on the CPU: `torch.export.export(model.cpu(), …)`",
+        )
+    used = {found.decode() for text in texts for found in _OPERATORS.findall(text)}
+    for library in sorted(used & _LIBRARIES):
+        _import_operators(library)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # torch raises whatever it comes across
+        raise TvmbuildError(
+            f"torch {torch.__version__} cannot load it: {shorten(error)}",
+            "save it again with this version of torch; its operators and types must be PyTorch's own, or torchvision's",
+        ) from error
+    if others:
+        from torch.export.passes import move_to_device_pass  # noqa: PLC0415 - not in torch 2.6
+
+        program = move_to_device_pass(program, "cpu")
+    return program
+
+
+def _import_operators(library: str) -> None:
+    try:
+        import_module(library)
+    except ImportError as error:
+        raise TvmbuildError(
+            f"it uses operators of {library}, which is not installed",
+            f"`pip install {library}`, with the pip of {sys.executable}",
+        ) from error
+
+
+def export(program: Program, outputs: list[str]) -> bytes:
+    """Return the ONNX with the program's own names; TvmbuildError where the exporter has none of it."""
+    if program.size > MAX_BYTES:
+        raise TvmbuildError("its weights are larger than 2 GB", "models that large are not supported")
+    try:
+        with redirect_stdout(io.StringIO()):
+            made = torch.onnx.export(
+                program.exported, dynamo=True, verbose=False, input_names=program.names, output_names=outputs
+            )
+        proto = made.model_proto
+    except Exception as error:  # the exporter raises whatever it comes across
+        raise TvmbuildError(f"torch.onnx cannot convert it: {_explain_export(error)}", HINT) from error
+    _forget_origins(proto)
+    try:
+        data: bytes = proto.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError) as error:
+        raise TvmbuildError("in ONNX it is larger than 2 GB", "models that large are not supported") from error
+    return data
+
+
+def _explain_export(error: BaseException) -> str:
+    """Return the operator that has no ONNX function, or the first cause."""
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    found = _NO_FUNCTION.search(str(root)) or _NO_FUNCTION.search(str(error))
+    return f"there is no ONNX function for {found[1]}.{found[2]}" if found else shorten(root)
+
+
+def _forget_origins(proto: onnx.ModelProto) -> None:
+    """Take out lines of code and paths of where it was exported, and torch's version: equal graphs are equal bytes."""
+    proto.producer_version = ""
+    del proto.metadata_props[:]
+    for graph in (proto.graph, *_subgraphs(proto.graph.node)):
+        for each in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            del each.metadata_props[:]
+            each.doc_string = ""
+
+
+def _subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        for graph in (attribute.g, *attribute.graphs):
+            if graph.node:
+                yield graph
+                yield from _subgraphs(graph.node)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
