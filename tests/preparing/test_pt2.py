@@ -238,7 +238,7 @@ REFUSED = {
     "stateful": "net: it changes its buffers at every run: count",
     "training": "net: it changes its buffers at every run: num_batches_tracked, running_mean, running_var",
     "in place": "net: it writes into its inputs: x",
-    "drawing": "net: it draws random numbers: output differ between two runs on the same inputs",
+    "drawing": "net: it draws random numbers: two runs on the same inputs differ in output",
     "unknown": "net: torch.onnx cannot convert it: there is no ONNX function for aten._linalg_svd.default",
     "number": "net: its output output_1 is 3, no tensor",
     "bfloat16": "net: its input input is bfloat16",
@@ -246,6 +246,7 @@ REFUSED = {
 
 
 @pytest.mark.torch
+@pytest.mark.nightly  # PyTorch takes ten seconds to begin
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_network_of_tensors_is_refused_by_name(name: str, program: Callable[[str], Path]) -> None:
     with pytest.raises(TvmbuildError) as caught:

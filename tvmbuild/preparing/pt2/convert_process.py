@@ -31,6 +31,8 @@ _OPERATORS = re.compile(rb'"torch\.ops\.(\w+)\.')
 _DEVICES = re.compile(rb'"device": ?\{"type": ?"(\w+)"')
 _LIBRARIES = {"torchvision", "torchaudio"}
 """Whose operators are there once they are imported, under the library's name."""
+_PASSING, _INNER = "tvmbuild output ", " inner"
+"""How outputs are called until no other value has their names, and what is added to those of others."""
 _NO_FUNCTION = re.compile(r"No ONNX function found for <OpOverload\(op='([^']+)', overload='([^']+)'\)>")
 
 
@@ -94,15 +96,17 @@ def export(program: Program, outputs: list[str]) -> bytes:
     """Return the ONNX with the program's own names; TvmbuildError where the exporter has none of it."""
     if program.size > MAX_BYTES:
         raise TvmbuildError("its weights are larger than 2 GB", "models that large are not supported")
+    passing = [f"{_PASSING}{index}" for index in range(len(outputs))]
     try:
         with redirect_stdout(io.StringIO()):
             made = torch.onnx.export(
-                program.exported, dynamo=True, verbose=False, input_names=program.names, output_names=outputs
+                program.exported, dynamo=True, verbose=False, input_names=program.names, output_names=passing
             )
         proto = made.model_proto
     except Exception as error:  # the exporter raises whatever it comes across
         raise TvmbuildError(f"torch.onnx cannot convert it: {_explain_export(error)}", HINT) from error
     _forget_origins(proto)
+    _rename(proto, {name: f"{name}{_INNER}" for name in outputs} | dict(zip(passing, outputs, strict=True)))
     try:
         data: bytes = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
@@ -117,6 +121,16 @@ def _explain_export(error: BaseException) -> str:
         root = root.__cause__
     found = _NO_FUNCTION.search(str(root)) or _NO_FUNCTION.search(str(error))
     return f"there is no ONNX function for {found[1]}.{found[2]}" if found else shorten(root)
+
+
+def _rename(proto: onnx.ModelProto, names: dict[str, str]) -> None:
+    """Rename values wherever they are: the exporter renames outputs, and does not see that another has the name."""
+    for graph in (proto.graph, *_subgraphs(proto.graph.node)):
+        for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+            value.name = names.get(value.name, value.name)
+        for node in graph.node:
+            for side in (node.input, node.output):
+                side[:] = [names.get(name, name) for name in side]
 
 
 def _forget_origins(proto: onnx.ModelProto) -> None:

@@ -84,7 +84,7 @@ class Program:
         random = [name for name in first.results if not _same(first.results[name], again.results[name])]
         if random:
             raise TvmbuildError(
-                f"it draws random numbers: {_list(random)} differ between two runs on the same inputs",
+                f"it draws random numbers: two runs on the same inputs differ in {_list(random)}",
                 "export it after .eval(); what is drawn must be an input",
             )
         others = (self._try(self._draw(given, self._sizes(step))) for step in STEPS)
