@@ -63,8 +63,10 @@ def test_the_rest_is_told_though_a_size_is_missing(tmp_path: Path, capsys: pytes
         f"{bad}: cannot be built",
         "  bad.onnx: the input x has dynamic dimensions: 1 (seq), 2 (seq)",
         f"  hint: fix them with `--shape x=1,128,128`, or in models.yaml by {yaml.format('1, 128, 128')}; {seq}",
-        "  besides, where 128 stands for seq: bad.onnx: the operator Det (node 'Det_0') "
-        "cannot be built: its matrices have 128 rows",
+        (
+            "  besides, where 128 stands for seq: bad.onnx: the operator Det (node 'Det_0') "
+            "cannot be built: its matrices have 128 rows"
+        ),
         "  opset 17, 1 nodes; inputs x float32[N, seq, seq]",
     ]
 

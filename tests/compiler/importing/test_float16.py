@@ -164,6 +164,14 @@ def test_a_model_without_16_bit_floats_stays_as_it_is() -> None:
     assert add_up_in_float32(wide) is wide
 
 
+def test_constants_that_are_listed_as_inputs_stay_constants() -> None:
+    model, _, data = make_pair("Gemm")
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    model.graph.input.extend(_info(name, TensorProto.FLOAT16, array.shape) for name, array in arrays.items())
+    imported = import_model(model, "net")
+    assert [info.shape for info in imported.inputs] == [data.shape]
+
+
 def test_subgraphs_casts_and_outputs_in_the_middle(cpu: tvm.target.Target) -> None:
     half = TensorProto.FLOAT16
     branch = [

@@ -40,14 +40,18 @@ def compute_in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     attributes = (attribute for node in walk_nodes(model.graph) for attribute in node.attribute)
-    fed = _list_narrow(model.graph.input) or any(map(_is_narrow, model.graph.initializer))
-    if not fed and not any(map(_names_narrow, attributes)):
+    holds = _list_narrow(model.graph.input) or any(map(_is_narrow, model.graph.initializer))
+    if not holds and not any(map(_names_narrow, attributes)):
         return model
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
     taken = {name for node in walk_nodes(graph) for name in (*node.input, *node.output)}
-    inputs, outputs = _list_narrow(graph.input), _list_narrow(graph.output) | _find_undeclared(model)
+    constants = {tensor.name for tensor in graph.initializer}
+    fed = [value for value in graph.input if value.name not in constants]  # old files list constants as inputs, too
+    del graph.input[:]
+    graph.input.extend(fed)
+    inputs, outputs = _list_narrow(fed), _list_narrow(graph.output) | _find_undeclared(model)
     names = {name: _make_fresh(name, taken) for name in (*inputs, *outputs)}
     begin = [_cast(name, names[name], TensorProto.FLOAT) for name in inputs]
     end = [_cast(names[name], name, kind) for name, kind in outputs.items() if name not in inputs]
