@@ -25,9 +25,9 @@ from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 Kind = Literal["LSTM", "GRU", "RNN"]
 GATES: dict[Kind, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 LANES = 16
-"""Of all vectors: LLVM cuts them into those that the CPU has."""
+"""The length of every vector here: LLVM cuts them into those that the CPU has."""
 _STEPS = 255
-"""Of 8 bits."""
+"""The largest of 8 bits."""
 _PANEL: dict[Kind, int] = {"LSTM": 16, "GRU": 16, "RNN": 64}
 """Hidden units whose gates are computed together: as many sums as hide the latency of a multiply-add."""
 
@@ -49,9 +49,9 @@ class Recurrence:
     backward: tuple[bool, ...]
     """For each direction."""
     linear_before_reset: bool = False
-    """Of a GRU: the reset gate multiplies the candidate's product, not the state before it."""
+    """Whether a GRU's reset gate multiplies the candidate's product, not the state before it."""
     activation: Literal["Tanh", "Relu"] = "Tanh"
-    """Of an RNN."""
+    """The function of an RNN's state."""
     weights: Literal["float32", "int8", "int16"] = "float32"
     """Integers are those of ONNX Runtime's dynamic quantisation, less their zero point: the state is rounded to 8 bits
     by its own range at every step. Of an LSTM, and of one sequence."""
@@ -301,7 +301,7 @@ def _multiply(thread: _Thread, index: int, panel: Any, operands: tuple[Any, Any,
 
 
 Places = tuple[Any, Any, Any, Any]
-"""Of a vector: its gates' first one, its hidden units, and where the old and the new state begin."""
+"""Where a vector's gates and hidden units are, and where the old and the new state begin."""
 
 
 def _update_lstm(thread: _Thread, _pass: int, gates: list[Any], places: Places) -> None:

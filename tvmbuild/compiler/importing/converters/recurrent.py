@@ -50,7 +50,7 @@ def convert_recurrence(call: NodeCall) -> relax.Expr:
 def _multiply(
     call: NodeCall, form: Recurrence, data: relax.Expr, weights: tuple[NDArray[np.float32], NDArray[np.float32]]
 ) -> list[relax.Expr]:
-    """Return what the inputs of all steps add to the gates, and the kernel's weights and bias."""
+    """Multiply the inputs of all steps by the weights; return that with the kernel's own weights and bias."""
     of_data, of_state = weights
     given = call.values(_BIASES) if len(call.inputs) > _BIASES and call.inputs[_BIASES] is not None else None
     both = np.zeros((form.directions, 2, form.gates * form.hidden), np.float32) if given is None else given

@@ -93,7 +93,7 @@ def keep_quantized(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 RULES: Mapping[str, Rule] = {**dict.fromkeys(GATES, keep_recurrence), "DynamicQuantizeLSTM": keep_quantized}
-"""Of targets that have the kernel."""
+"""The rules of targets that have the kernel."""
 
 
 def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) -> bool:
@@ -104,7 +104,7 @@ def _knows_inputs(given: Sequence[str], weights: Sequence[str], scope: Scope) ->
 
 
 def _project(composer: Composer, form: Recurrence, given: Sequence[str], number: int) -> str:
-    """Return what the data adds to the gates of one direction, in panels, with both biases."""
+    """Multiply the data by one direction's integers, in panels, and add both biases."""
     weights, scale, zero = (_of_direction(composer.scope, given[place], number) for place in (1, 8, 9))
     units = form.gates * form.hidden
     packed = [
