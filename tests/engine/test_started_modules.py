@@ -17,6 +17,7 @@ OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvm
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},
+    "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},
     "tvmbuild.cli.target": {"tvmbuild.devices.local.describe"},
@@ -32,10 +33,11 @@ PROCESSES = {
     "tvmbuild.engine.process": {"tvmbuild.stages"},
     "tvmbuild.sources.export": {"tvmbuild.sources.export_process"},
     "tvmbuild.preparing.onnxsim_process": {"tvmbuild.preparing.onnxsim_process"},
+    "tvmbuild.preparing.pt2.convert": {"tvmbuild.preparing.pt2.convert_process"},
 }
 """Who starts a process → its modules."""
 FILES = "build check completion config explain init schema target worker"
-FOLDERS = "bench bundle device doctor plan records report run"
+FOLDERS = "bench bundle compile device doctor plan records report run"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {

@@ -26,6 +26,7 @@ from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
+from tvmbuild.compiler.prim_funcs import has_plain_loops
 from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
@@ -266,9 +267,11 @@ def test_every_dtype_gives_what_the_unscheduled_function_gives(name: str, mcpu: 
     np.testing.assert_allclose(results[1], results[0], rtol=tolerance, atol=tolerance)
 
 
-def test_a_function_that_is_no_loop_nest_stays_as_it_is() -> None:
+def test_the_loops_of_a_function_that_is_no_loop_nest_stay_as_they_are() -> None:
     function = te_function(lambda x: topi.cumsum(x, axis=1), te.placeholder((3, 17), "float32", "x"))
-    assert schedule_function(function, AVX512).same_as(function)
+    scheduled = schedule_function(function, AVX512)
+    assert scheduled.body.same_as(function.body)
+    assert has_plain_loops(scheduled)
 
 
 def test_what_takes_microseconds_starts_no_threads() -> None:
