@@ -99,7 +99,7 @@ def test_a_name_of_this_folders_targets(folder: DoitProject, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("words", [(), ("-o", "net.tar")])
 def test_ctrl_c_leaves_nothing_half_written(folder: DoitProject, words: tuple[str, ...]) -> None:
-    process = folder.start("compile", "digits.onnx", *V3, *words, tool=("tvmbuild",), QUICK_STAGE_SECONDS="60")
+    process = folder.start("compile", "digits.onnx", *V3, *words, tool=("tvmbuild",), QUICK_STAGE_SECONDS="4")
     wait_for_line(process, ".  compile:")
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(30) != 0

@@ -111,18 +111,30 @@ def _run(step: AnyStep, environment: Mapping[str, str], attendant: Attendant | N
         )
     finally:
         os.close(write_end)
+    try:
+        with os.fdopen(read_end, "rb") as reports:
+            tail = _attend(process, step, attendant)
+            return _Ending(process.returncode, reports.read().decode(errors="replace"), tail)
+    finally:
+        if process.returncode is None:  # Ctrl-C may come before anything of the above waits for the process
+            _kill_group(process)
+            process.wait()
+
+
+def _attend(process: subprocess.Popen[bytes], step: AnyStep, attendant: Attendant | None) -> tuple[str, ...]:
+    """Send the Step, copy the output until the process has ended, and return its last lines."""
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     latest: deque[str] = deque(maxlen=1)
     shown = contextlib.nullcontext(attendant.show) if attendant else show_progress(step.id)
-    with os.fdopen(read_end, "rb") as reports, shown as show:
+    with shown as show:
 
         def tell(text: str) -> None:
             latest.append(text)
             show(text)
 
-        reader = threading.Thread(target=_copy_output, args=(process.stdout, step, tell, tail))
-        reader.start()
+        reader = threading.Thread(target=_copy_output, args=(process.stdout, step, tell, tail), daemon=True)
         try:
+            reader.start()
             _send(process, step)
             _wait(process, attendant)
         except KeyboardInterrupt:
@@ -133,11 +145,12 @@ def _run(step: AnyStep, environment: Mapping[str, str], attendant: Attendant | N
             # Also after success: a helper that the stage left behind would hold the pipes, and the device.
             _kill_group(process)
             process.wait()
-            reader.join()
+            if reader.is_alive():
+                reader.join()
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()  # type: ignore[union-attr]
             process.stdout.close()  # type: ignore[union-attr]
-        return _Ending(process.returncode, reports.read().decode(errors="replace"), tuple(tail))
+        return tuple(tail)
 
 
 def _hide_torch(step: AnyStep, folder: Path) -> dict[str, str]:
