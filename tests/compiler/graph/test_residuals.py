@@ -94,6 +94,8 @@ def test_a_sum_that_spreads_is_left() -> None:
     model = make_model(blocks=1)
     model.graph.initializer.append(numpy_helper.from_array(RANDOM.random((1, 1, WIDTH), np.float32), "row"))
     model.graph.node[-2].input[0] = "row"
+    mod = import_model(model, "net").mod
+    tvm.ir.assert_structural_equal(join_residuals(mod), mod)
     check(model)
 
 

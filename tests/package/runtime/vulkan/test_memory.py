@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import random
 from itertools import pairwise
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
+from vulkan_shim import ONE_CARD, run_child, shim_environment
 from vulkan_tensors import download, empty, upload, vulkan_device
 
 from tvmbuild.package.runtime.library import call
@@ -61,9 +61,15 @@ def test_a_tensor_without_elements() -> None:
 
 
 def test_memory_is_given_back() -> None:
-    for _ in range(12):
-        upload(np.ones(30_000_000, "float32"))  # 1.4 GB in all
-        gc.collect()
+    heap, size = 64 << 20, 20_000_000
+    code = f"""
+from vulkan_child import *
+for number in range(12):
+    upload(np.full({size} // 4, number, "float32"))
+    gc.collect()
+print(memory_of_device()[1] >= {heap} - {size})
+"""
+    assert run_child(code, shim_environment(devices=ONE_CARD, set=f"heap={heap}")) == "True"
 
 
 def test_many_small_ones_come_and_go() -> None:
