@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Precision, Tolerance
-from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.graph.winograd.algorithms import TILES
@@ -55,13 +54,11 @@ def check(model: onnx.ModelProto, way: Way) -> None:
     # Rounded, a number would be that of another row.
     precision = "fp32" if any(node.op_type == "Equal" for node in model.graph.node) else way.precision
     imported = reduce_precision(import_model(model, "drawn"), precision, "llvm")
-    with pytest.MonkeyPatch.context() as patch:
-        if way.one_by_one:
-            patch.setattr(pipeline, "_convert_to_nhwc", pipeline._convert_each_to_nhwc)
-        direct = lower(imported, target)
-        assert direct.notes == ()
-        signatures = [each.convolution.signature for each in direct.convolutions] if way.algorithm in TILES else []
-        lowered = lower(imported, target, direct.layout, dict.fromkeys(signatures, way.algorithm))
+    direct = lower(imported, target, "NHWC each" if way.one_by_one else None)
+    assert direct.notes == ()
+    signatures = [each.convolution.signature for each in direct.convolutions] if way.algorithm in TILES else []
+    layout = "NHWC each" if way.one_by_one else direct.layout
+    lowered = lower(imported, target, layout, dict.fromkeys(signatures, way.algorithm))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     shape, names = session.get_inputs()[0].shape, [each.name for each in model.graph.output]
     data = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)

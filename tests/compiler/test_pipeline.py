@@ -10,9 +10,10 @@ from onnx import helper
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.bugs import last_line
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.pipeline import _last_line, lower
+from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -74,4 +75,4 @@ def test_reshapes_are_no_tasks(save_model: SaveModel, cpu: tvm.target.Target) ->
     ],
 )
 def test_a_note_holds_no_address_and_no_folder(message: str, note: str) -> None:
-    assert _last_line(message) == note
+    assert last_line(message) == note

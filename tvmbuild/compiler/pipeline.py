@@ -1,18 +1,19 @@
-"""The one pipeline that tuning extracts its Tasks from and that compiling applies records to."""
+"""The compiler's passes, in their order: what tuning extracts its Tasks from and compiling applies records to.
+
+`PHASES` is the list; `lower` runs it. A row's ``after`` and ``before`` say which order it needs, and why.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Literal
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.bugs import last_line, report_bug
 from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
@@ -21,9 +22,9 @@ from tvmbuild.compiler.dot_instructions import find_instruction
 from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.graph.attention.cpu.function import write_attention
 from tvmbuild.compiler.graph.attention.gpu.function import write_attention as write_gpu_attention
-from tvmbuild.compiler.graph.attention.rewrite import Write, fuse_attention
+from tvmbuild.compiler.graph.attention.rewrite import fuse_attention
 from tvmbuild.compiler.graph.cells import select_cells
-from tvmbuild.compiler.graph.channels import pad_channels
+from tvmbuild.compiler.graph.channels import CHOICES, pad_channels
 from tvmbuild.compiler.graph.columns import pad_columns
 from tvmbuild.compiler.graph.empty import drop_empty
 from tvmbuild.compiler.graph.fold import fold_constants, prepare
@@ -47,27 +48,220 @@ from tvmbuild.compiler.graph.softmax import find_softmax
 from tvmbuild.compiler.graph.three_dimensional import flatten_depth
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
+from tvmbuild.compiler.graph.var_names import canonicalize_var_names
 from tvmbuild.compiler.graph.wide import most_tensors, split_concatenations, split_wide
-from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms
+from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms, read_convolutions
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.compiler.modules import map_prim_funcs, replace_main
+from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.pass_manager import (
+    NOTES,
+    Layout,
+    LayoutUnsupported,
+    Lowering,
+    Pass,
+    PassError,
+    Phase,
+    add_notes,
+    from_tvm,
+    in_nhwc,
+    of_module,
+    of_target,
+    on_cpu,
+    on_gpu,
+    read_notes,
+    run_passes,
+)
 from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import is_gpu, multiplies_bytes, tensor_core_types
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
-Layout = Literal["NHWC", "NCHW"]
-
-_CPU_LAYOUTS = {
+_NHWC = {
     "relax.nn.conv2d": ["NHWC", "HWIO"],
     # Without this line it follows its input to NHWC, for which TVM has no code.
     "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
 }
-_ANY_NAME = "lv"
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
-_FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
-"""Of an absolute path: all but the file's name."""
+
+
+def _lower_qdq_to_int8(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    instruction, by_words = find_instruction(lowering.target), multiplies_bytes(lowering.target)
+    signed = by_words or (instruction is not None and instruction.tensor == "int8")
+    return use_integers(mod, signed=signed, plain=instruction is None and not by_words)
+
+
+def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    if is_gpu(lowering.target):
+        return fuse_attention(mod, partial(write_gpu_attention, target=lowering.target))
+    return fuse_attention(mod, partial(write_attention, machine=describe_machine(lowering.target)))
+
+
+def _check_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    left = sorted({call.op.name for call in operator_calls(mod, "relax.nn.")})
+    if left:
+        raise LayoutUnsupported(f"no NHWC code for {', '.join(left)}")
+    return mod
+
+
+def _check_runtime_calls(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    check_runtime_calls(mod)
+    return mod
+
+
+def _mark_tf32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Mark the functions as allowed to use TF32: that is part of what they are."""
+    return map_prim_funcs(mod, lambda function, _name: allow_tf32(function))
+
+
+def _allows_tf32(lowering: Lowering) -> bool:
+    return lowering.tf32
+
+
+def _in_nhwc_throughout(lowering: Lowering) -> bool:
+    return lowering.layout == "NHWC"
+
+
+def _in_nhwc_each(lowering: Lowering) -> bool:
+    return lowering.layout == "NHWC each"
+
+
+OPERATORS = Phase(
+    "operators",
+    (
+        of_module("SumProductsInFloat32", add_up_products_wide, on_gpu),
+        of_module("WidenConv1d", widen_one_dimensional, in_nhwc),
+        Pass("LowerQdqToInt8", _lower_qdq_to_int8, after={"WidenConv1d": "it knows two-dimensional convolutions only"}),
+        of_module("DropEmptyTensors", drop_empty),
+        of_module(
+            "SplitConvTransposeByPhase",
+            separate_phases,
+            after={"LowerQdqToInt8": "integers have transposed convolutions of their own"},
+        ),
+        of_module(
+            "FlattenConv3d",
+            flatten_depth,
+            in_nhwc,
+            after={"SplitConvTransposeByPhase": "phases may be three-dimensional convolutions"},
+        ),
+        of_module(
+            "DecomposeAndFold",
+            prepare,
+            after={"LowerQdqToInt8": "dequantised weights would be folded to floats"},
+        ),
+        of_module("OneHotToTake", take_rows, after={"DecomposeAndFold": "it looks for constant weights"}),
+        Pass(
+            "ScalarConstants",
+            lambda mod, lowering: make_scalars(mod, quantised=lowering.quantised),
+            after={"DecomposeAndFold": "it looks for constants"},
+        ),
+        of_module("ScatterToSelect", select_cells, after={"DecomposeAndFold": "it looks for constant indices"}),
+        of_module("FindSoftmax", find_softmax),
+        Pass("FuseAttention", _fuse_attention, after={"FindSoftmax": "attention is found around its softmax"}),
+        of_module(
+            "JoinResiduals",
+            join_residuals,
+            after={"FuseAttention": "it moves the reshapes by which attention is found"},
+        ),
+        of_module("BlockPrefixSums", sum_prefixes_in_blocks, on_gpu),
+        of_target(
+            "PadMatmulColumns",
+            pad_columns,
+            on_cpu,
+            after={"FuseAttention": "a padded product is no operand of attention"},
+        ),
+    ),
+)
+"""What operators become, whatever the layout."""
+LAYOUT = Phase(
+    "layout",
+    (
+        from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout),
+        of_module("ConvertEachLayout", convert_each, _in_nhwc_each),
+        of_module(
+            "PatchConvTransposeToConv",
+            replace_patches,
+            in_nhwc,
+            after={"ConvertLayout": "the convolution in its stead is NHWC already"},
+        ),
+        of_module("SinkTransposes", sink_transposes, in_nhwc, after={"ConvertLayout": "it makes the transposes"}),
+        of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "it leaves transposed weights"}),
+    ),
+)
+"""Convolutions in the layout that is tried."""
+PRODUCTS = Phase(
+    "products",
+    (
+        Pass(
+            "ApplyWinograd",
+            lambda mod, lowering: apply_algorithms(mod, lowering.algorithms, lowering.target),
+            (on_cpu, in_nhwc),
+            after={"FoldConstants": "the weights must be constants in HWIO"},
+            before={"PadConvChannels": "a convolution's signature has the model's channels"},
+        ),
+        of_target(
+            "PadInt8Channels",
+            fill_channels,
+            on_cpu,
+            in_nhwc,
+            before={"LowerDotProducts": "it packs whole vectors of channels"},
+        ),
+        of_target(
+            "ByteLookupTables",
+            use_tables,
+            before={"LowerDotProducts": "it takes the table's place after a convolution into account"},
+        ),
+        of_target("LowerDotProducts", pack_integers, before={"SeparateGroups": "groups of bytes are its own"}),
+        of_target("SeparateGroups", separate_groups, on_cpu, in_nhwc),
+        of_target("PadConvChannels", pad_channels, on_cpu, in_nhwc),
+        of_target("LowerToDp4a", use_words, on_gpu),
+    ),
+)
+"""Convolutions and products of matrices by what the target multiplies with."""
+TENSOR_IR = Phase(
+    "TensorIR",
+    (
+        of_module("CanonicalizeVarNames", canonicalize_var_names, before={"LegalizeOps": "it names blocks after them"}),
+        of_target("SplitConcatenations", lambda mod, target: split_concatenations(mod, most_tensors(target))),
+        from_tvm(relax.backend.DispatchSampling),
+        from_tvm(relax.backend.DispatchSortScan),
+        from_tvm(relax.transform.LegalizeOps),
+        from_tvm(relax.transform.AnnotateTIROpPattern),
+        from_tvm(relax.transform.FoldConstant),
+        of_module("FuseNormalization", group_rows, on_cpu, before={"FuseOps": "it leaves alone what is grouped"}),
+        from_tvm(relax.transform.FuseOps),
+        of_target("SplitWideFunctions", lambda mod, target: split_wide(mod, most_tensors(target))),
+        from_tvm(relax.transform.FuseTIR),
+        # Before Tasks are seen: a reshape is free at run time and not worth a search.
+        from_tvm(relax.transform.RewriteDataflowReshape),
+        from_tvm(relax.transform.DeadCodeElimination),
+        of_module("CheckLayout", _check_layout, in_nhwc),
+    ),
+)
+"""Operators become functions, and are fused."""
+RECORDS = Phase(
+    "records",
+    (
+        of_module("CheckRuntimeCalls", _check_runtime_calls),
+        of_module("AttachWinogradEpilogues", attach_epilogues, on_cpu),
+        from_tvm(relax.transform.AttachAttrLayoutFreeBuffers, on_cpu),
+        of_module(
+            "PinInitialValues",
+            keep_beginnings,
+            on_cpu,
+            after={"AttachAttrLayoutFreeBuffers": "it takes buffers from its list"},
+        ),
+        of_module("MarkTf32", _mark_tf32, _allows_tf32),
+    ),
+)
+"""Functions as records know them."""
+LAYOUTS: Sequence[Layout] = ("NHWC", "NHWC each", "NCHW")
+"""In the order in which they are tried."""
+_COSTS: Mapping[Layout, str] = {
+    "NHWC each": "transposes around its convolutions",
+    "NCHW": "its convolutions stay in NCHW",
+}
+"""What it costs that TVM has no code for the layouts before."""
+PHASES = (OPERATORS, LAYOUT, PRODUCTS, TENSOR_IR, RECORDS)
 
 
 @dataclass(frozen=True)
@@ -89,70 +283,62 @@ def lower(
     layout: str | None = None,
     algorithms: Mapping[str, str] = MappingProxyType({}),
 ) -> Lowered:
-    """Fold constants, choose the convolutions' layout and algorithms, legalize and fuse.
+    """Run the passes: rewrite operators, choose the convolutions' layout and algorithms, legalize and fuse.
 
     ``layout`` None means the default: NHWC on CPUs, and for tensor cores in float16, else NCHW. Where TVM cannot
-    convert a graph to NHWC each convolution gets transposes around it; where that fails too all of it stays NCHW. A
-    note says so.
+    compute a graph in NHWC, the next of `LAYOUTS` is tried, and a note says so.
 
     ``algorithms`` are by a convolution's signature; without one it is computed directly. The same model, target,
     layout and algorithms give the same module in any process.
     """
+    wanted = next(each for each in LAYOUTS if each == (layout or _default_layout(target, imported)))
+    quantised = bool(operator_calls(imported.mod, "relax.quantize"))
+    lowering = Lowering(target, wanted, algorithms, quantised, imported.tf32)
     with target:
-        instruction = find_instruction(target)
-        by_words = multiplies_bytes(target)
-        signed = by_words or (instruction is not None and instruction.tensor == "int8")
-        plain = instruction is None and not by_words
-        chosen = layout or _default_layout(target, imported)
-        wide = add_up_products_wide(imported.mod) if is_gpu(target) else imported.mod
-        widened = widen_one_dimensional(wide) if chosen == "NHWC" else wide
-        separated = separate_phases(drop_empty(use_integers(widened, signed=signed, plain=plain)))
-        mod = take_rows(prepare(flatten_depth(separated) if chosen == "NHWC" else separated))
-        mod = make_scalars(mod, quantised=bool(operator_calls(imported.mod, "relax.quantize")))
-        mod = select_cells(mod)
-        mod = join_residuals(fuse_attention(find_softmax(mod), _attention_of(target)))
-        mod = sum_prefixes_in_blocks(mod) if is_gpu(target) else pad_columns(mod, target)
-        notes: tuple[str, ...] = ()
-        convolutions: tuple[ConvolutionCall, ...] = ()
-        if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
-            chosen = "NCHW"
-        if chosen == "NHWC":
-            converted, problem = _attempt(_convert_to_nhwc, mod)
-            if problem is not None:
-                notes = (f"{SLOW}transposes around its convolutions: {problem}",)
-                converted, problem = _attempt(_convert_each_to_nhwc, mod)
-            if is_gpu(target) and problem is None:
-                fused, problem = _fuse_as_nhwc(use_words(converted, target))
-            elif problem is None:
-                rewritten = apply_algorithms(converted, algorithms, target)
-                packed = pack_integers(use_tables(fill_channels(rewritten.mod, target), target), target)
-                padded = pad_channels(separate_groups(packed, target), target)
-                convolutions = tuple(
-                    replace(each, weights=padded.find_weights(each.weights)) for each in rewritten.convolutions
-                )
-                fused, problem = _fuse_as_nhwc(padded.mod)
-            if problem is not None:
-                chosen, notes, convolutions = "NCHW", (f"{SLOW}its convolutions stay in NCHW: {problem}",), ()
-        if chosen == "NCHW":
-            with name_culprit(mod, _fuse):
-                fused = _fuse(_anonymise(use_words(pack_integers(use_tables(mod, target), target), target)))
-        check_runtime_calls(fused)
-        if not is_gpu(target):
-            attached, apart = attach_epilogues(fused)
-            fused, notes = keep_beginnings(relax.transform.AttachAttrLayoutFreeBuffers()(attached)), (*notes, *apart)
-    return Lowered(_say_precision(fused, imported), imported.inputs, imported.outputs, chosen, notes, convolutions)
+        mod, lowering = _try_layouts(run_passes([OPERATORS], imported.mod, lowering), lowering)
+        mod = run_passes([RECORDS], mod, lowering)
+    notes, convolutions = read_notes(mod), read_convolutions(mod)
+    bare = mod.without_attr(NOTES).without_attr(CHOICES)
+    chosen = "NCHW" if lowering.layout == "NCHW" else "NHWC"
+    return Lowered(bare, imported.inputs, imported.outputs, chosen, notes, convolutions)
 
 
-def _say_precision(mod: tvm.ir.IRModule, imported: ImportedModel) -> tvm.ir.IRModule:
-    """Return the module with what its functions may do for speed, as part of what they are."""
-    return map_prim_funcs(mod, lambda function, _name: allow_tf32(function)) if imported.tf32 else mod
+def _try_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> tuple[tvm.ir.IRModule, Lowering]:
+    """Return the module in fused functions, in the first layout that TVM has code for, and the lowering in it."""
+    problem = ""
+    for each in _list_layouts(mod, lowering):
+        tried = replace(lowering, layout=each)
+        noted = add_notes(mod, [f"{SLOW}{_COSTS[each]}: {problem}"] if problem else [])
+        try:
+            return run_passes([LAYOUT, PRODUCTS, TENSOR_IR], noted, tried), tried
+        except LayoutUnsupported as error:
+            problem = str(error)
+        except PassError as error:
+            problem = _explain(error, mod, tried)
+    raise LayoutUnsupported(problem)
 
 
-def _attention_of(target: tvm.target.Target) -> Write:
-    """Return what writes attention's function for the target."""
-    if is_gpu(target):
-        return partial(write_gpu_attention, target=target)
-    return partial(write_attention, machine=describe_machine(target))
+def _list_layouts(mod: tvm.ir.IRModule, lowering: Lowering) -> Sequence[Layout]:
+    return LAYOUTS[LAYOUTS.index(lowering.layout) :] if operator_calls(mod, "relax.nn.conv2d") else ("NCHW",)
+
+
+def _explain(error: PassError, mod: tvm.ir.IRModule, lowering: Lowering) -> str:
+    """Return why a pass failed, if another layout is left to try; else raise what the user is told."""
+    if lowering.layout == "NCHW":
+        if not error.failed.is_tvms:
+            raise error.error
+        with name_culprit(mod, lambda part: _run_bare(part, lowering)):
+            raise error.error
+    if not error.failed.is_tvms:
+        report_bug(f"the pass {error.failed.name}", error.error)
+    return f"{error.failed.name} failed: {last_line(str(error.error)) or type(error.error).__name__}"
+
+
+def _run_bare(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    try:
+        return run_passes([TENSOR_IR], mod, lowering)
+    except PassError as error:
+        raise error.error from None
 
 
 def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layout:
@@ -166,81 +352,3 @@ def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layou
     calls = operator_calls(imported.mod, "relax.nn.conv2d")
     types = {str(call.args[0].ty.dtype) for call in calls if min((static_shape(call.args[1]) or (0,))[:2]) >= SIDE}
     return "NHWC" if types & tensor_core_types(target, tf32=imported.tf32) else "NCHW"
-
-
-def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    converted = relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod)
-    return fold_constants(sink_transposes(replace_patches(converted)))
-
-
-def _convert_each_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    return fold_constants(sink_transposes(replace_patches(convert_each(mod))))
-
-
-def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:
-    """Return the fused module, or the reason why TVM has no code for it."""
-    fused, problem = _attempt(lambda converted: _fuse(_anonymise(converted)), mod)
-    left = sorted({call.op.name for call in operator_calls(fused, "relax.nn.")})
-    return fused, problem or (f"no NHWC code for {', '.join(left)}" if left else None)
-
-
-def _attempt(
-    convert: Callable[[tvm.ir.IRModule], tvm.ir.IRModule], mod: tvm.ir.IRModule
-) -> tuple[tvm.ir.IRModule, str | None]:
-    """Return what ``convert`` makes of the module; else the module itself and the reason why TVM cannot do that."""
-    try:
-        return convert(mod), None
-    except (tvm.error.InternalError, ValueError, TypeError, RuntimeError) as error:
-        # ConvertLayout has bugs on some graphs; a slower layout is better than no package.
-        return mod, f"ConvertLayout failed: {_last_line(str(error)) or type(error).__name__}"
-
-
-def _last_line(message: str) -> str:
-    """Return the message's last line without addresses and folders: the note is part of a reproducible package."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""
-
-
-def _fuse(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    target = tvm.target.Target.current()
-    most = most_tensors(target)
-    legal = tvm.transform.Sequential(
-        [
-            relax.backend.DispatchSampling(),
-            relax.backend.DispatchSortScan(),
-            relax.transform.LegalizeOps(),
-            relax.transform.AnnotateTIROpPattern(),
-            relax.transform.FoldConstant(),
-        ]
-    )(split_concatenations(mod, most))
-    fused = relax.transform.FuseOps()(legal if is_gpu(target) else group_rows(legal))
-    return tvm.transform.Sequential(
-        [
-            relax.transform.FuseTIR(),
-            # Before Tasks are seen: a reshape is free at run time and not worth a search.
-            relax.transform.RewriteDataflowReshape(),
-            relax.transform.DeadCodeElimination(),
-        ]
-    )(split_wide(fused, most))
-
-
-def _anonymise(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    """Give every Relax variable of ``main`` one name.
-
-    LegalizeOps names blocks after variables (``lv235_red``) and a trace finds blocks by name; without this a trace of
-    one model fails on the equal Task of another.
-    """
-    return replace_main(mod, _Renamer(mod).visit_expr(mod["main"]))
-
-
-@mutator
-class _Renamer(PyExprMutator):  # type: ignore[misc]
-    def visit_var_def_(self, var: relax.Var) -> relax.Var:
-        return self._rename(var, relax.Var(_ANY_NAME, var.ty))
-
-    def visit_dataflow_var_def_(self, var: relax.Var) -> relax.Var:
-        return self._rename(var, relax.DataflowVar(_ANY_NAME, var.ty))
-
-    def _rename(self, var: relax.Var, new: relax.Var) -> relax.Var:
-        self.set_var_remap(var, new)
-        return new

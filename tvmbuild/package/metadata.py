@@ -16,6 +16,8 @@ FORMAT = 1
 
 SLOW = "slow: "
 """How a note begins that tells of a way that was not taken and would have been faster."""
+BUG = "a bug in tvmbuild, please report it: "
+"""How a note begins that tells of a fault of ours, in whose stead something simpler was done."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class PackageInfo:
     tools: FrozenMap[str, str] = FrozenMap()
     """Tool → version."""
     notes: tuple[str, ...] = ()
-    """What its users should know; what begins with ``SLOW`` is said on the terminal, too."""
+    """What its users should know; what begins with ``SLOW`` or ``BUG`` is said on the terminal, too."""
     operators: tuple[OperatorInfo, ...] | None = None
     """None: a package that was built before this was written."""
     files: tuple[FileEntry, ...] = field(default=())

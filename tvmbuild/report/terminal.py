@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tvmbuild.package.metadata import SLOW
+from tvmbuild.package.metadata import BUG, SLOW
 from tvmbuild.report.cells import CellReport
 from tvmbuild.report.latency import list_absent, list_doubts, name_baseline
 from tvmbuild.report.matrix import DOUBTFUL, SIGNS, Face, Kind, arrange, describe_face
@@ -130,7 +130,7 @@ def _list_remarks(cells: Sequence[CellReport]) -> Iterator[str]:
     yield from list_doubts(cells)
     yield from list_unused(cells)
     yield from (f"not measured: {each}" for each in list_absent(cells))
-    yield from (f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith(SLOW))
+    yield from (f"{cell.name}: {note}" for cell in cells for note in cell.notes if note.startswith((SLOW, BUG)))
     yield from count_uncovered(cells)
     yield from (f"{cell.name}: records in quarantine: {len(cell.quarantined)}" for cell in cells if cell.quarantined)
 

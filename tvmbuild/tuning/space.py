@@ -10,8 +10,7 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
-from tvmbuild.compiler.culprit import summarize
-from tvmbuild.compiler.schedules.attempt import REFUSALS
+from tvmbuild.compiler.culprit import TVM_ERRORS, summarize
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
 from tvmbuild.compiler.target import is_gpu
@@ -34,7 +33,7 @@ def generate_space(context: Any) -> list[s_tir.Schedule] | None:
     """
     try:
         return list(context.generate_design_space())
-    except REFUSALS as error:
+    except TVM_ERRORS as error:
         print(f"{context.task_name}: nothing but the rules' schedules is measured, for TVM says {summarize(error)}")
         return None
 

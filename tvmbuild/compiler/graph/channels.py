@@ -9,7 +9,7 @@ here too: it reads the picture as it comes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,29 +30,38 @@ MOST_IN_TILE, FEWEST_IN_TILE = 28, 5
 FEWEST_PIXELS = 64
 """Fewer become too many more."""
 _NAME = "conv2d"
+CHOICES = "tvmbuild.convolutions"
+"""The module's attribute of the convolutions that have a choice of algorithm."""
+Choice = Sequence[Any]
+"""Of one of them: shape, channels, padding, weights."""
 Weights = np.ndarray[Any, np.dtype[np.float32]]
 
 
-@dataclass(frozen=True)
-class Padded:
-    """A module with its channels padded."""
+def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
+    """Return the module with an attribute of the convolutions that have a choice of algorithm; without any, as it is.
 
-    mod: tvm.ir.IRModule
-    weights: tuple[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor], ...]
-    """(before, after) of each convolution that was padded, in program order."""
-
-    def find_weights(self, before: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
-        """Return the weights that the module has in their place."""
-        return next((after for each, after in self.weights if each.same_as(before)), before)
+    Functions have no attribute that fusing keeps: that a function computes one of them is seen by its weights.
+    """
+    return mod.with_attr(CHOICES, choices) if choices else mod
 
 
-def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> Padded:
+def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
+    """Return (shape, channels, padding, weights) of each of them."""
+    return (mod.attrs or {}).get(CHOICES) or ()
+
+
+def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors.
 
     One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
     """
     rewriter = _Rewriter(mod, describe_machine(target))
-    return Padded(rewrite_main(mod, rewriter), tuple(rewriter.padded))
+    padded = rewrite_main(mod, rewriter)
+
+    def replace(weights: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+        return next((after for before, after in rewriter.padded if before.same_as(weights)), weights)
+
+    return keep_choices(padded, [[*kept, replace(weights)] for *kept, weights in read_choices(padded)])
 
 
 def padded_channels(channels: int, lanes: int) -> int:

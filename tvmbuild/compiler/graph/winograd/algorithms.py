@@ -10,7 +10,7 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.expressions import constant, static_shape
-from tvmbuild.compiler.graph.channels import padded_channels
+from tvmbuild.compiler.graph.channels import keep_choices, padded_channels, read_choices
 from tvmbuild.compiler.graph.rewrite import rewrite_main
 from tvmbuild.compiler.graph.winograd.input_transform import make_input_transform
 from tvmbuild.compiler.graph.winograd.rows import make_rows, pays_in_rows
@@ -86,25 +86,29 @@ class ConvolutionCall:
     """As the module holds them: HWIO, or transformed. The passes after this keep the very tensor."""
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """A module with its algorithms applied, and what has a choice, in program order."""
+def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
+    """Return the convolutions that have a choice of algorithm, in program order, with the weights of the module."""
+    found = []
+    for shape, channels, padding, weights in read_choices(mod):
+        n, y, x, c = map(int, shape)
+        top, left, bottom, right = map(int, padding)
+        found.append(ConvolutionCall(Convolution((n, y, x, c), int(channels), (top, left, bottom, right)), weights))
+    return tuple(found)
 
-    mod: tvm.ir.IRModule
-    convolutions: tuple[ConvolutionCall, ...]
 
-
-def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> Rewritten:
+def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> tvm.ir.IRModule:
     """Compute each convolution as ``algorithms`` (signature → Algorithm) says; directly where it says nothing.
 
     One that is not direct becomes one function, or three where its weights are large, each a Task: transform of the
     input, products of matrices, inverse transform; the last takes in what follows elementwise. The weights are
-    transformed here.
+    transformed here. Convolutions that have a choice become an attribute of the module (`read_convolutions`).
     """
     rewriter = _Rewriter(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
-    changed = any(algorithms.get(each.convolution.signature) in TILES for each in rewriter.found)
-    return Rewritten(rewritten if changed else mod, tuple(rewriter.found))
+    found = [(each.convolution, each.weights) for each in rewriter.found]
+    changed = any(algorithms.get(convolution.signature) in TILES for convolution, _ in found)
+    choices = [[each.shape, each.channels, each.padding, weights] for each, weights in found]
+    return keep_choices(rewritten if changed else mod, choices)
 
 
 @mutator

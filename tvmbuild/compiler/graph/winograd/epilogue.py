@@ -9,12 +9,13 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.graph.winograd.transforms import INVERSE
 from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.pass_manager import add_notes
 from tvmbuild.compiler.prim_funcs import has_block
 from tvmbuild.package.metadata import SLOW
 
 
-def attach_epilogues(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, tuple[str, ...]]:
-    """Move the epilogue of every inverse transform into its loop over tiles; return the module and its notes.
+def attach_epilogues(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Move the epilogue of every inverse transform into its loop over tiles.
 
     An epilogue that cannot be moved there is a pass of its own over memory, on all threads, which a note says.
     """
@@ -29,8 +30,7 @@ def attach_epilogues(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, tuple[str, 
             apart.append(f"{SLOW}what follows a Winograd convolution is a pass of its own: {name}")
             return _schedule_apart(function)
 
-    attached = map_prim_funcs(mod, attach)
-    return attached, tuple(sorted(apart))
+    return add_notes(map_prim_funcs(mod, attach), sorted(apart))
 
 
 def _attach(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -13,7 +13,7 @@ from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_plain_loops, mark_scheduled
-from tvmbuild.compiler.schedules.attempt import REFUSALS
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
@@ -63,11 +63,8 @@ def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
     """Return the schedule of a function that was written with its loops; None for others."""
     if not has_parallel_loop(function):
         return None
-    try:
-        sch = s_tir.Schedule(function, error_render_level="none")
-        sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
-    except REFUSALS:
-        return None
+    sch = s_tir.Schedule(function, error_render_level="none")
+    sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
     return sch
 
 
@@ -91,14 +88,11 @@ def _apply_rules(
     function: tirx.PrimFunc, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
     """Return the schedule, and which rule took each sum; None where the function's form is no rule's."""
-    try:
-        sch = s_tir.Schedule(function, error_render_level="none")
-        sch = _try_to_inline(sch)
-        if schedule_rows(sch, machine):
-            return sch, []
-        infos = normalize_prim_func(sch)
-    except REFUSALS:
-        return None
+    sch = _inline(s_tir.Schedule(function, error_render_level="none"))
+    rows = sch.copy()
+    if try_rule(schedule_rows, rows, machine):
+        return rows, []
+    infos = try_rule(normalize_prim_func, sch)
     if infos is None:
         return None
     of_sums: list[Rule | None] = []
@@ -115,22 +109,20 @@ def _schedule_block(
     sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, Rule | None]:
     for rule in _list_rules(variant):
-        attempt = sch.copy()
-        try:
-            if rule(attempt, attempt.get_sblock(name), machine):
-                return attempt, rule
-        except REFUSALS:  # a form that the rule did not foresee: the next one is simpler
-            continue
+        attempt = sch.copy()  # a rule that refuses may have changed it by half
+        if try_rule(rule, attempt, attempt.get_sblock(name), machine):
+            return attempt, rule
     return sch, None
 
 
-def _try_to_inline(sch: s_tir.Schedule) -> s_tir.Schedule:
+def _inline(sch: s_tir.Schedule) -> s_tir.Schedule:
     attempt = sch.copy()
-    try:
-        inline_blocks(attempt)
-    except REFUSALS:  # it may be half changed
-        return sch
-    return attempt
+    return attempt if try_rule(_inline_all, attempt) else sch
+
+
+def _inline_all(sch: s_tir.Schedule) -> bool:
+    inline_blocks(sch)
+    return True
 
 
 def _is_placed(sch: s_tir.Schedule, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import tvm
@@ -57,7 +56,7 @@ def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     Convolutions are such products, whatever their layout. Of those of 1 x 1 neighbouring axes that one operand alone
     moves with become one, as the pixels of a picture do. Of larger windows what each window sees is a row of a matrix.
     """
-    return try_rule(partial(_view, function)) or try_rule(partial(_view_unfolded, function))
+    return try_rule(_view, function) or try_rule(_view_unfolded, function)
 
 
 def _view(function: tirx.PrimFunc) -> MatrixProduct | None:

@@ -7,7 +7,6 @@ and add these through shared memory. Operands come from the caches as they are: 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import tvm
@@ -26,7 +25,7 @@ def list_products(function: tirx.PrimFunc, target: tvm.target.Target, limit: int
     sums = view_product(function)
     if sums is None:
         return []
-    schedules = (try_rule(partial(split_sum, sums, tile)) for tile in list_tiles(measure(sums), limits, limit))
+    schedules = (try_rule(split_sum, sums, tile) for tile in list_tiles(measure(sums), limits, limit))
     return [schedule for schedule in schedules if schedule is not None]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +14,7 @@ from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
-from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.attempt import try_dlight
 from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.products import list_products
@@ -97,7 +96,7 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
     of_sums = () if _is_injective(function) else (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
     with target:
         for rule in (*of_sums, gpu.Fallback()):
-            schedule = try_rule(partial(_apply, rule, function, target))
+            schedule = try_dlight(_apply, rule, function, target)
             if schedule is not None and fits(schedule.mod, target):
                 yield schedule
                 return

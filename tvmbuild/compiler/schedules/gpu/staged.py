@@ -6,7 +6,6 @@ outputs that are none are not written.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import tvm
@@ -33,7 +32,7 @@ def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit:
     if product.is_unfolded and product.sizes.outputs < FEWEST_OUTPUTS:
         return []
     tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
-    schedules = (try_rule(partial(stage, product, tile)) for tile in tiles)
+    schedules = (try_rule(stage, product, tile) for tile in tiles)
     return [schedule for schedule in schedules if schedule is not None]
 
 

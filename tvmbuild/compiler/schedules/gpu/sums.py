@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -54,7 +53,7 @@ def list_short_sums(function: tirx.PrimFunc, limit: int, *, only_in_vectors: boo
     if only_in_vectors and together == 1:
         return []
     shares = list(dict.fromkeys((threads, each) for each in (together, 1) for threads in THREADS))
-    schedules = (try_rule(partial(add_up_alone, sums, *share)) for share in shares[:limit])
+    schedules = (try_rule(add_up_alone, sums, *share) for share in shares[:limit])
     return [schedule for schedule in schedules if schedule is not None]
 
 
@@ -109,7 +108,7 @@ def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
 
     ``group`` says which axes of the sum become one; None where it has no use for them.
     """
-    return try_rule(partial(_isolate, function, group))
+    return try_rule(_isolate, function, group)
 
 
 def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:

@@ -7,7 +7,6 @@ through shared memory to what follows, which any thread computes of any element.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import tvm
@@ -36,7 +35,7 @@ def list_on_tensor_cores(product: MatrixProduct | None, target: tvm.target.Targe
         return []
     limits, ahead = staging_limits(target.attrs), copies_asynchronously(target)
     tiles = list_warp_tiles(product.sizes, limits, limit, ahead=ahead)
-    schedules = (try_rule(partial(multiply, product, tile)) for tile in tiles)
+    schedules = (try_rule(multiply, product, tile) for tile in tiles)
     return [schedule for schedule in schedules if schedule is not None]
 
 

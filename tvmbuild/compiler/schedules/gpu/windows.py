@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -59,11 +58,11 @@ class Windows:
 
 def list_windows(function: tirx.PrimFunc, limit: int, *, only_in_vectors: bool = False) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none where no windows overlap or a sum is long."""
-    windows = try_rule(partial(view_windows, function))
+    windows = try_rule(view_windows, function)
     if windows is None or (only_in_vectors and windows.lanes == 1):
         return []
     shares = [(neighbours, threads) for threads in THREADS for neighbours in _count_neighbours(windows)]
-    schedules = (try_rule(partial(slide, windows, *share)) for share in shares[:limit])
+    schedules = (try_rule(slide, windows, *share) for share in shares[:limit])
     return [schedule for schedule in schedules if schedule is not None]
 
 

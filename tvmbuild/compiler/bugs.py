@@ -1,0 +1,54 @@
+"""Faults of our own passes and schedule rules: raised where TVMBUILD_STRICT is set, a note of the package elsewhere.
+
+A rule that fails need not end a user's build, for a simpler one can take its place; but it is never silent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from tvmbuild.package.metadata import BUG
+
+STRICT = "TVMBUILD_STRICT"
+"""The variable of the environment; tests and CI set it."""
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
+_FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
+"""Of an absolute path: all but the file's name."""
+_collected: ContextVar[dict[str, None] | None] = ContextVar("collected", default=None)
+
+
+def report_bug(what: str, error: Exception) -> None:
+    """Raise the error where TVMBUILD_STRICT is set; elsewhere say in one line that ``what`` failed.
+
+    The line goes to whoever collects bugs, and to standard error where nobody does.
+    """
+    if os.environ.get(STRICT, "0") not in {"", "0"}:
+        raise error
+    line = f"{BUG}{what} failed: {type(error).__name__}: {last_line(str(error))}"
+    collected = _collected.get()
+    if collected is None:
+        print(line, file=sys.stderr)
+    else:
+        collected[line] = None
+
+
+@contextmanager
+def collect_bugs() -> Iterator[dict[str, None]]:
+    """Collect the lines of the bugs that are met inside of the block, each once, as the keys of a dictionary."""
+    collected: dict[str, None] = {}
+    token = _collected.set(collected)
+    try:
+        yield collected
+    finally:
+        _collected.reset(token)
+
+
+def last_line(message: str) -> str:
+    """Return the message's last line without addresses and folders: a note is part of a reproducible package."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return _FOLDERS.sub("", _ADDRESS.sub("0x…", lines[-1]))[:200] if lines else ""

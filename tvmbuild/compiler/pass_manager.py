@@ -1,0 +1,191 @@
+"""Passes as rows of a table: each has a name, the lowerings that it is part of, and the order that it needs.
+
+A pass is run as a ``module_pass`` of TVM's, so that TVM's own instruments see it. What a pass finds on the way is an
+attribute of the module, which the passes after it keep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import tvm
+
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.target import is_gpu
+from tvmbuild.errors import TvmbuildError
+
+Layout = Literal["NHWC", "NHWC each", "NCHW"]
+"""Of convolutions. ``NHWC each``: converted one by one, with transposes around each."""
+NOTES = "tvmbuild.notes"
+"""The module's attribute of what the package says to its user."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """What passes may ask about the lowering that they are part of."""
+
+    target: tvm.target.Target
+    layout: Layout
+    algorithms: Mapping[str, str] = FrozenMap()
+    """Convolution's signature → algorithm."""
+    quantised: bool = False
+    """Whether the model came with quantised operators."""
+    tf32: bool = False
+    """Whether products of float32 may be computed in TF32."""
+
+
+Condition = Callable[[Lowering], bool]
+Change = Callable[[tvm.ir.IRModule, Lowering], tvm.ir.IRModule]
+Order = Mapping[str, str]
+"""A pass's name → why the order matters."""
+
+
+def on_cpu(lowering: Lowering) -> bool:
+    """Tell whether the target is a CPU."""
+    return not is_gpu(lowering.target)
+
+
+def on_gpu(lowering: Lowering) -> bool:
+    """Tell whether the target is a GPU."""
+    return is_gpu(lowering.target)
+
+
+def in_nhwc(lowering: Lowering) -> bool:
+    """Tell whether convolutions are computed in NHWC."""
+    return lowering.layout != "NCHW"
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A row of the table."""
+
+    name: str
+    change: Change
+    """Returns the very module where it finds nothing to change."""
+    when: tuple[Condition, ...] = ()
+    """All of these hold for a lowering that the pass is part of."""
+    after: Order = FrozenMap()
+    """Passes that must have run before this one, and why."""
+    before: Order = FrozenMap()
+    """Passes that must not have run before this one, and why."""
+    is_tvms: bool = False
+    """Whether TVM wrote it. It may fail on a graph that nobody foresaw; one of ours may not."""
+
+    def applies(self, lowering: Lowering) -> bool:
+        """Tell whether the lowering runs the pass."""
+        return all(condition(lowering) for condition in self.when)
+
+    def run(self, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+        """Return the changed module; raise PassError where the pass fails, and what it raises of its own accord."""
+        raised: list[Exception] = []
+
+        def change(before: tvm.ir.IRModule, _: Any) -> tvm.ir.IRModule:
+            try:
+                return self.change(before, lowering)
+            except Exception as error:
+                raised.append(error)  # on its way through TVM it would lose its type
+                raise
+
+        try:
+            return tvm.transform.module_pass(change, opt_level=0, name=self.name)(mod)
+        except Exception as error:  # noqa: BLE001 - whatever a pass raises is told with its name
+            first = raised[0] if raised else error
+            if isinstance(first, (TvmbuildError, LayoutUnsupported)):
+                raise first from None
+            raise PassError(self, first) from first
+
+
+def of_module(
+    name: str,
+    change: Callable[[tvm.ir.IRModule], tvm.ir.IRModule],
+    *when: Condition,
+    after: Order = FrozenMap(),
+    before: Order = FrozenMap(),
+) -> Pass:
+    """Return the row of a pass that asks nothing about the lowering."""
+    return Pass(name, lambda mod, _: change(mod), when, after, before)
+
+
+def of_target(
+    name: str,
+    change: Callable[[tvm.ir.IRModule, tvm.target.Target], tvm.ir.IRModule],
+    *when: Condition,
+    after: Order = FrozenMap(),
+    before: Order = FrozenMap(),
+) -> Pass:
+    """Return the row of a pass that asks for the target alone."""
+    return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before)
+
+
+def from_tvm(make: Callable[[], tvm.transform.Pass], *when: Condition, after: Order = FrozenMap()) -> Pass:
+    """Return the row of one of TVM's passes, by its name there."""
+    return Pass(str(make().info.name), lambda mod, _: make()(mod), when, after, is_tvms=True)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Passes that run one after the other."""
+
+    name: str
+    passes: Sequence[Pass]
+
+
+class LayoutUnsupported(Exception):  # noqa: N818 - a condition that the next layout answers
+    """TVM cannot compute the module in the layout that is tried."""
+
+
+class PassError(Exception):
+    """A pass has failed."""
+
+    def __init__(self, failed: Pass, error: Exception) -> None:
+        super().__init__(f"{failed.name}: {error}")
+        self.failed = failed
+        self.error = error
+
+
+class Observer(Protocol):
+    """Sees each pass that was run."""
+
+    def __call__(self, phase: Phase, each: Pass, mods: tuple[tvm.ir.IRModule, tvm.ir.IRModule], seconds: float) -> None:
+        """Take what went into the pass, what came out, and how long that took."""
+
+
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+
+
+@contextmanager
+def observe_passes(observer: Observer) -> Iterator[None]:
+    """Have the observer see each pass that runs inside of the block."""
+    token = _observers.set((*_observers.get(), observer))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    """Run the passes of these phases that are part of the lowering, in their order."""
+    for phase in phases:
+        for each in phase.passes:
+            if each.applies(lowering):
+                began = time.perf_counter()
+                changed = each.run(mod, lowering)
+                for observer in _observers.get():
+                    observer(phase, each, (mod, changed), time.perf_counter() - began)
+                mod = changed
+    return mod
+
+
+def add_notes(mod: tvm.ir.IRModule, notes: Sequence[str]) -> tvm.ir.IRModule:
+    """Return the module with more notes."""
+    return mod.with_attr(NOTES, [*read_notes(mod), *notes]) if notes else mod
+
+
+def read_notes(mod: tvm.ir.IRModule) -> tuple[str, ...]:
+    """Return the module's notes."""
+    return tuple(str(note) for note in (mod.attrs or {}).get(NOTES) or ())
