@@ -21,6 +21,7 @@ from tvmbuild.compiler.schedules.cpu.integers import schedule_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import schedule_rows
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
 from tvmbuild.compiler.schedules.cpu.windows import schedule_windows
+from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops, has_empty_loops
 from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
 
 
@@ -34,6 +35,7 @@ def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
 
 def schedule_function(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Apply to each block the first rule that can handle it; a sum that is none's is marked."""
+    function = drop_empty_loops(function)
     given = _take_as_given(function)
     if given is not None:
         return mark_scheduled(given.mod["main"])
@@ -70,6 +72,7 @@ def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
 
 def sums_without_tiles(function: tirx.PrimFunc, machine: Machine) -> bool:
     """Say whether some sum of the function, were it scheduled by rule, would be left to a plain loop."""
+    function = drop_empty_loops(function)
     if is_scheduled(function) or _take_as_given(function) is not None:
         return False
     return _leaves_plain_loops(_apply_rules(function, machine, Variant()))
@@ -88,6 +91,8 @@ def _apply_rules(
     function: tirx.PrimFunc, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, list[Rule | None]] | None:
     """Return the schedule, and which rule took each sum; None where the function's form is no rule's."""
+    if has_empty_loops(function):
+        return None
     sch = _inline(s_tir.Schedule(function, error_render_level="none"))
     rows = sch.copy()
     if try_rule(schedule_rows, rows, machine):

@@ -13,7 +13,7 @@ from tvmbuild.compiler.codegen.byte_products import DOT
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
-from tvmbuild.compiler.schedules.gpu.sums import inline_around_sum, join_axes, join_groups
+from tvmbuild.compiler.schedules.gpu.sums import change_layout, inline_around_sum, join_axes, join_groups
 from tvmbuild.compiler.schedules.gpu.unfold import find_read, measure_run, unfold_windows
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
@@ -138,7 +138,7 @@ def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: A
             gathered[which] = runs[which] == 1
         copy = unfolded if is_unfolded else sch.cache_read(block, operand, "shared")
         join = join_axes(load.shape, dimensions)
-        sch.transform_layout(block, ("read", operand), join)
+        change_layout(sch, block, ("read", operand), join)
         sch.transform_block_layout(copy, join)
     ending = view_nest(sch, last)
     if ending is None or not join_groups(sch, nest, ending, axes.all):

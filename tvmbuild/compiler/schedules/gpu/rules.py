@@ -15,7 +15,7 @@ from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
 from tvmbuild.compiler.schedules.attempt import try_dlight
-from tvmbuild.compiler.schedules.gpu.empty import drop_empty_loops
+from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.products import list_products
 from tvmbuild.compiler.schedules.gpu.staged import list_staged

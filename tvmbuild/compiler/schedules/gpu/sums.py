@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
-from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.nest import Nest, view_nest
 
 SHORT = 64
@@ -159,10 +160,21 @@ def join_groups(sch: s_tir.Schedule, nest: Nest, ending: Nest, groups: Sequence[
     if axes is None or nest.store is None:
         return False
     stored, ended = axes
-    sch.transform_layout(nest.block, ("write", 0), join_axes(nest.store.shape, stored))
+    change_layout(sch, nest.block, ("write", 0), join_axes(nest.store.shape, stored))
     sch.transform_block_layout(nest.block, join_axes([axis.extent for axis in nest.axes], groups))
     sch.transform_block_layout(ending.block, join_axes([axis.extent for axis in ending.axes], ended))
     return True
+
+
+def change_layout(sch: s_tir.Schedule, block: Any, buffer: tuple[str, int], index_map: tirx.IndexMap) -> None:
+    """Lay out a buffer of the block by the map; ScheduleRefused where TVM cannot invert it.
+
+    It cannot for some maps with dimensions of one element, and says so by an InternalError.
+    """
+    try:
+        sch.transform_layout(block, buffer, index_map)
+    except tvm.error.InternalError as error:
+        raise ScheduleRefused(str(error)) from error
 
 
 def _match(nest: Nest, ending: Nest, groups: Sequence[Group]) -> tuple[list[Group], list[Group]] | None:

@@ -1,4 +1,4 @@
-"""Loops that never turn, over a dimension of size 0: DLight's rules divide by it."""
+"""Loops that never turn, over a dimension of size 0: rules, and TVM's primitives, divide by it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvmbuild.compiler.prim_funcs import list_nodes
+
 
 def drop_empty_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return the function without them, and without loops that turn for nothing else."""
-    found: list[tirx.For] = []
-    tvm_ffi.structural_walk(function.body, [(tirx.For, found.append)])
-    if not any(_is_empty(loop) for loop in found):
+    if not has_empty_loops(function):
         return function
     return function.with_body(tvm_ffi.structural_map(function.body, [(tirx.For, _drop), (tirx.SeqStmt, _shorten)]))
+
+
+def has_empty_loops(function: tirx.PrimFunc) -> bool:
+    """Tell whether some loop of the function never turns."""
+    return any(_is_empty(loop) for loop in list_nodes(function, tirx.For))
 
 
 def _is_empty(loop: tirx.For) -> bool:
