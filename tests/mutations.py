@@ -131,9 +131,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a Task's key depends on the names of a model's values",
-        "tvmbuild/compiler/pipeline.py",
-        "_attempt(lambda converted: _fuse(_anonymise(converted)), mod)",
-        "_attempt(_fuse, mod)",
+        f"{GRAPH}/var_names.py",
+        "relax.DataflowVar(_ANY_NAME, var.ty)",
+        "relax.DataflowVar(var.name_hint, var.ty)",
         "tests/compiler/test_tasks.py",
     ),
     Mutation(

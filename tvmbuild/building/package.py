@@ -68,7 +68,7 @@ def build_package(
         labels=options.labels,
         digests=options.digests,
         tools=options.tools,
-        notes=(*scheduled.lowered.notes, *(f"{SLOW}without records: {each}" for each in plain)),
+        notes=(*scheduled.lowered.notes, *scheduled.bugs, *(f"{SLOW}without records: {each}" for each in plain)),
         operators=operators,
         profiled=name_profiled(target.kind),
     )

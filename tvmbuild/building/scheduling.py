@@ -9,6 +9,7 @@ import tvm
 
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
+from tvmbuild.compiler.bugs import collect_bugs
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
@@ -33,6 +34,8 @@ class ScheduledModel:
     """With them, and its weights repacked for them."""
     coverage: Coverage
     target: tvm.target.Target
+    bugs: tuple[str, ...]
+    """Passes and schedule rules of ours that failed, and something simpler took their place: a line each."""
 
 
 def import_for(model: Model, target: PackageTarget, name: str | None = None) -> ImportedModel:
@@ -60,10 +63,11 @@ def schedule_model(
     own = make_target(target)
     report_progress("importing")
     imported = import_for(model, target, name)
-    report_progress("lowering")
-    lowered = lower_for(imported, own, schedule)
-    prepare_intrinsics(lowered.mod, own)
-    database = database_from_schedule(schedule, extract_tasks(lowered), own)
-    report_progress("applying records")
-    applied = apply_records(lowered, own, database)
-    return ScheduledModel(lowered, applied.mod, applied.coverage, own)
+    with collect_bugs() as bugs:
+        report_progress("lowering")
+        lowered = lower_for(imported, own, schedule)
+        prepare_intrinsics(lowered.mod, own)
+        database = database_from_schedule(schedule, extract_tasks(lowered), own)
+        report_progress("applying records")
+        applied = apply_records(lowered, own, database)
+    return ScheduledModel(lowered, applied.mod, applied.coverage, own, tuple(bugs))

@@ -129,6 +129,7 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
 
 
 def _lower(model: Any, name: str, cpu: str | None) -> Examined:
+    from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
@@ -140,11 +141,12 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     target = host_target(cpu)
-    lowered = lower(import_model(model, name), target)
-    check_lowered(lowered.mod)
-    tasks, machine = extract_tasks(lowered), describe_machine(target)
+    with collect_bugs() as bugs:
+        lowered = lower(import_model(model, name), target)
+        check_lowered(lowered.mod)
+        tasks, machine = extract_tasks(lowered), describe_machine(target)
+        plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
     flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
-    plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
     slow: Counter[str] = Counter()
     for task in plain:
         slow[task.name] += flops[task.key]
@@ -155,7 +157,7 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
         constants=sum(math.prod(each.shape) * each.dtype.bits // 8 for each in params),
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
-        notes=lowered.notes,
+        notes=(*lowered.notes, *bugs),
     )
 
 

@@ -30,7 +30,9 @@ def inline_blocks(sch: s_tir.Schedule) -> None:
         if _is_worth_inlining(sch, block):
             try:
                 sch.compute_inline(block)
-            except s_tir.ScheduleError:  # not of the form that can be inlined: it stays a block of its own
+            except (s_tir.ScheduleError, TypeError):
+                # Not of a form that can be inlined; or its indices are int32 and int64, which TVM's simplifier may
+                # refuse to compare (grouped convolutions with dilation). It stays a block of its own.
                 continue
 
 
