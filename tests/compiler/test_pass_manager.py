@@ -75,7 +75,7 @@ def test_a_pass_that_changes_nothing_returns_the_very_module(lowering: Lowering)
 
 
 def test_an_error_is_told_with_the_name_of_its_pass(lowering: Lowering) -> None:
-    with pytest.raises(PassError, match="^SinkTransposes: a slip of ours") as caught:
+    with pytest.raises(PassError, match=r"^SinkTransposes: a slip of ours") as caught:
         run_passes([Phase("p", [of_module("SinkTransposes", fail)])], EMPTY, lowering)
     assert isinstance(caught.value.error, TypeError)
     assert not caught.value.failed.is_tvms
@@ -94,9 +94,7 @@ def test_what_a_pass_says_keeps_its_type_on_the_way_through_tvm(lowering: Loweri
 def test_an_observer_sees_each_pass_with_what_it_was_given_and_made(lowering: Lowering) -> None:
     seen: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = []
     phase = Phase("p", [of_module("a", lambda mod: add_notes(mod, ["n"])), of_module("b", lambda mod: mod)])
-    with observe_passes(
-        lambda phase, each, mods, _: seen.append((phase.name, each.name, *map(read_notes, mods)))  # type: ignore[arg-type]
-    ):
+    with observe_passes(lambda phase, each, mods, _: seen.append((phase.name, each.name, *map(read_notes, mods)))):
         run_passes([phase], EMPTY, lowering)
     assert seen == [("p", "a", (), ("n",)), ("p", "b", ("n",), ("n",))]
 
@@ -143,7 +141,7 @@ def test_a_bug_where_no_layout_is_left_is_raised_as_it_is(
 ) -> None:
     _replace(monkeypatch, "PRODUCTS", "ByteLookupTables", fail)
     monkeypatch.setenv(STRICT, "0")
-    with pytest.raises(TypeError, match="^a slip of ours$"):
+    with pytest.raises(TypeError, match=r"^a slip of ours$"):
         lower(import_onnx(save_model([helper.make_node("Relu", ["x"], ["y"])])), cpu)
 
 

@@ -11,12 +11,12 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.pass_manager import Lowering, Phase, from_tvm, of_module, of_target, on_cpu, on_gpu, run_phase
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
-from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
 
 _REPACKS = "meta_schedule.layout_rewrite_preproc"
@@ -50,19 +50,12 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
     """
     use_fast_math()
+    lowering = Lowering(target)
     with target, database:
-        mod = relax.transform.MetaScheduleApplyDatabase()(lowered.mod)
-        coverage = _coverage(lowered.mod, mod)
-        mod = schedule_rest(mod, target) if is_gpu(target) else _schedule_for_cpu(mod, target)
-        mod = relax.transform.FoldConstant()(mod)
-        # Repacked weights come back as tuples of constants; make them arguments again.
-        mod = relax.transform.CanonicalizeBindings()(mod)
-        mod = relax.transform.DeadCodeElimination()(mod)
-    return Applied(mod, coverage)
-
-
-def _schedule_for_cpu(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    return finish(_split_repacking(schedule_uncovered(mod, target)), target)
+        recorded = run_phase(RECORDED, lowered.mod, lowering)
+        coverage = _coverage(lowered.mod, recorded)
+        scheduled = finish(run_phase(SCHEDULED, recorded, lowering), target)
+        return Applied(run_phase(REPACKED, scheduled, lowering), coverage)
 
 
 def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -82,6 +75,26 @@ def _split_repacking(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
 def _repacks(function: tirx.PrimFunc) -> bool:
     return any(_REPACKS in block.annotations for block in list_blocks(function))
+
+
+RECORDED = Phase("records applied", (from_tvm(relax.transform.MetaScheduleApplyDatabase),))
+SCHEDULED = Phase(
+    "rules applied",
+    (
+        of_target("ScheduleByRule", schedule_rest, on_gpu),
+        of_target("ScheduleByRuleOnCpu", schedule_uncovered, on_cpu),
+        of_module("SplitLayoutRewrite", _split_repacking, on_cpu),
+    ),
+)
+REPACKED = Phase(
+    "weights repacked",
+    (
+        from_tvm(relax.transform.FoldConstant),
+        # Repacked weights come back as tuples of constants; make them arguments again.
+        from_tvm(relax.transform.CanonicalizeBindings),
+        from_tvm(relax.transform.DeadCodeElimination),
+    ),
+)
 
 
 def _coverage(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> Coverage:

@@ -30,7 +30,7 @@ class Lowering:
     """What passes may ask about the lowering that they are part of."""
 
     target: tvm.target.Target
-    layout: Layout
+    layout: Layout = "NCHW"
     algorithms: Mapping[str, str] = FrozenMap()
     """Convolution's signature → algorithm."""
     quantised: bool = False
@@ -122,9 +122,11 @@ def of_target(
     return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before)
 
 
-def from_tvm(make: Callable[[], tvm.transform.Pass], *when: Condition, after: Order = FrozenMap()) -> Pass:
-    """Return the row of one of TVM's passes, by its name there."""
-    return Pass(str(make().info.name), lambda mod, _: make()(mod), when, after, is_tvms=True)
+def from_tvm(
+    make: Callable[[], tvm.transform.Pass], *when: Condition, name: str | None = None, after: Order = FrozenMap()
+) -> Pass:
+    """Return the row of one of TVM's passes, by default under the name of the function that makes it."""
+    return Pass(name or make.__name__, lambda mod, _: make()(mod), when, after, is_tvms=True)
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,19 @@ def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering
                     observer(phase, each, (mod, changed), time.perf_counter() - began)
                 mod = changed
     return mod
+
+
+def run_phase(phase: Phase, mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    """Run the passes of one phase that are part of the lowering; what a pass raises is raised as it is."""
+    try:
+        return run_passes([phase], mod, lowering)
+    except PassError as error:
+        raise error.error from error.error.__cause__
+
+
+def as_tvms(phase: Phase, lowering: Lowering) -> tvm.transform.Pass:
+    """Return the phase as one pass of TVM's, for where TVM wants one."""
+    return tvm.transform.module_pass(lambda mod, _: run_phase(phase, mod, lowering), opt_level=0, name=phase.name)
 
 
 def add_notes(mod: tvm.ir.IRModule, notes: Sequence[str]) -> tvm.ir.IRModule:

@@ -175,7 +175,7 @@ OPERATORS = Phase(
 LAYOUT = Phase(
     "layout",
     (
-        from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout),
+        from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout, name="ConvertLayout"),
         of_module("ConvertEachLayout", convert_each, _in_nhwc_each),
         of_module(
             "PatchConvTransposeToConv",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from planned_memory import legalize, plan
 from tvm import relax
 
 from tvmbuild.compiler.calls import is_call
-from tvmbuild.compiler.codegen.executable import _vm_passes
+from tvmbuild.compiler.codegen.executable import VIRTUAL_MACHINE
 from tvmbuild.compiler.codegen.level_order import order_by_level
+from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms
 
 SHAPE = (4, 6)
 ORDER = tvm.transform.module_pass(lambda mod, _: order_by_level(mod), opt_level=0)
@@ -99,9 +101,9 @@ def test_drawn_graphs_keep_their_numbers_and_gain_no_barrier(data: st.DataObject
     with cpu:
         (_, before), (_, after) = (count_barriers(plan(build(operators), *order)) for order in ((), (ORDER,)))
         assert after <= before
-        passes = _vm_passes(cpu)
-        passes.insert(3, ORDER)  # where it is for Vulkan
-        built = relax.build(build(operators), cpu, relax_pipeline=tvm.transform.Sequential(passes))
+        rows = [replace(each, when=()) if each.name == "OrderByLevel" else each for each in VIRTUAL_MACHINE.passes]
+        passes = as_tvms(Phase("virtual machine", rows), Lowering(cpu))
+        built = relax.build(build(operators), cpu, relax_pipeline=passes)
         machine = relax.VirtualMachine(built, tvm.cpu())
     x = np.random.default_rng(0).uniform(0.1, 0.6, SHAPE).astype(np.float32)
     values = [x]

@@ -1,4 +1,4 @@
-"""A rule may refuse a function; a bug in a rule is raised in tests, and told where a user's build goes on without it."""
+"""A rule may refuse a function; a bug in a rule is raised in tests, and told where a build goes on without it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import tvm
@@ -15,6 +14,7 @@ from tvmbuild.compiler.codegen.level_order import order_by_level
 from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
+from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms, from_tvm, of_module
 from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.errors import TvmbuildError
 
@@ -43,7 +43,7 @@ def build_executable(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.V
     alone = partial(tvm.compile, target=target)
     context = tvm.transform.PassContext(opt_level=3, config={**_CONFIG, **pass_config(target)})
     with target, use_generators(target), context, name_culprit(mod, alone):
-        passes = tvm.transform.Sequential(_vm_passes(target))
+        passes = as_tvms(VIRTUAL_MACHINE, Lowering(target))
         if not is_gpu(target):
             return _build_twice(passes(mod), target)
         if any(isinstance(function, tirx.PrimFunc) for function in mod.functions.values()):
@@ -76,28 +76,37 @@ def _count_bindings(function: relax.Function) -> int:
     return sum(len(block.bindings) for block in function.body.blocks)
 
 
-def _vm_passes(target: tvm.target.Target) -> list[tvm.transform.Pass]:
-    """Return the passes down to the virtual machine; on CUDA all launches but the first and the last are one graph."""
-    on_cuda = target.kind.name == "cuda"
-    graph = [relax.transform.RewriteCUDAGraph()] if on_cuda else []
-    order = [_as_pass(order_by_level)] if target.kind.name == "vulkan" else []
-    tensors = [] if on_cuda else [_as_pass(make_tensors_once)]
-    return [
-        relax.transform.ToNonDataflow(),
-        relax.transform.RemovePurityChecking(),
-        relax.transform.CallTIRRewrite(),
-        *order,
-        relax.transform.StaticPlanBlockMemory(),
-        *graph,
-        relax.transform.LowerAllocTensor(),
-        *tensors,
-        relax.transform.KillAfterLastUse(),
-        relax.transform.LowerRuntimeBuiltin(),
-        relax.transform.ComputePrimValue(),
-        relax.transform.VMShapeLower(),
-        relax.transform.AttachGlobalSymbol(),
-    ]
+def _on_cuda(lowering: Lowering) -> bool:
+    return str(lowering.target.kind.name) == "cuda"
 
 
-def _as_pass(rewrite: Callable[[tvm.ir.IRModule], tvm.ir.IRModule]) -> tvm.transform.Pass:
-    return tvm.transform.module_pass(lambda mod, _: rewrite(mod), opt_level=0)
+def _not_on_cuda(lowering: Lowering) -> bool:
+    return not _on_cuda(lowering)
+
+
+def _on_vulkan(lowering: Lowering) -> bool:
+    return str(lowering.target.kind.name) == "vulkan"
+
+
+VIRTUAL_MACHINE = Phase(
+    "virtual machine",
+    (
+        from_tvm(relax.transform.ToNonDataflow),
+        from_tvm(relax.transform.RemovePurityChecking),
+        from_tvm(relax.transform.CallTIRRewrite),
+        of_module("OrderByLevel", order_by_level, _on_vulkan, before={"StaticPlanBlockMemory": "it changes lifetimes"}),
+        from_tvm(relax.transform.StaticPlanBlockMemory),
+        # All launches but the first and the last are one graph.
+        from_tvm(relax.transform.RewriteCUDAGraph, _on_cuda),
+        from_tvm(relax.transform.LowerAllocTensor),
+        of_module(
+            "MakeTensorsOnce", make_tensors_once, _not_on_cuda, after={"LowerAllocTensor": "it looks for tensors"}
+        ),
+        from_tvm(relax.transform.KillAfterLastUse),
+        from_tvm(relax.transform.LowerRuntimeBuiltin),
+        from_tvm(relax.transform.ComputePrimValue),
+        from_tvm(relax.transform.VMShapeLower),
+        from_tvm(relax.transform.AttachGlobalSymbol),
+    ),
+)
+"""Down to what TVM's virtual machine runs."""

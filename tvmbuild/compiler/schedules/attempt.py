@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
 from tvm import s_tir
 
-from tvmbuild.compiler.bugs import report_bug
+from tvmbuild.compiler.bugs import last_line, report_bug
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -21,29 +25,99 @@ REFUSALS = (ScheduleRefused, s_tir.ScheduleError)
 """What a rule raises, and TVM's primitives for it, on a form that it does not take."""
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """A rule that was tried."""
+
+    block: str
+    """That it was tried on; empty where it was the whole function."""
+    rule: str
+    refused: str | None
+    """Why it did not take the form; None where it did."""
+
+
+@dataclass
+class Trace:
+    """The rules that were tried, in order."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    block: str = ""
+
+
+_trace: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def trace_rules() -> Iterator[list[Attempt]]:
+    """Record the rules that are tried inside of the block."""
+    trace = Trace()
+    token = _trace.set(trace)
+    try:
+        yield trace.attempts
+    finally:
+        _trace.reset(token)
+
+
+@contextmanager
+def tracing_block(name: str) -> Iterator[None]:
+    """Have what is recorded inside of the block name this block of the function."""
+    trace = _trace.get()
+    if trace is not None:
+        trace.block = name
+    try:
+        yield
+    finally:
+        if trace is not None:
+            trace.block = ""
+
+
 def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
     """Return what the rule makes of what it is given; None where it refuses.
 
     Anything else that it raises is a bug: raised here under TVMBUILD_STRICT, told in a note elsewhere.
     """
     try:
-        return rule(*given, **options)
-    except REFUSALS:
+        made = rule(*given, **options)
+    except REFUSALS as error:
+        _record(rule, last_line(str(error)) or "TVM cannot schedule it so")
         return None
     except Exception as error:  # noqa: BLE001 - told
         report_bug(f"the schedule rule {_name(rule)}", error)
+        _record(rule, f"a bug: {error}")
         return None
+    _record(rule, None if made is not None else "it is of another form")
+    return made
+
+
+def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Given.kwargs) -> bool:
+    """Tell whether a rule that changes a schedule took it; one that refused may have changed it by half."""
+
+    def apply() -> bool:
+        rule(*given, **options)
+        return True
+
+    return bool(try_rule(wraps(_function(rule))(apply)))
 
 
 def try_dlight(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
     """Return what a rule of TVM's DLight makes of what it is given; None where it refuses, in whatever way."""
     try:
         return rule(*given, **options)
-    except Exception:  # noqa: BLE001 - an assertion, an attribute of None, an index: it has no error of its own
+    except Exception as error:  # noqa: BLE001 - an assertion, an attribute of None, an index: it has no error of its own
+        _record(rule, last_line(str(error)) or type(error).__name__)
         return None
 
 
+def _record(rule: Callable[..., object], refused: str | None) -> None:
+    trace = _trace.get()
+    if trace is not None:
+        trace.attempts.append(Attempt(trace.block, _name(rule), refused))
+
+
+def _function(rule: Callable[..., object]) -> Callable[..., object]:
+    return rule.func if isinstance(rule, partial) else rule
+
+
 def _name(rule: Callable[..., object]) -> str:
-    function = getattr(rule, "func", rule)
-    module = str(function.__module__).rpartition("schedules.")[2]
-    return f"{module}.{function.__qualname__}"
+    function = _function(rule)
+    return f"{function.__module__.rpartition('schedules.')[2]}.{function.__qualname__}"

@@ -14,6 +14,7 @@ from tvm.target import codegen
 from tvmbuild.compiler.dot_instructions import find_instructions
 from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
 from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, uses
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
 PARALLEL_WORK = 1 << 15
 """Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
@@ -135,6 +136,14 @@ def describe_machine(target: tvm.target.Target) -> Machine:
             return Machine(64, 32, threads, dots=dots)
         return Machine(32 if "avx2" in has else 16, 16, threads, dots=dots)
     return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots)
+
+
+def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
+    """Return the block's loops and accesses; ScheduleRefused where they are not of the form that rules know."""
+    nest = view_nest(sch, block)
+    if nest is None:
+        raise ScheduleRefused("its loops or what it reads and writes are of a form that no rule knows")
+    return nest
 
 
 def view_nest(sch: s_tir.Schedule, block: Any) -> Nest | None:

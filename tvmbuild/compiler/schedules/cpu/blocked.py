@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.padding import find_padding
 from tvmbuild.compiler.schedules.cpu.tile import (
     attach_epilogue,
@@ -18,23 +19,33 @@ from tvmbuild.compiler.schedules.cpu.tile import (
     split_loops,
 )
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
-from tvmbuild.compiler.schedules.nest import Machine, Nest, Variant, count, divisors, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import (
+    Machine,
+    Nest,
+    Variant,
+    count,
+    divisors,
+    require_nest,
+    run_parallel,
+)
 
 SHORTEST, LONGEST = 192, 640
 """Steps of a block: fewer are lost in loading and storing the sums."""
 
 
-def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
-    """Compute a product or a 1 x 1 convolution block by block; False unless the variant says so and its sum is long."""
-    nest = view_nest(sch, block) if variant.blocked else None
-    constants = [] if nest is None else list_constants(sch, nest)
-    tile = None if nest is None else choose_tile(nest, machine, variant.rank, constants)
-    if nest is None or tile is None:
-        return False
+def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
+    """Compute a product or a 1 x 1 convolution block by block, where the variant says so and its sum is long."""
+    if not variant.blocked:
+        raise ScheduleRefused("it is a variant that only a search measures")
+    nest = require_nest(sch, block)
+    constants = list_constants(sch, nest)
+    tile = choose_tile(nest, machine, variant.rank, constants)
+    if tile is None:
+        raise ScheduleRefused("no axis of the output makes vectors")
     size = _choose_block(nest, tile, machine)
     # What overlaps would be added up twice.
     if size is None or tile.overlaps or find_padding(sch, nest, (tile.vector, tile.reuse)) is not None:
-        return False
+        raise ScheduleRefused("the sum is too short to be divided, or its tiles overlap or are padded")
     loops = split_loops(sch, nest, tile, vectors_outside=True)
     chunks = min((each for each in divisors(tile.passes, tile.passes) if each >= machine.threads), default=tile.passes)
     chunk, over = sch.split(loops.outer[0], [chunks, None])
@@ -47,7 +58,6 @@ def schedule_blocked(sch: s_tir.Schedule, block: Any, machine: Machine, variant:
     run_parallel(sch, (chunk,), nest.work, machine)
     sch.decompose_reduction(block, far)
     pack_weights(sch, nest, tile, constants)
-    return True
 
 
 def _choose_block(nest: Nest, tile: Tile, machine: Machine) -> int | None:

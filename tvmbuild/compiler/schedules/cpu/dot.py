@@ -6,24 +6,34 @@ from typing import Any
 
 from tvm import s_tir
 
-from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, power_of_two_divisor, run_parallel, view_nest
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
+from tvmbuild.compiler.schedules.nest import (
+    Axis,
+    Machine,
+    Nest,
+    power_of_two_divisor,
+    require_nest,
+    run_parallel,
+)
 
 REGISTERS = 2
 """Registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""
 
 
-def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
-    """Sum in vectors along the reduction; False when it does not run along memory."""
-    nest = view_nest(sch, block)
-    axis = None if nest is None else _axis_along_memory(nest)
-    if nest is None or axis is None or nest.store is None or not nest.spatial:
-        return False
+def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
+    """Sum in vectors along the reduction."""
+    nest = require_nest(sch, block)
+    axis = _axis_along_memory(nest)
+    if axis is None:
+        raise ScheduleRefused("the reduction does not run along memory")
+    if nest.store is None or not nest.spatial:
+        raise ScheduleRefused("it has one output alone, or stores none")
     if any(access.is_bool for access in (nest.store, *nest.loads)):
-        return False
+        raise ScheduleRefused("it reduces bools")
     width = machine.lanes(nest.bits)
     lanes = power_of_two_divisor(axis.extent, REGISTERS * width)
     if lanes < 4 or lanes * 4 < width:
-        return False
+        raise ScheduleRefused(f"a reduction of {axis.extent} elements makes no whole vectors")
     rows = [each.loop for each in nest.spatial]
     sums = [each.loop for each in nest.reduced if each is not axis]
     far, near = sch.split(axis.loop, [None, lanes])
@@ -42,7 +52,6 @@ def schedule_dot(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
     if others:
         sch.decompose_reduction(partial, others[0])
     sch.decompose_reduction(block, sch.get_loops(block)[-1])
-    return True
 
 
 def _axis_along_memory(nest: Nest) -> Axis | None:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import tvm
 
+from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target, on_cpu, run_phase
 from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
-from tvmbuild.compiler.target import is_gpu
+
+FINISH = Phase(
+    "finish",
+    (
+        of_module("OverlapTiles", overlap_tiles, on_cpu),
+        of_target("ExpandRows", expand_rows, on_cpu),
+        of_module("NarrowPartitionedLoops", narrow_partitioned, on_cpu),
+        of_target("RoundToIntegers", round_to_integers, on_cpu),
+        of_module("PrefetchPanels", prefetch_panels, on_cpu),
+    ),
+)
+"""Whole tiles, loops of rows, indices that can be taken apart; a GPU's functions stay as they are."""
 
 
 def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Return the scheduled module with whole tiles, loops of rows, and indices that can be taken apart.
-
-    A GPU's stays as it is. Packages, the tuner's candidates and checks of records all go through here.
-    """
-    if is_gpu(target):
-        return mod
-    tiled = expand_rows(overlap_tiles(mod), target)
-    return prefetch_panels(round_to_integers(narrow_partitioned(tiled), target))
+    """Run the passes of `FINISH`: packages, the tuner's candidates and checks of records all go through here."""
+    return run_phase(FINISH, mod, Lowering(target))

@@ -7,6 +7,7 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
 from tvmbuild.compiler.schedules.nest import (
@@ -16,6 +17,7 @@ from tvmbuild.compiler.schedules.nest import (
     Nest,
     count,
     power_of_two_divisor,
+    require_nest,
     run_parallel,
     view_nest,
 )
@@ -71,15 +73,17 @@ def _may_precede_reduction(nest: Nest, consumer: Nest) -> bool:
     return all(read.stride(axis.var) != 0 for read in reads for axis in consumer.axes if axis.extent > 1)
 
 
-def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
-    """Vectorise and divide among threads; False when the block is no such one."""
-    nest = view_nest(sch, block)
-    if nest is None or nest.store is None or nest.reduced or not nest.axes:
-        return False
+def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
+    """Vectorise a block that reduces nothing, and divide it among threads."""
+    nest = require_nest(sch, block)
+    if nest.reduced:
+        raise ScheduleRefused("it is a reduction")
+    if nest.store is None or not nest.axes:
+        raise ScheduleRefused("it has no loops, or stores nothing")
     last = nest.axes[-1]
     if _is_flat(nest) and not _fills_vectors_along(nest, last, machine):
         _schedule_flat(sch, nest, machine)
-        return True
+        return
     outer = [axis.loop for axis in nest.axes[:-1]]
     crossed = _crossing_axis(nest, last)
     if nest.is_conditional_on(last):
@@ -95,7 +99,6 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> boo
     else:
         outer += _vectorise(sch, nest, last, machine)
     run_parallel(sch, outer, nest.work, machine)
-    return True
 
 
 def _is_flat(nest: Nest) -> bool:

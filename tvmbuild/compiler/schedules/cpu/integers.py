@@ -9,6 +9,7 @@ from tvm import s_tir
 
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile, is_read_again
 from tvmbuild.compiler.schedules.nest import (
@@ -17,21 +18,22 @@ from tvmbuild.compiler.schedules.nest import (
     count,
     divisors,
     power_of_two_divisor,
+    require_nest,
     run_parallel,
     view_nest,
 )
 
 
-def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
-    """Compute a block that names an instruction; False for others, and where the machine is not the block's.
+def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
+    """Compute a block that names a dot instruction of the machine.
 
-    So it is where this machine checks the numbers of another's module.
+    It names another's where this machine checks the numbers of another's module.
     """
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in list_intrinsics() if each.intrinsic == name), None)
-    nest = None if instruction is None else view_nest(sch, block)
-    if nest is None or instruction is None or instruction.name not in machine.dots:
-        return False
+    if instruction is None or instruction.name not in machine.dots:
+        raise ScheduleRefused("it names no dot instruction of this machine")
+    nest = require_nest(sch, block)
     register_intrinsics()
     tile = _choose_tile(nest, instruction, machine, rank)
     outer = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
@@ -63,7 +65,6 @@ def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: i
     make_vectors(sch, sch.get_loops(start)[-len(inner) :], tile)
     # By the loop itself it works too, but such a schedule cannot be copied.
     sch.tensorize(sch.blockize(sch.get_loops(block)[-2]), instruction.intrinsic)
-    return True
 
 
 def _find_widening(sch: s_tir.Schedule, nest: Nest, dtype: str) -> Nest | None:

@@ -13,7 +13,7 @@ from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_plain_loops, mark_scheduled
-from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused, tracing_block, try_in_place, try_rule
 from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
@@ -22,7 +22,7 @@ from tvmbuild.compiler.schedules.cpu.rows.rule import schedule_rows
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
 from tvmbuild.compiler.schedules.cpu.windows import schedule_windows
 from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops, has_empty_loops
-from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, require_nest, run_parallel
 
 
 def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -95,7 +95,7 @@ def _apply_rules(
         return None
     sch = _inline(s_tir.Schedule(function, error_render_level="none"))
     rows = sch.copy()
-    if try_rule(schedule_rows, rows, machine):
+    if try_in_place(schedule_rows, rows, machine):
         return rows, []
     infos = try_rule(normalize_prim_func, sch)
     if infos is None:
@@ -113,21 +113,17 @@ def _apply_rules(
 def _schedule_block(
     sch: s_tir.Schedule, name: str, machine: Machine, variant: Variant
 ) -> tuple[s_tir.Schedule, Rule | None]:
-    for rule in _list_rules(variant):
-        attempt = sch.copy()  # a rule that refuses may have changed it by half
-        if try_rule(rule, attempt, attempt.get_sblock(name), machine):
-            return attempt, rule
+    with tracing_block(name):
+        for rule in _list_rules(variant):
+            attempt = sch.copy()  # a rule that refuses may have changed it by half
+            if try_in_place(rule, attempt, attempt.get_sblock(name), machine):
+                return attempt, rule
     return sch, None
 
 
 def _inline(sch: s_tir.Schedule) -> s_tir.Schedule:
     attempt = sch.copy()
-    return attempt if try_rule(_inline_all, attempt) else sch
-
-
-def _inline_all(sch: s_tir.Schedule) -> bool:
-    inline_blocks(sch)
-    return True
+    return attempt if try_in_place(inline_blocks, attempt) else sch
 
 
 def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
@@ -136,18 +132,17 @@ def _is_placed(sch: s_tir.Schedule, name: str) -> bool:
     return bool(loops) and len(sch.get_child_blocks(loops[0])) > 1
 
 
-def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> bool:
+def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
     """Divide the output among the threads and leave the rest to LLVM."""
-    nest = view_nest(sch, block)
-    if nest is None or not nest.spatial:
-        return False
+    nest = require_nest(sch, block)
+    if not nest.spatial:
+        raise ScheduleRefused("it has one output alone")
     outer = [axis.loop for axis in nest.spatial]
     sch.reorder(*outer, *(axis.loop for axis in nest.reduced))
     run_parallel(sch, outer, nest.work, machine)
-    return True
 
 
-Rule = Callable[[s_tir.Schedule, Any, Machine], bool]
+Rule = Callable[[s_tir.Schedule, Any, Machine], None]
 MOST_RANKS = 8
 
 

@@ -13,11 +13,12 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.schedules.access import Access, collect
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
-from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, require_nest, run_parallel, view_nest
 
 UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""
@@ -27,13 +28,13 @@ _LONG_SUM = 64
 """Steps. What follows a shorter one is written out: a loop over rows wants the sums in memory."""
 
 
-def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> bool:
-    """Compute the block, and a block that only its output feeds, tile by tile; False when it has no such form."""
-    nest = view_nest(sch, block)
-    constants = [] if nest is None else list_constants(sch, nest)
-    tile = None if nest is None else choose_tile(nest, machine, variant.rank, constants)
-    if nest is None or tile is None:
-        return False
+def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: Variant) -> None:
+    """Compute the block, and a block that only its output feeds, in register tiles."""
+    nest = require_nest(sch, block)
+    constants = list_constants(sch, nest)
+    tile = choose_tile(nest, machine, variant.rank, constants)
+    if tile is None:
+        raise ScheduleRefused("no axis of the output makes vectors")
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
     if padding is not None and padding.is_best_near is variant.otherwise_padded:
         padding = None
@@ -58,7 +59,6 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
     pack_weights(sch, nest, tile, constants)
-    return True
 
 
 def _is_long(sch: s_tir.Schedule, epilogue: Any) -> bool:

@@ -11,6 +11,7 @@ from tvm import s_tir
 from tvmbuild.compiler.codegen.column_intrinsics import BYTES
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
 from tvmbuild.compiler.dot_instructions import ANNOTATION, INSTRUCTIONS, DotInstruction
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.tile import UNROLLED, attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile
 from tvmbuild.compiler.schedules.nest import (
@@ -19,6 +20,7 @@ from tvmbuild.compiler.schedules.nest import (
     Nest,
     count,
     divisors,
+    require_nest,
     run_parallel,
     view_nest,
 )
@@ -46,13 +48,15 @@ class _Part:
     chunks: int
 
 
-def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> bool:
-    """Compute a block that names an instruction for sums over columns; False for others, and for another machine's."""
+def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:
+    """Compute a block that names an instruction of the machine for sums over columns."""
     name = sch.get(block).annotations.get(ANNOTATION)
     instruction = next((each for each in INSTRUCTIONS if each.of_columns == name), None)
-    nest = None if instruction is None else view_nest(sch, block)
-    if nest is None or instruction is None or instruction.name not in machine.dots or len(nest.spatial) < 2:
-        return False
+    if instruction is None or instruction.name not in machine.dots:
+        raise ScheduleRefused("it names no instruction of this machine that sums over columns")
+    nest = require_nest(sch, block)
+    if len(nest.spatial) < 2:
+        raise ScheduleRefused("it has no rows of pixels")
     register_intrinsics()
     (columns,) = (each for each in sch.get_producers(block) if ANNOTATION in sch.get(each).annotations)
     parts = _list_parts(sch, nest, columns, machine, instruction.lanes)
@@ -78,7 +82,6 @@ def schedule_windows(sch: s_tir.Schedule, block: Any, machine: Machine, rank: in
     start = sch.decompose_reduction(block, window[0])
     make_vectors(sch, sch.get_loops(start)[-2:], tile)
     sch.tensorize(sch.blockize(sch.get_loops(block)[-1]), instruction.of_columns)
-    return True
 
 
 def _interleave_near(sch: s_tir.Schedule, columns: Any, loop: Any, instruction: DotInstruction) -> None:

@@ -11,6 +11,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.modules import map_prim_funcs
 from tvmbuild.compiler.schedules.access import Access, collect
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
 from tvmbuild.compiler.schedules.cpu.rows.write import write_rows
 from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor
@@ -21,13 +22,14 @@ SHORT = 8
 _ROOT = "root"
 
 
-def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> bool:
-    """Mark the function; False where it is of another form, or one reduction that other rules do as well."""
+def schedule_rows(sch: s_tir.Schedule, machine: Machine) -> None:
+    """Mark the function as one that goes through rows: softmax, normalization, and what is fused to them."""
     rows = view_rows(sch)
-    if rows is None or not _is_worth_it(rows, machine):
-        return False
+    if rows is None:
+        raise ScheduleRefused("it does not go through rows")
+    if not _is_worth_it(rows, machine):
+        raise ScheduleRefused("its rows are short, or other rules do its one reduction as well")
     sch.annotate(sch.get_sblock(_ROOT), MARK, 1)
-    return True
 
 
 def expand_rows(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:

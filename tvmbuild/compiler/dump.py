@@ -1,0 +1,128 @@
+"""What each pass made of the module, written to a folder: by ``--dump-ir DIR``, or where TVMBUILD_DUMP_IR names one.
+
+``000-imported.py`` is the module before the first pass, ``NNN-PHASE-PASS.py`` the module after a pass that changed it,
+in TVMScript without the constants' values, and ``passes.txt`` the table of all passes that ran.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvmbuild.compiler.pass_manager import Pass, Phase, observe_passes
+
+DUMP_IR = "TVMBUILD_DUMP_IR"
+"""The variable of the environment: a folder, which gets one for each package that is built."""
+TABLE = "passes.txt"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A pass that ran."""
+
+    phase: str
+    name: str
+    changed: str
+    """What it changed, in a few words; empty where it returned the module as it was."""
+    seconds: float
+
+
+@contextmanager
+def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
+    """Record the passes that run inside of the block; with a folder, write there what they made of the module."""
+    ran: list[Ran] = []
+
+    def observe(phase: Phase, each: Pass, mods: tuple[tvm.ir.IRModule, tvm.ir.IRModule], seconds: float) -> None:
+        before, after = mods
+        same = before.same_as(after) or bool(tvm_ffi.structural_equal(before, after, map_free_vars=True))
+        if folder is not None and not ran:
+            _write(folder / "000-imported.py", before)
+        ran.append(Ran(phase.name, each.name, "" if same else describe_change(before, after), seconds))
+        if folder is not None and not same:
+            _write(folder / f"{len(ran):03}-{phase.name.replace(' ', '-')}-{each.name}.py", after)
+
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in (*folder.glob("[0-9][0-9][0-9]-*.py"), folder / TABLE):
+            old.unlink(missing_ok=True)
+    try:
+        with observe_passes(observe):
+            yield ran
+    finally:
+        if folder is not None:
+            (folder / TABLE).write_text("".join(f"{line}\n" for line in format_table(ran)), encoding="utf-8")
+
+
+@contextmanager
+def dump_where_asked(name: str) -> Iterator[None]:
+    """Dump the passes inside of the block to the folder ``name`` of the one that the environment names, if any."""
+    asked = os.environ.get(DUMP_IR)
+    if not asked:
+        yield
+        return
+    with record_passes(Path(asked) / name):
+        yield
+
+
+def describe_change(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> str:
+    """Return by how many calls of each operator ``main`` differs, and how many TensorIR functions do."""
+    calls = _count_calls(after)
+    calls.subtract(_count_calls(before))
+    parts = [
+        f"{number:+} {name}"
+        for name, number in sorted(calls.items(), key=lambda item: (item[1] > 0, item[0]))
+        if number
+    ]
+    old, new = _list_functions(before), _list_functions(after)
+    changed = sum(1 for name in new.keys() & old.keys() if not tvm_ffi.structural_equal(old[name], new[name]))
+    parts += [f"{changed} functions changed"] if changed else []
+    if added := len(new) - len(old):
+        parts.append(f"{added:+} functions")
+    return ", ".join(parts) or "names, types or attributes"
+
+
+def format_table(ran: list[Ran]) -> list[str]:
+    """Return the lines of a table of the passes, with how many of them changed anything and the time of all."""
+    width = max((len(each.name) for each in ran), default=0)
+    lines: list[str] = []
+    phase = ""
+    for number, each in enumerate(ran, 1):
+        if each.phase != phase:
+            phase = each.phase
+            lines.append(f"{phase}:")
+        lines.append(f"  {number:03} {each.name:{width}} {each.seconds * 1000:8.1f} ms  {each.changed or '-'}")
+    fired, total = sum(bool(each.changed) for each in ran), sum(each.seconds for each in ran)
+    return [*lines, f"{len(ran)} passes, {fired} changed something, {total:.2f} s"]
+
+
+def _write(path: Path, mod: tvm.ir.IRModule) -> None:
+    path.write_text(mod.script(show_meta=False) + "\n", encoding="utf-8")
+
+
+def _count_calls(mod: tvm.ir.IRModule) -> Counter[str]:
+    found: Counter[str] = Counter()
+
+    def note(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op):
+            found[str(expr.op.name).removeprefix("relax.")] += 1
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, note)
+    return found
+
+
+def _list_functions(mod: tvm.ir.IRModule) -> dict[str, tirx.PrimFunc]:
+    return {
+        str(variable.name_hint): function
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+    }
