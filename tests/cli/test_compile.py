@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -237,3 +238,17 @@ def test_a_package_that_is_right(folder: DoitProject, tmp_path: Path) -> None:
     assert json.loads(result.read_text())["max_abs_error"] < 1e-3
     ran = real.tvmbuild("run", "net.tar")
     assert "Plus214_Output_0" in ran.output
+
+
+@pytest.mark.compiler
+def test_what_passes_do_is_shown(folder: DoitProject) -> None:
+    real = DoitProject(folder.root, folder.runtime)
+    ran = real.tvmbuild("compile", "digits.onnx", *V3, "-o", "net.tar", "--dump-ir", "ir", "--print-passes")
+    assert ran.code == 0, ran.output
+    assert re.search(r"\d{3} FuseOps +[\d.]+ ms", ran.output)
+    assert (folder.root / "ir" / "000-imported.py").is_file()
+    assert (folder.root / "net.tar").is_file()
+    (folder.root / "file").write_text("")
+    ran = real.tvmbuild("compile", "digits.onnx", *V3, "-o", "net.tar", "--dump-ir", "file")
+    assert ran.code == 1
+    assert "cannot make the folder file" in ran.output

@@ -13,6 +13,7 @@ from tvmbuild.building.scheduling import Model, ScheduledModel, schedule_model
 from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
+from tvmbuild.compiler.dump import dump_where_asked
 from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
 from tvmbuild.compiler.operators import describe_operators, list_plain_loops
 from tvmbuild.errors import TvmbuildError
@@ -45,12 +46,13 @@ def build_package(
     TvmbuildError names what cannot be built, and the records of the Schedule that do not apply. A crash of TVM is
     this process's: whoever builds what others send, does so in a child.
     """
-    scheduled = schedule_model(model, target, schedule, options.name)
     name = options.name or (model.stem if isinstance(model, Path) else "model")
-    check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
-    lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
-    report_progress("generating code")
-    executable = build_executable(lifted.mod, scheduled.target)
+    with dump_where_asked(f"{name}@{target.name}"):
+        scheduled = schedule_model(model, target, schedule, options.name)
+        check_coverage(scheduled.coverage, schedule, f"{name}@{target.name}")
+        lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
+        report_progress("generating code")
+        executable = build_executable(lifted.mod, scheduled.target)
     report_progress("linking")
     library = export_library(executable, scheduled.target, LinkOptions(options.link, target.glibc))
     params: Literal["embedded", "lifted"] = "embedded" if lifted.embedded else "lifted"

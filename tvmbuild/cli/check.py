@@ -11,6 +11,7 @@ from typing import Any
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import add_input_arguments
+from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
 from tvmbuild.errors import TvmbuildError
 
 HELP = "look at ONNX files: what cannot be built, what will be slow, how large it is"
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_arguments(parser)
     parser.add_argument("--cpu", help="LLVM's name of the CPU to build for (default: this machine's)")
     parser.add_argument("--json", action="store_true", help="print one object a model")
+    add_dump_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,16 +45,16 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps({"model": str(path), **facts}))
         else:
-            print("\n".join(describe(path, facts)))
+            print("\n".join([*describe(path, facts), *(facts.get("passes", ()) if args.print_passes else ())]))
     return 1 if any(facts["problem"] for facts in found.values()) else 0
 
 
 def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     if not path.is_file():
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
-    request = json.dumps(
-        {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
-    )
+    dump = None if args.dump_ir is None else prepare_folder(args.dump_ir / path.stem)
+    asked = {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
+    request = json.dumps({**asked, "dump": None if dump is None else str(dump)})
     try:
         done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:

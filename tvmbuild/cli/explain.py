@@ -8,6 +8,7 @@ from pathlib import Path
 from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.base.wording import count
+from tvmbuild.cli.explain_kernel import explain_kernels
 from tvmbuild.cli.plan.command import describe_seconds
 from tvmbuild.cli.planned import Planned, plan_work
 from tvmbuild.doit_adapter.variables import split_words
@@ -20,13 +21,19 @@ HELP = "say why a step would run: which input, option, tool or output changed, f
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("step", help="a step, such as compile:mobilenet_v2@x86-64-v3")
+    parser.add_argument(
+        "step",
+        help="a step, such as compile:mobilenet_v2@x86-64-v3; or `kernel`, with MODEL@TARGET and part of an "
+        "operator's name: which record or rule made each kernel's schedule, and why other rules did not",
+    )
     parser.add_argument("variables", nargs="*", metavar="tune=…|strict=…", help="as for a run")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the reasons; return the exit code."""
     others, settings = split_words(args.variables)
+    if args.step == "kernel":
+        return explain_kernels(load_plan(find_root(Path.cwd()), settings), others)
     if others:
         raise TvmbuildError(f"{others[0]!r} is one step too many", "Name one step.")
     plan = load_plan(find_root(Path.cwd()), settings)

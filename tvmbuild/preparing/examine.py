@@ -40,12 +40,24 @@ class Examined:
     """`128 stands for sequence`: sizes that nobody gave, with which the rest was found out."""
     also: tuple[str, ...] = ()
     """What else stands in the way, as far as it can be known with them."""
+    passes: tuple[str, ...] = ()
+    """The lines of a table of the passes that ran."""
     problem: str | None = None
     hint: str | None = None
 
 
-def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Examined:
-    """Take the model as far as its Tasks for an llvm target of that CPU; None: this machine's.
+@dataclass(frozen=True)
+class Wish:
+    """How a model is looked at."""
+
+    cpu: str | None = None
+    """LLVM's name of the CPU that it would be built for; None: this machine's."""
+    dump: Path | None = None
+    """The folder that gets the module after each pass."""
+
+
+def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
+    """Take the model as far as its Tasks for an llvm target.
 
     Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
     """
@@ -59,17 +71,17 @@ def examine(path: Path, cpu: str | None, inputs: tuple[InputSpec, ...]) -> Exami
         names = tuple(value.name for value in graph_inputs(proto))
         given = tuple(each for each in inputs if each.name in names)
         try:
-            return replace(_look(copy.deepcopy(proto), given, path.name, cpu), names=names)
+            return replace(_look(copy.deepcopy(proto), given, path.name, wish), names=names)
         except OpenShapesError as error:
             said = say_without_project(error)
-            found = _look_by_stand_ins(proto, path.name, given, error.question, cpu)
+            found = _look_by_stand_ins(proto, path.name, given, error.question, wish)
             return replace(found, names=names, problem=said.message, hint=said.hint)
     except TvmbuildError as error:
         said = say_without_project(error)
         return Examined(names=names, problem=said.message, hint=said.hint)
 
 
-def _look(proto: Any, given: tuple[InputSpec, ...], name: str, cpu: str | None) -> Examined:
+def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Examined:
     """Return the facts of a model whose shapes are given; TvmbuildError where it cannot be built."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
@@ -81,15 +93,13 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, cpu: str | None) 
     proto, tensors = original.proto, original.tensors
     set_output_shapes(proto, run_onnx(proto.SerializeToString(), make_inputs(tensors, given, 0), name))
     simplified, trouble = simplify_in_process(proto.SerializeToString(), ())
-    found = _lower(simplified or proto, name, cpu)
+    found = _lower(simplified or proto, name, wish)
     notes = [*original.notes, *([f"not simplified: {trouble}"] if trouble else [])]
     shown = tuple(f"{each.name} {each.dtype}{list(each.shape)}" for each in tensors)
     return replace(found, opset=find_opset(proto), nodes=nodes, inputs=shown, notes=(*notes, *found.notes))
 
 
-def _look_by_stand_ins(
-    proto: Any, name: str, given: tuple[InputSpec, ...], question: Question, cpu: str | None
-) -> Examined:
+def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], question: Question, wish: Wish) -> Examined:
     """Return what can be said while sizes are missing: all facts, with others in their place, or those of the file."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs  # noqa: PLC0415
@@ -101,13 +111,13 @@ def _look_by_stand_ins(
     )
     opset, nodes, shown = find_opset(proto), len(proto.graph.node), tuple(map(describe_input, graph_inputs(proto)))
     try:
-        return replace(_look(copy.deepcopy(proto), specs, name, cpu), inputs=shown, stand_ins=question.stands)
+        return replace(_look(copy.deepcopy(proto), specs, name, wish), inputs=shown, stand_ins=question.stands)
     except TvmbuildError as first:
         also = [first]
     if "operator" not in also[0].message:  # what stands in the way may be known without a run
         try:
             fix_inputs(proto, specs, name)
-            _lower(proto, name, cpu)
+            _lower(proto, name, wish)
         except TvmbuildError as second:
             also.append(second)
     told = tuple(dict.fromkeys(say_without_project(each).message for each in also))
@@ -128,9 +138,10 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
     return TvmbuildError(error.message.replace("models.yaml", "--shape"), hint or None)
 
 
-def _lower(model: Any, name: str, cpu: str | None) -> Examined:
+def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
+    from tvmbuild.compiler.dump import format_table, record_passes  # noqa: PLC0415
     from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
@@ -140,8 +151,8 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
     from tvmbuild.compiler.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
-    target = host_target(cpu)
-    with collect_bugs() as bugs:
+    target = host_target(wish.cpu)
+    with collect_bugs() as bugs, record_passes(wish.dump) as ran:
         lowered = lower(import_model(model, name), target)
         check_lowered(lowered.mod)
         tasks, machine = extract_tasks(lowered), describe_machine(target)
@@ -158,6 +169,7 @@ def _lower(model: Any, name: str, cpu: str | None) -> Examined:
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
         notes=(*lowered.notes, *bugs),
+        passes=tuple(format_table(ran)),
     )
 
 
@@ -169,7 +181,8 @@ def main(request: str) -> None:
         InputSpec(name, tuple(shapes[name]) if name in shapes else None, value=values.get(name))
         for name in sorted({*shapes, *values})
     )
-    found = examine(Path(asked["path"]), asked["cpu"], inputs)
+    wish = Wish(asked["cpu"], Path(asked["dump"]) if asked.get("dump") else None)
+    found = examine(Path(asked["path"]), wish, inputs)
     print(json.dumps(asdict(found)))
 
 

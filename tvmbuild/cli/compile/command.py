@@ -21,6 +21,7 @@ from tvmbuild.base.steps import AnyStep, Settings
 from tvmbuild.cli.compile.model_words import add_model_arguments, find_model
 from tvmbuild.cli.compile.project import open_project
 from tvmbuild.cli.compile.target_words import FORMS, TargetWords, find_target
+from tvmbuild.cli.inspection import add_dump_arguments, inspect_cell
 from tvmbuild.cli.records.common import hold_records
 from tvmbuild.doit_adapter.main import run_doit
 from tvmbuild.doit_adapter.manner import Manner
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tune", type=_minutes, metavar="MINUTES", help="search for schedules so long; default: by rule and by records"
     )
     parser.add_argument("--records", type=Path, metavar="DIR", help="records to use; --tune adds to them")
+    add_dump_arguments(parser)
 
 
 def add_target_argument(parser: argparse.ArgumentParser) -> None:
@@ -86,12 +88,22 @@ def run(args: argparse.Namespace) -> int:
         code = run_doit(words, (), manner=Manner(long=True, places=False, reword=lambda text: _reword(text, root)))
     if code:
         return code
+    if args.dump_ir or args.print_passes:
+        _show_passes(plan, f"{model.name}@{target.name}", args)
     package = Layout(root).package(model.name, target.name)
     _publish(package, output)
     print(f"wrote {args.output or output.name} ({output.stat().st_size / 1e6:.1f} MB)")
     if args.tune is not None and records is None:
         print(f"its records are in {root / 'records'}; --records DIR keeps them elsewhere", file=sys.stderr)
     return 0
+
+
+def _show_passes(plan: Plan, cell: str, args: argparse.Namespace) -> None:
+    found = inspect_cell(plan, cell, args.dump_ir)
+    if args.print_passes:
+        print("\n".join(found["passes"]))
+    if args.dump_ir:
+        print(f"wrote the module after each pass to {args.dump_ir}")
 
 
 def _minutes(text: str) -> float:

@@ -63,8 +63,10 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
 
 def _take_as_given(function: tirx.PrimFunc) -> s_tir.Schedule | None:
     """Return the schedule of a function that was written with its loops; None for others."""
-    if not has_parallel_loop(function):
-        return None
+    return try_rule(_annotate, function) if has_parallel_loop(function) else None
+
+
+def _annotate(function: tirx.PrimFunc) -> s_tir.Schedule:
     sch = s_tir.Schedule(function, error_render_level="none")
     sch.annotate(sch.get_sblock("root"), "loops", "given")  # a record needs a trace of something
     return sch
@@ -97,7 +99,10 @@ def _apply_rules(
     rows = sch.copy()
     if try_in_place(schedule_rows, rows, machine):
         return rows, []
-    infos = try_rule(normalize_prim_func, sch)
+    try:
+        infos = normalize_prim_func(sch)
+    except s_tir.ScheduleError:  # it has no loop nests
+        return None
     if infos is None:
         return None
     of_sums: list[Rule | None] = []
