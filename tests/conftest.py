@@ -14,7 +14,7 @@ from made_once import begin_run, end_run
 from needs import NEEDS, SHARED, explain_absent, summarise_absent
 from nights import ALL, VARIABLE, begin_night, skip_other_nights
 
-from tvmbuild.compiler.bugs import STRICT
+from tvmbuild.compiler.bugs import RAISE_BUGS
 
 PROJECT = Path(__file__).resolve().parent.parent
 _CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: needs {meaning}")
     # A shell's background job ignores Ctrl-C, and so would every process that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault(STRICT, "1")  # a bug of a pass or a schedule rule raises, in every process of a test
+    os.environ.setdefault(RAISE_BUGS, "1")  # a bug of a pass or a schedule rule raises, in every process of a test
     config.stash[_OWNS_RUN] = begin_run()
     begin_night()
 

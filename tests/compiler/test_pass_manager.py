@@ -12,7 +12,7 @@ import tvm
 from onnx import helper
 
 from tvmbuild.compiler import pipeline
-from tvmbuild.compiler.bugs import STRICT, collect_bugs, report_bug
+from tvmbuild.compiler.bugs import RAISE_BUGS, collect_bugs, report_bug
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pass_manager import (
     LayoutUnsupported,
@@ -114,7 +114,7 @@ def _replace(monkeypatch: pytest.MonkeyPatch, phase: str, name: str, change: Cal
     monkeypatch.setattr(pipeline, phase, Phase(found.name, rows))
 
 
-def test_a_bug_in_a_pass_raises_under_strictness(
+def test_a_bug_in_a_pass_is_raised_in_tests(
     save_convnet: SaveModel, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _replace(monkeypatch, "LAYOUT", "SinkTransposes", fail)
@@ -126,7 +126,7 @@ def test_a_bug_in_a_pass_is_told_as_such_elsewhere(
     save_convnet: SaveModel, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _replace(monkeypatch, "LAYOUT", "SinkTransposes", fail)
-    monkeypatch.setenv(STRICT, "0")
+    monkeypatch.setenv(RAISE_BUGS, "0")
     with collect_bugs() as bugs:
         lowered = lower(import_onnx(save_convnet()), cpu)
     assert list(bugs) == [
@@ -140,7 +140,7 @@ def test_a_bug_where_no_layout_is_left_is_raised_as_it_is(
     save_model: SaveModel, cpu: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _replace(monkeypatch, "PRODUCTS", "ByteLookupTables", fail)
-    monkeypatch.setenv(STRICT, "0")
+    monkeypatch.setenv(RAISE_BUGS, "0")
     with pytest.raises(TypeError, match=r"^a slip of ours$"):
         lower(import_onnx(save_model([helper.make_node("Relu", ["x"], ["y"])])), cpu)
 
@@ -171,7 +171,7 @@ def _list_constants(mod: tvm.ir.IRModule) -> list[tvm.ir.GenericConst]:
 def test_a_bug_that_nobody_collects_is_one_line_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(STRICT, "")
+    monkeypatch.setenv(RAISE_BUGS, "")
     report_bug("the schedule rule cpu.tile", ValueError("first\nsecond at /home/ann/x.py"))
     assert capsys.readouterr().err == (
         "a bug in tvmbuild, please report it: the schedule rule cpu.tile failed: ValueError: second at x.py\n"

@@ -18,7 +18,7 @@ import psutil
 from doit_project import QUICK_STAGES, Ran
 from other_processes import find_below
 
-from tvmbuild.compiler.bugs import STRICT
+from tvmbuild.compiler.bugs import RAISE_BUGS
 
 START_S = 90.0
 STEP = "tvmbuild.stages"
@@ -63,7 +63,9 @@ class DaskCluster:
     def _start(self, module: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         runtime = self.folder / "runtime"
         runtime.mkdir(mode=0o700, exist_ok=True)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_") or name == STRICT}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("TVMBUILD_") or name == RAISE_BUGS
+        }
         # Long enough to be seen, and killed.
         kept |= {"PYTHONPATH": str(QUICK_STAGES), "QUICK_STAGE_SECONDS": "0.7"} if self.quick else {}
         with (self.folder / f"{len(self.processes)}.log").open("wb") as log:

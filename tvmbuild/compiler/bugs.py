@@ -1,4 +1,4 @@
-"""Faults of our own passes and schedule rules: raised where TVMBUILD_STRICT is set, a note of the package elsewhere.
+"""Faults of our own passes and schedule rules: raised where TVMBUILD_RAISE_BUGS is set, else a note of the package.
 
 A rule that fails need not end a user's build, for a simpler one can take its place; but it is never silent.
 """
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 
 from tvmbuild.package.metadata import BUG
 
-STRICT = "TVMBUILD_STRICT"
+RAISE_BUGS = "TVMBUILD_RAISE_BUGS"
 """The variable of the environment; tests and CI set it."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDERS = re.compile(r"""(?<=["'])/(?:[^"']*/)?(?=[^\s/"'])|(?<![\w./])/(?:[^\s/:'"]+/)*(?=[^\s/])""")
@@ -23,11 +23,11 @@ _collected: ContextVar[dict[str, None] | None] = ContextVar("collected", default
 
 
 def report_bug(what: str, error: Exception) -> None:
-    """Raise the error where TVMBUILD_STRICT is set; elsewhere say in one line that ``what`` failed.
+    """Raise the error where TVMBUILD_RAISE_BUGS is set; elsewhere say in one line that ``what`` failed.
 
     The line goes to whoever collects bugs, and to standard error where nobody does.
     """
-    if os.environ.get(STRICT, "0") not in {"", "0"}:
+    if os.environ.get(RAISE_BUGS, "0") not in {"", "0"}:
         raise error
     line = f"{BUG}{what} failed: {type(error).__name__}: {last_line(str(error))}"
     collected = _collected.get()

@@ -74,7 +74,7 @@ def tracing_block(name: str) -> Iterator[None]:
 def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
     """Return what the rule makes of what it is given; None where it refuses.
 
-    Anything else that it raises is a bug: raised here under TVMBUILD_STRICT, told in a note elsewhere.
+    Anything else that it raises is a bug: raised here under TVMBUILD_RAISE_BUGS, told in a note elsewhere.
     """
     try:
         made = rule(*given, **options)
