@@ -75,6 +75,8 @@ class Pass:
     """Passes that must not have run before this one, and why."""
     is_tvms: bool = False
     """Whether TVM wrote it. It may fail on a graph that nobody foresaw; one of ours may not."""
+    written_in: Callable[..., object] | None = None
+    """The function that does the work, for readers; None: TVM's."""
 
     def applies(self, lowering: Lowering) -> bool:
         """Tell whether the lowering runs the pass."""
@@ -108,7 +110,7 @@ def of_module(
     before: Order = FrozenMap(),
 ) -> Pass:
     """Return the row of a pass that asks nothing about the lowering."""
-    return Pass(name, lambda mod, _: change(mod), when, after, before)
+    return Pass(name, lambda mod, _: change(mod), when, after, before, written_in=change)
 
 
 def of_target(
@@ -119,7 +121,7 @@ def of_target(
     before: Order = FrozenMap(),
 ) -> Pass:
     """Return the row of a pass that asks for the target alone."""
-    return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before)
+    return Pass(name, lambda mod, lowering: change(mod, lowering.target), when, after, before, written_in=change)
 
 
 def from_tvm(

@@ -49,7 +49,7 @@ from tvmbuild.compiler.graph.three_dimensional import flatten_depth
 from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
 from tvmbuild.compiler.graph.transposes import sink_transposes
 from tvmbuild.compiler.graph.var_names import canonicalize_var_names
-from tvmbuild.compiler.graph.wide import most_tensors, split_concatenations, split_wide
+from tvmbuild.compiler.graph.wide import split_concatenations, split_wide
 from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms, read_convolutions
 from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
@@ -130,7 +130,12 @@ OPERATORS = Phase(
     (
         of_module("SumProductsInFloat32", add_up_products_wide, on_gpu),
         of_module("WidenConv1d", widen_one_dimensional, in_nhwc),
-        Pass("LowerQdqToInt8", _lower_qdq_to_int8, after={"WidenConv1d": "it knows two-dimensional convolutions only"}),
+        Pass(
+            "LowerQdqToInt8",
+            _lower_qdq_to_int8,
+            written_in=use_integers,
+            after={"WidenConv1d": "it knows two-dimensional convolutions only"},
+        ),
         of_module("DropEmptyTensors", drop_empty),
         of_module(
             "SplitConvTransposeByPhase",
@@ -152,11 +157,17 @@ OPERATORS = Phase(
         Pass(
             "ScalarConstants",
             lambda mod, lowering: make_scalars(mod, quantised=lowering.quantised),
+            written_in=make_scalars,
             after={"DecomposeAndFold": "it looks for constants"},
         ),
         of_module("ScatterToSelect", select_cells, after={"DecomposeAndFold": "it looks for constant indices"}),
         of_module("FindSoftmax", find_softmax),
-        Pass("FuseAttention", _fuse_attention, after={"FindSoftmax": "attention is found around its softmax"}),
+        Pass(
+            "FuseAttention",
+            _fuse_attention,
+            written_in=fuse_attention,
+            after={"FindSoftmax": "attention is found around its softmax"},
+        ),
         of_module(
             "JoinResiduals",
             join_residuals,
@@ -195,6 +206,7 @@ PRODUCTS = Phase(
             "ApplyWinograd",
             lambda mod, lowering: apply_algorithms(mod, lowering.algorithms, lowering.target),
             (on_cpu, in_nhwc),
+            written_in=apply_algorithms,
             after={"FoldConstants": "the weights must be constants in HWIO"},
             before={"PadConvChannels": "a convolution's signature has the model's channels"},
         ),
@@ -221,7 +233,7 @@ TENSOR_IR = Phase(
     "TensorIR",
     (
         of_module("CanonicalizeVarNames", canonicalize_var_names, before={"LegalizeOps": "it names blocks after them"}),
-        of_target("SplitConcatenations", lambda mod, target: split_concatenations(mod, most_tensors(target))),
+        of_target("SplitConcatenations", split_concatenations),
         from_tvm(relax.backend.DispatchSampling),
         from_tvm(relax.backend.DispatchSortScan),
         from_tvm(relax.transform.LegalizeOps),
@@ -229,7 +241,7 @@ TENSOR_IR = Phase(
         from_tvm(relax.transform.FoldConstant),
         of_module("FuseNormalization", group_rows, on_cpu, before={"FuseOps": "it leaves alone what is grouped"}),
         from_tvm(relax.transform.FuseOps),
-        of_target("SplitWideFunctions", lambda mod, target: split_wide(mod, most_tensors(target))),
+        of_target("SplitWideFunctions", split_wide),
         from_tvm(relax.transform.FuseTIR),
         # Before Tasks are seen: a reshape is free at run time and not worth a search.
         from_tvm(relax.transform.RewriteDataflowReshape),

@@ -29,9 +29,10 @@ def most_tensors(target: tvm.target.Target) -> int:
     return max(3, min(int(stated), MOST_TENSORS))
 
 
-def split_concatenations(mod: tvm.ir.IRModule, most: int) -> tvm.ir.IRModule:
+def split_concatenations(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with every Concat of more tensors than go into one function as one of several."""
-    return rewrite_calls(mod, lambda builder, call: _split_concatenation(builder, call, most - 1))
+    most = most_tensors(target) - 1
+    return rewrite_calls(mod, lambda builder, call: _split_concatenation(builder, call, most))
 
 
 def _split_concatenation(builder: relax.BlockBuilder, call: relax.Call, most: int) -> relax.Expr | None:
@@ -63,13 +64,14 @@ def _concatenate(builder: relax.BlockBuilder, parts: Sequence[relax.Expr], call:
     return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, call.attrs.axis))
 
 
-def split_wide(mod: tvm.ir.IRModule, most: int) -> tvm.ir.IRModule:
+def split_wide(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return a module that FuseOps has fused with each function of more than ``most`` tensors as several.
 
     Each piece has one result; what lies between its operators is in no memory. FuseOps also stops after so many
     operators: slices that it left before such a function are fused with a piece as well.
     """
     calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
+    most = most_tensors(target)
     if any(_is_wide(each, most) for each in mod.functions.values()) or any(_has_many(each, most) for each in calls):
         return _Split(mod, most).run()
     return mod
