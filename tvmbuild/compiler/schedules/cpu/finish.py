@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tvm
 
+from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
 from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
@@ -20,4 +21,4 @@ def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     if is_gpu(target):
         return mod
     tiled = expand_rows(overlap_tiles(mod), target)
-    return prefetch_panels(round_to_integers(narrow_partitioned(tiled), target))
+    return add_up_halves(prefetch_panels(round_to_integers(narrow_partitioned(tiled), target)))

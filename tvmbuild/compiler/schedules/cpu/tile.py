@@ -13,6 +13,7 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.schedules.access import Access, collect
+from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
@@ -31,7 +32,9 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     """Compute the block, and a block that only its output feeds, tile by tile; False when it has no such form."""
     nest = view_nest(sch, block)
     constants = [] if nest is None else list_constants(sch, nest)
-    tile = None if nest is None else choose_tile(nest, machine, variant.rank, constants)
+    is_narrow = nest is not None and adds_up_halves(sch, nest, machine)
+    seen = view_narrow(nest) if nest is not None and is_narrow else nest
+    tile = None if seen is None else choose_tile(seen, machine, variant.rank, constants)
     if nest is None or tile is None:
         return False
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
@@ -39,10 +42,11 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
         padding = None
     outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
     loops = split_loops(sch, nest, tile, vectors_outside=outside)
+    summed = split_sum(sch, loops.reduced) if is_narrow else list(loops.reduced)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
     epilogue = attach_epilogue(sch, nest, outer[-1])
     if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
-        for loop in loops.reduced:
+        for loop in summed:
             sch.unroll(loop)
     make_vectors(sch, loops.tile, tile)
     rows = sch.get_loops(epilogue)[len(outer) :]
@@ -50,11 +54,10 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     finish_epilogue(sch, rows[-1:] if is_rolled else rows, tile)
     turns = math.prod(int(sch.get(loop).extent) for loop in outer[1:])
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
-    first = loops.reduced[0]
     if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
-        first = ask_for_prefetch(sch, first, count_steps(turns, tile.width, nest.bits))
+        summed = ask_for_prefetch(sch, summed, count_steps(turns, tile.width, seen.bits))
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
-    start = sch.decompose_reduction(block, first)
+    start = sch.decompose_reduction(block, summed[0])
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
     pack_weights(sch, nest, tile, constants)
