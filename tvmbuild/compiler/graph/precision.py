@@ -24,10 +24,8 @@ from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.graph.rewrite import rewrite_calls
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import replace_main
+from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
 from tvmbuild.errors import TvmbuildError
-
-LONGEST_SUM = 64
-"""Products that a CPU adds up in float16: of numbers of one sign a third of a percent is lost at most, of 2,048 5 %."""
 
 _PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
     "relax.matmul": relax.op.matmul,

@@ -35,7 +35,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     is_narrow = nest is not None and adds_up_halves(sch, nest, machine)
     seen = view_narrow(nest) if nest is not None and is_narrow else nest
     tile = None if seen is None else choose_tile(seen, machine, variant.rank, constants)
-    if nest is None or tile is None:
+    if nest is None or seen is None or tile is None:
         return False
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
     if padding is not None and padding.is_best_near is variant.otherwise_padded:
