@@ -34,6 +34,7 @@ from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.integers.words import use_words
+from tvmbuild.compiler.graph.interleaved_phases import interleave_phases, is_interleaved
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
@@ -106,7 +107,9 @@ def lower(
         chosen = layout or _default_layout(target, imported)
         wide = add_up_products_wide(imported.mod) if is_gpu(target) else imported.mod
         widened = widen_one_dimensional(wide) if chosen == "NHWC" else wide
-        separated = separate_phases(drop_empty(use_integers(widened, signed=signed, plain=plain)))
+        separated = separate_phases(
+            drop_empty(use_integers(widened, signed=signed, plain=plain)), _leave(chosen, target)
+        )
         mod = take_rows(prepare(flatten_depth(separated) if chosen == "NHWC" else separated))
         mod = make_scalars(mod, quantised=bool(operator_calls(imported.mod, "relax.quantize")))
         mod = select_cells(mod)
@@ -117,10 +120,10 @@ def lower(
         if chosen == "NHWC" and not operator_calls(mod, "relax.nn.conv2d"):
             chosen = "NCHW"
         if chosen == "NHWC":
-            converted, problem = _attempt(_convert_to_nhwc, mod)
+            converted, problem = _attempt(partial(_convert_to_nhwc, target=target), mod)
             if problem is not None:
                 notes = (f"{SLOW}transposes around its convolutions: {problem}",)
-                converted, problem = _attempt(_convert_each_to_nhwc, mod)
+                converted, problem = _attempt(partial(_convert_each_to_nhwc, target=target), mod)
             if is_gpu(target) and problem is None:
                 fused, problem = _fuse_as_nhwc(use_words(converted, target))
             elif problem is None:
@@ -134,6 +137,8 @@ def lower(
             if problem is not None:
                 chosen, notes, convolutions = "NCHW", (f"{SLOW}its convolutions stay in NCHW: {problem}",), ()
         if chosen == "NCHW":
+            if any(is_interleaved(call, target) for call in operator_calls(mod, "relax.nn.conv2d_transpose")):
+                mod = fold_constants(separate_phases(mod))
             with name_culprit(mod, _fuse):
                 fused = _fuse(_anonymise(use_words(pack_integers(use_tables(mod, target), target), target)))
         check_runtime_calls(fused)
@@ -168,13 +173,21 @@ def _default_layout(target: tvm.target.Target, imported: ImportedModel) -> Layou
     return "NHWC" if types & tensor_core_types(target, tf32=imported.tf32) else "NCHW"
 
 
-def _convert_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    converted = relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod)
-    return fold_constants(sink_transposes(replace_patches(converted)))
+def _leave(chosen: str, target: tvm.target.Target) -> Callable[[relax.Call], bool]:
+    """Return what says of a transposed convolution whether it waits for the layout NHWC."""
+    return lambda call: chosen == "NHWC" and is_interleaved(call, target)
 
 
-def _convert_each_to_nhwc(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
-    return fold_constants(sink_transposes(replace_patches(convert_each(mod))))
+def _convert_to_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    return _replace_transposed(relax.transform.ConvertLayout(_CPU_LAYOUTS)(mod), target)
+
+
+def _convert_each_to_nhwc(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    return _replace_transposed(convert_each(mod), target)
+
+
+def _replace_transposed(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    return fold_constants(sink_transposes(replace_patches(interleave_phases(mod, target))))
 
 
 def _fuse_as_nhwc(mod: tvm.ir.IRModule) -> tuple[tvm.ir.IRModule, str | None]:

@@ -58,12 +58,12 @@ def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
     return Direction(stride, taps, before, after, cropped)
 
 
-def separate_phases(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def separate_phases(mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution of floats and known shapes, but for those of windows that do not overlap.
 
-    These are products of matrices where the layout allows it (`replace_patches`).
+    These are products of matrices where the layout allows it (`replace_patches`). So does it those that are left.
     """
-    return rewrite_calls(mod, _replace)
+    return rewrite_calls(mod, lambda builder, call: None if is_left(call) else _replace(builder, call))
 
 
 def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

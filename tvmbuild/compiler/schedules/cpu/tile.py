@@ -12,10 +12,12 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.schedules.access import Access, collect
+from tvmbuild.compiler.schedules.access import Access, collect, uses
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
+from tvmbuild.compiler.schedules.cpu.phases import has_unequal_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
 from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, run_parallel, view_nest
@@ -45,7 +47,7 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     summed = split_sum(sch, loops.reduced) if is_narrow else list(loops.reduced)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
     epilogue = attach_epilogue(sch, nest, outer[-1])
-    if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
+    if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED and not has_unequal_windows(sch, block):
         for loop in summed:
             sch.unroll(loop)
     make_vectors(sch, loops.tile, tile)
@@ -109,6 +111,7 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
     """
     consumers = sch.get_consumers(nest.block)
     if len(consumers) == 1 and len(sch.get_producers(consumers[0])) == 1:  # TVM wants all of them in the loop
+        _split_axes(sch, nest, consumers[0])
         follower = view_nest(sch, consumers[0])
         if follower is not None and follower.store is not None and _is_elementwise(nest, follower, narrower):
             sch.reverse_compute_at(consumers[0], loop)
@@ -116,6 +119,28 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
     copy = sch.cache_write(nest.block, 0, "global")
     sch.reverse_compute_at(copy, loop)
     return copy
+
+
+def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
+    """Give a block that reads ``x // 2`` and ``x % 2`` where the nest has two axes the same two, if it reads all."""
+    view = view_nest(sch, follower)
+    reads = [load for load in view.loads if nest.store and load.buffer.same_as(nest.store.buffer)] if view else []
+    if len(reads) != 1 or not any(isinstance(index, tirx.FloorMod) for index in reads[0].indices):
+        return
+    variables = [var.var for var in sch.get(follower).iter_vars]
+    indices = [index for index in reads[0].indices if any(uses(index, var) for var in variables)]
+
+    index_map = tirx.IndexMap(variables, indices, None)
+    places = [tirx.Var(f"i{at}", "int64") for at in range(len(reads[0].indices))]
+    same = tirx.IndexMap(places, places, None)
+
+    def split(own: s_tir.Schedule) -> bool:
+        own.transform_block_layout(follower, index_map)
+        own.transform_layout(nest.block, ("write", 0), same)
+        return True
+
+    if try_rule(lambda: split(sch.copy())):
+        split(sch)
 
 
 def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:
