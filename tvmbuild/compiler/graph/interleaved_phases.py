@@ -6,6 +6,7 @@ each as the largest has: with a kernel of 3 x 3 and a stride of 2, 16 products f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from tvmbuild.compiler.schedules.cpu.phases import TAPS
 from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.target import is_gpu
 
-_OPERATOR, _NAME = "relax.nn.conv2d_transpose", "conv2d_transpose"
+_OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
@@ -48,9 +49,9 @@ def interleave_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
 
 
 def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
-    """Say whether the call is a transposed convolution with a stride, constant weights and channels enough.
+    """Say whether the call is a transposed convolution with a stride, constant weights and channels that fill vectors.
 
-    Fewer than half a vector are better off beside those of the other phases.
+    Other channels are better off beside those of the other phases.
     """
     if is_gpu(target) or not is_call(call, _OPERATOR) or not isinstance(call.args[1], tvm.ir.GenericConst):
         return False
@@ -68,7 +69,14 @@ def is_interleaved(call: relax.Call, target: tvm.target.Target) -> bool:
         and "float" in str(call.ty.dtype)
         and max(strides) > 1
         and all(dilation == 1 or extent == 1 for dilation, extent in zip(dilations, kernel, strict=True))
-        and 2 * vector >= describe_machine(target).lanes(32)
+        and _fills_vectors(vector, describe_machine(target).lanes(tvm.DataType(str(data.ty.dtype)).bits))
+    )
+
+
+def _fills_vectors(channels: int, lanes: int) -> bool:
+    """Say whether they are halves of vectors, or at most a quarter more is computed in whole ones."""
+    return channels % max(1, lanes // 2) == 0 or (
+        channels > lanes and 4 * -(-channels // lanes) * lanes <= 5 * channels
     )
 
 
@@ -113,7 +121,7 @@ class _Way:
     def find_input(self, place: Any, phase: Any) -> Any:
         """Return where in the padded input the first tap lies, as an expression."""
         starts = [self._first_input(each) + self.before for each in range(self.stride)]
-        steps = {after - before for before, after in zip(starts, starts[1:], strict=False)}
+        steps = {after - before for before, after in itertools.pairwise(starts)}
         if len(steps) <= 1:
             return place + starts[0] + phase * (steps or {0}).pop()
         moved = phase + self.padding
@@ -124,11 +132,10 @@ class _Way:
         """Return the weights with phases and taps in the kernel's place, 0 where a phase has fewer."""
         most = max(self.taps)
         whole = np.zeros((*weights.shape[:axis], self.stride, most, *weights.shape[axis + 1 :]), weights.dtype)
-        at = (slice(None),) * axis
+        given, made = np.moveaxis(weights, axis, 0), np.moveaxis(whole, (axis, axis + 1), (0, 1))
         for phase, taps in enumerate(self.taps):
             for tap in range(taps):
-                own = self._first_weight(phase) + self.stride * (taps - 1 - tap)
-                whole[(*at, phase, tap)] = weights[(*at, own)]
+                made[phase, tap] = given[self._first_weight(phase) + self.stride * (taps - 1 - tap)]
         return whole
 
 
@@ -170,7 +177,8 @@ class _Interleaved:
         )
         inputs, dtype = int(kernel.shape[4]), str(output.dtype)
 
-        def product(n: Any, y: Any, i: Any, x: Any, j: Any, g: Any, c: Any) -> Any:
+        def product(*at: Any) -> Any:
+            n, y, i, x, j, g, c = at
             read = padded[n, rows.find_input(y, i) + down, columns.find_input(x, j) + right, g * inputs + k]
             weight = kernel[i, j, down, right, k, g, c]
             return te.sum(read.astype(dtype) * weight.astype(dtype), axis=[down, right, k])
@@ -185,7 +193,7 @@ class _Interleaved:
 
         def order(n: Any, y: Any, x: Any, c: Any) -> Any:
             places = (y // rows.stride, y % rows.stride, x // columns.stride, x % columns.stride)
-            return whole[(n, *places, c // self.own, c % self.own)]
+            return whole(n, *places, c // self.own, c % self.own)
 
         ordered = te.compute(output.shape.values, order, name="ordered")
         function = te.create_prim_func([data, kernel, ordered])

@@ -181,7 +181,7 @@ def _tile_transpose(sch: s_tir.Schedule, nest: Nest, crossed: Axis) -> list[Any]
     along = crossed if _is_page(nest.loads, last) and not _is_page(nest.accesses[-1:], crossed) else last
     lanes = power_of_two_divisor(along.extent, LANES)
     is_smooth = 2 * lanes >= LANES and nest.calls == 0 and not any(access.is_bool for access in nest.accesses)
-    outer, inner = [], []
+    outer, inner = list[Any](), list[Any]()
     for axis in nest.axes:
         if axis in (crossed, last):
             tile = max(divisors(axis.extent, LANES if is_smooth else TRANSPOSE_TILE))
