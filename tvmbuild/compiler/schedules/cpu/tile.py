@@ -93,7 +93,10 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
     """Bring the loops of the tile inside those of the sum."""
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
-    loops = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
+    others = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
+    if vectors_outside and not has_unequal_windows(sch, nest.block):  # whose phases would be unequal parts for threads
+        others.sort(key=lambda axis: not _moves_weights(nest, tile, axis))
+    loops = [axis.loop for axis in others]
     if tile.reuse:
         over_rows, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         loops.append(over_rows)
@@ -102,6 +105,15 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
     reduced = [axis.loop for axis in nest.reduced]
     sch.reorder(*loops, *reduced, *inner)
     return Loops(tuple(loops), tuple(reduced), tuple(inner))
+
+
+def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
+    """Say whether other weights are read for each turn of the axis."""
+    return any(
+        load.stride(tile.vector.var) == 1 and load.stride(axis.var) != 0
+        for load in nest.loads
+        if tile.reuse is not None and load.stride(tile.reuse.var) == 0
+    )
 
 
 def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
