@@ -60,6 +60,11 @@ def in_nhwc(lowering: Lowering) -> bool:
     return lowering.layout != "NCHW"
 
 
+def in_nchw(lowering: Lowering) -> bool:
+    """Tell whether convolutions are computed in NCHW."""
+    return lowering.layout == "NCHW"
+
+
 @dataclass(frozen=True)
 class Pass:
     """A row of the table."""

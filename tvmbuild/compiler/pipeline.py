@@ -35,6 +35,7 @@ from tvmbuild.compiler.graph.integers.pack import pack_integers
 from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.graph.integers.tables import use_tables
 from tvmbuild.compiler.graph.integers.words import use_words
+from tvmbuild.compiler.graph.interleaved_phases import interleave_phases, is_interleaved
 from tvmbuild.compiler.graph.layouts import convert_each
 from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.graph.one_hot import take_rows
@@ -64,6 +65,7 @@ from tvmbuild.compiler.pass_manager import (
     Phase,
     add_notes,
     from_tvm,
+    in_nchw,
     in_nhwc,
     of_module,
     of_target,
@@ -88,6 +90,17 @@ def _lower_qdq_to_int8(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRMod
     instruction, by_words = find_instruction(lowering.target), multiplies_bytes(lowering.target)
     signed = by_words or (instruction is not None and instruction.tensor == "int8")
     return use_integers(mod, signed=signed, plain=instruction is None and not by_words)
+
+
+def _separate_phases(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    return separate_phases(mod, lambda call: in_nhwc(lowering) and is_interleaved(call, lowering.target))
+
+
+def _separate_left(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
+    """Split the transposed convolutions that waited for NHWC, which was not to be had."""
+    calls = operator_calls(mod, "relax.nn.conv2d_transpose")
+    is_left = any(is_interleaved(call, lowering.target) for call in calls)
+    return fold_constants(separate_phases(mod)) if is_left else mod
 
 
 def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
@@ -137,9 +150,10 @@ OPERATORS = Phase(
             after={"WidenConv1d": "it knows two-dimensional convolutions only"},
         ),
         of_module("DropEmptyTensors", drop_empty),
-        of_module(
+        Pass(
             "SplitConvTransposeByPhase",
-            separate_phases,
+            _separate_phases,
+            written_in=separate_phases,
             after={"LowerQdqToInt8": "integers have transposed convolutions of their own"},
         ),
         of_module(
@@ -188,12 +202,19 @@ LAYOUT = Phase(
     (
         from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout, name="ConvertLayout"),
         of_module("ConvertEachLayout", convert_each, _in_nhwc_each),
+        of_target(
+            "InterleaveConvTransposePhases",
+            interleave_phases,
+            in_nhwc,
+            after={"ConvertLayout": "its function is of NHWC already"},
+        ),
         of_module(
             "PatchConvTransposeToConv",
             replace_patches,
             in_nhwc,
             after={"ConvertLayout": "the convolution in its stead is NHWC already"},
         ),
+        Pass("SplitConvTransposeLeft", _separate_left, (in_nchw,), written_in=separate_phases),
         of_module("SinkTransposes", sink_transposes, in_nhwc, after={"ConvertLayout": "it makes the transposes"}),
         of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "it leaves transposed weights"}),
     ),

@@ -26,7 +26,7 @@ class Llvm:
     families: Mapping[str, Mapping[str, AttributeValue]] = {}
     needs_records = True
     always_builds = True
-    rules = 6
+    rules = 7
     frees_cores = False
 
     def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:

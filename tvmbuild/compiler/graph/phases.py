@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import tvm
 from tvm import relax
@@ -58,12 +59,12 @@ def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
     return Direction(stride, taps, before, after, cropped)
 
 
-def separate_phases(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def separate_phases(mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution of floats and known shapes, but for those of windows that do not overlap.
 
-    These are products of matrices where the layout allows it (`replace_patches`).
+    These are products of matrices where the layout allows it (`replace_patches`). So does it those that are left.
     """
-    return rewrite_calls(mod, _replace)
+    return rewrite_calls(mod, lambda builder, call: None if is_left(call) else _replace(builder, call))
 
 
 def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
@@ -80,7 +81,8 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     if any(extent + min(0, way.before) + min(0, way.after) < 1 for way, extent in zip(ways, shape[2:], strict=True)):
         return None
     ways[-1] = _widen(ways[-1], shape[-1])
-    transposed = _Transposed(builder.emit, convolve, ways, int(attributes.groups))
+    made = partial(convolve, out_dtype=str(call.ty.dtype)) if call.ty.dtype != call.args[0].ty.dtype else convolve
+    transposed = _Transposed(builder.emit, made, ways, int(attributes.groups))
     return transposed.compute(call.args[0], call.args[1], [each.dilation for each in windows], output)
 
 
@@ -95,10 +97,14 @@ def _widen(way: Direction, inputs: int) -> Direction:
 
 def _is_left(call: relax.Call, weights: Sequence[int]) -> bool:
     attributes = call.attrs
-    types = {str(call.args[0].ty.dtype), str(call.args[1].ty.dtype), str(call.ty.dtype)}
+    types = {str(call.args[0].ty.dtype), str(call.args[1].ty.dtype)}
     order = "DHW"[3 - len(weights) + 2 :]
     layouts = (attributes.data_layout, attributes.kernel_layout)
-    if len(types) > 1 or "float" not in types.pop() or layouts != (f"NC{order}", f"IO{order}"):
+    if (
+        len(types) > 1
+        or not all("float" in each for each in (*types, str(call.ty.dtype)))
+        or layouts != (f"NC{order}", f"IO{order}")
+    ):
         return True
     return (
         len(weights) == 4

@@ -24,10 +24,8 @@ from tvmbuild.compiler.graph.fold import prepare
 from tvmbuild.compiler.graph.rewrite import rewrite_calls
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.modules import replace_main
+from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
 from tvmbuild.errors import TvmbuildError
-
-LONGEST_SUM = 2048
-"""Products that a CPU adds up in float16; a longer sum would lose a hundredth of its value to rounding."""
 
 _PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
     "relax.matmul": relax.op.matmul,
@@ -80,7 +78,8 @@ def reduce_precision(
 
     `tf32` lets tensor cores multiply what stays float32.
     So does `int8`, of a model that rounds to 8 bits itself; TvmbuildError, which calls it ``name``, for another.
-    GPUs add up in float32, CPUs in float16 up to LONGEST_SUM products and leave longer sums in float32.
+    GPUs add up in float32, and so do CPUs where a sum is of more than LONGEST_SUM products; a tile of such a sum may be
+    of sums of so many in float16 (`cpu/halves.py`).
     """
     if precision == "int8":
         _require_quantised(imported, name or "the model")
@@ -171,14 +170,12 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _convert_product(self, call: relax.Call) -> relax.Expr:
-        if self._on_cpu and _sum_length(call) > LONGEST_SUM:
-            return self._compute_wide(call)
         make = _PRODUCTS[call.op.name]
         data, weight = (self._narrow_down(arg) for arg in call.args)
-        attributes = _list_attributes(make, call)
-        attributes["out_dtype"] = self._type.name if self._on_cpu else "float32"
+        is_narrow = self._on_cpu and _sum_length(call) <= LONGEST_SUM
+        attributes = _list_attributes(make, call) | {"out_dtype": self._type.name if is_narrow else "float32"}
         product = make(data, weight, **attributes)
-        return product if self._on_cpu else self._cast(product)
+        return product if is_narrow else self._cast(product)
 
     def _compute_wide(self, call: relax.Call) -> relax.Expr:
         args = [self.visit_expr(arg) for arg in call.args]

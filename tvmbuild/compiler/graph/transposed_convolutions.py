@@ -33,7 +33,9 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
     emit, op = builder.emit, relax.op
     data = emit(op.permute_dims(call.args[0], _TO_NHWC))
-    patches = op.nn.conv2d(data, constant(np.ascontiguousarray(products)), data_layout="NHWC", kernel_layout="HWIO")
+    wide = {"out_dtype": str(call.ty.dtype)} if call.ty.dtype != call.args[0].ty.dtype else {}
+    kernel = constant(np.ascontiguousarray(products))
+    patches = op.nn.conv2d(data, kernel, data_layout="NHWC", kernel_layout="HWIO", **wide)
     patches = op.reshape(emit(patches), (batch, height, width, rows, columns, outputs))
     pixels = op.reshape(
         emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)
@@ -45,7 +47,7 @@ def _makes_patches(call: relax.Call) -> bool:
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d_transpose":
         return False
     attributes, (data, weights) = call.attrs, call.args
-    if not isinstance(weights, tvm.ir.GenericConst) or "float" not in str(call.ty.dtype):
+    if not isinstance(weights, tvm.ir.GenericConst) or not all("float" in str(each.ty.dtype) for each in (data, call)):
         return False
     if not all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values):
         return False
@@ -55,5 +57,5 @@ def _makes_patches(call: relax.Call) -> bool:
         and kernel == [int(step) for step in attributes.strides]
         and not any(int(extent) for extent in (*attributes.padding, *attributes.output_padding))
         and {int(each) for each in (*attributes.dilation, attributes.groups)} == {1}
-        and {str(data.ty.dtype), str(weights.ty.dtype)} == {str(call.ty.dtype)}
+        and str(data.ty.dtype) == str(weights.ty.dtype)
     )

@@ -20,6 +20,8 @@ PARALLEL_WORK = 1 << 15
 """Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
 MOST_TOGETHER = 8
 """Steps of a loop that are written out one after another."""
+HALVES = frozenset({"avx512fp16", "fullfp16"})
+"""LLVM's names of the instructions that compute with vectors of float16."""
 CHUNKS_PER_THREAD = 8
 """Chunks are handed out in equal numbers: so many that one more for some thread does not matter."""
 
@@ -35,6 +37,8 @@ class Machine:
     limits: CpuLimits = USUAL_CPU
     dots: frozenset[str] = frozenset()
     """Names of the dot instructions that it has."""
+    halves: bool = False
+    """Whether it computes with vectors of float16."""
 
     def lanes(self, bits: int) -> int:
         """Return how many elements of that width a register holds."""
@@ -131,11 +135,12 @@ def describe_machine(target: tvm.target.Target) -> Machine:
     triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
     threads = int(target.attrs.get("num-cores", 0)) or 4
     dots = frozenset(each.name for each in find_instructions(target))
+    halves = bool(has & HALVES)
     if triple.startswith(("x86_64", "i386", "i686")):
         if "avx512f" in has:
-            return Machine(64, 32, threads, dots=dots)
+            return Machine(64, 32, threads, dots=dots, halves=halves)
         return Machine(32 if "avx2" in has else 16, 16, threads, dots=dots)
-    return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots)
+    return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots, halves=halves)
 
 
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:

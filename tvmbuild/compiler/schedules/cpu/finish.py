@@ -5,9 +5,11 @@ from __future__ import annotations
 import tvm
 
 from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target, on_cpu, run_phase
+from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
 from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
+from tvmbuild.compiler.schedules.cpu.phases import trim_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
 
@@ -19,6 +21,8 @@ FINISH = Phase(
         of_module("NarrowPartitionedLoops", narrow_partitioned, on_cpu),
         of_target("RoundToIntegers", round_to_integers, on_cpu),
         of_module("PrefetchPanels", prefetch_panels, on_cpu),
+        of_module("AddUpHalves", add_up_halves, on_cpu),
+        of_module("TrimWindows", trim_windows, on_cpu),
     ),
 )
 """Whole tiles, loops of rows, indices that can be taken apart; a GPU's functions stay as they are."""

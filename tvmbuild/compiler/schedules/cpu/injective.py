@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import s_tir
 
 from tvmbuild.compiler.dot_instructions import ANNOTATION
+from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
@@ -16,6 +18,7 @@ from tvmbuild.compiler.schedules.nest import (
     Machine,
     Nest,
     count,
+    divisors,
     power_of_two_divisor,
     require_nest,
     run_parallel,
@@ -24,6 +27,10 @@ from tvmbuild.compiler.schedules.nest import (
 
 TRANSPOSE_TILE = 16
 """Elements: a cache line of float32, so that each line that a transpose touches is used whole."""
+LANES = 8
+"""Of a transpose in vectors: as many lines as a set of the nearest cache has, at least."""
+PAGE = 4096
+"""Bytes: what is so far apart is in one set."""
 
 
 def inline_blocks(sch: s_tir.Schedule) -> None:
@@ -170,15 +177,31 @@ def _crossing_axis(nest: Nest, last: Axis) -> Axis | None:
 
 
 def _tile_transpose(sch: s_tir.Schedule, nest: Nest, crossed: Axis) -> list[Any]:
+    """Bring tiles of both axes inside, and make vectors along one of them; return the loops around them.
+
+    Without vectors LLVM may go through a tile along either axis, and so past as many lines at each step as the tile has
+    rows: where a row is a page long they are all in one set of the cache.
+    """
     last = nest.axes[-1]
-    outer, inner = [], []
+    along = crossed if _is_page(nest.loads, last) and not _is_page(nest.accesses[-1:], crossed) else last
+    lanes = power_of_two_divisor(along.extent, LANES)
+    is_smooth = 2 * lanes >= LANES and nest.calls == 0 and not any(access.is_bool for access in nest.accesses)
+    outer, inner = list[Any](), list[Any]()
     for axis in nest.axes:
         if axis in (crossed, last):
-            tile = max(each for each in range(1, TRANSPOSE_TILE + 1) if axis.extent % each == 0)
-            far, near = sch.split(axis.loop, [None, tile])
+            tile = max(divisors(axis.extent, LANES if is_smooth else TRANSPOSE_TILE))
+            far, near = sch.split(axis.loop, [None, lanes if is_smooth and axis is along else tile])
             outer.append(far)
-            inner.append(near)
+            inner.insert(0 if is_smooth and axis is not along else len(inner), near)
         else:
             outer.append(axis.loop)
     sch.reorder(*outer, *inner)
+    if is_smooth:
+        sch.vectorize(inner[-1])
     return outer
+
+
+def _is_page(accesses: Sequence[Access], axis: Axis) -> bool:
+    """Say whether the next element along the axis is whole pages further, and so in the same set of the cache."""
+    steps = [(access.stride(axis.var) or 0) * access.bits // 8 for access in accesses]
+    return any(step and step % PAGE == 0 for step in steps)

@@ -6,6 +6,7 @@ the tiles before, those of another panel, ask for some lines every few steps of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -42,17 +43,18 @@ def count_steps(turns: int, width: int, bits: int) -> int:
     return steps if steps >= FEWEST_STEPS and turns <= MOST_TURNS else 0
 
 
-def ask_for_prefetch(sch: s_tir.Schedule, summed: Any, steps: int) -> Any:
-    """Let that loop of a sum ask for the panel after the one that it reads; return the outer of its loops, now two.
+def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> list[Any]:
+    """Let the loop of a sum, or the outer of its two, ask for the panel after the one that it reads; return both.
 
-    ``steps``: see :func:`count_steps`; of zero the loop stays one.
+    ``steps``: see :func:`count_steps`; of zero the loop stays as it is.
     """
-    together = max(divisors(int(sch.get(summed).extent), MOST_TOGETHER))
+    *_, last = summed
+    together = int(sch.get(last).extent) if len(summed) > 1 else max(divisors(int(sch.get(last).extent), MOST_TOGETHER))
     if not steps or together < FEWEST_TOGETHER:
-        return summed
-    outer, _ = sch.split(summed, [None, together])
+        return list(summed)
+    outer, inner = summed if len(summed) > 1 else sch.split(last, [None, together])
     sch.annotate(outer, _PREFETCH, together)
-    return outer
+    return [outer, inner]
 
 
 def prefetch_panels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -12,10 +12,12 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.schedules.access import Access, collect
-from tvmbuild.compiler.schedules.attempt import ScheduleRefused
+from tvmbuild.compiler.schedules.access import Access, collect, uses
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
+from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
+from tvmbuild.compiler.schedules.cpu.phases import has_unequal_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
 from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, require_nest, run_parallel, view_nest
@@ -32,7 +34,9 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     """Compute the block, and a block that only its output feeds, in register tiles."""
     nest = require_nest(sch, block)
     constants = list_constants(sch, nest)
-    tile = choose_tile(nest, machine, variant.rank, constants)
+    is_narrow = adds_up_halves(sch, nest, machine)
+    seen = view_narrow(nest) if is_narrow else nest
+    tile = choose_tile(seen, machine, variant.rank, constants)
     if tile is None:
         raise ScheduleRefused("no axis of the output makes vectors")
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
@@ -40,10 +44,11 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
         padding = None
     outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
     loops = split_loops(sch, nest, tile, vectors_outside=outside)
+    summed = split_sum(sch, loops.reduced) if is_narrow else list(loops.reduced)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)
     epilogue = attach_epilogue(sch, nest, outer[-1])
-    if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED:
-        for loop in loops.reduced:
+    if count(nest.reduced) * tile.rows * tile.vectors <= UNROLLED and not has_unequal_windows(sch, block):
+        for loop in summed:
             sch.unroll(loop)
     make_vectors(sch, loops.tile, tile)
     rows = sch.get_loops(epilogue)[len(outer) :]
@@ -51,11 +56,10 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     finish_epilogue(sch, rows[-1:] if is_rolled else rows, tile)
     turns = math.prod(int(sch.get(loop).extent) for loop in outer[1:])
     run_parallel(sch, outer if padding is None else outer[:1], nest.work, machine)
-    first = loops.reduced[0]
     if outside and len(loops.reduced) == 1 and any(_is_far(load, machine) for load in constants):
-        first = ask_for_prefetch(sch, first, count_steps(turns, tile.width, nest.bits))
+        summed = ask_for_prefetch(sch, summed, count_steps(turns, tile.width, seen.bits))
     # Last: what was decomposed counts as no reduction any more, and its loops cannot be changed.
-    start = sch.decompose_reduction(block, first)
+    start = sch.decompose_reduction(block, summed[0])
     if tile.overlaps:
         allow_overlap(sch, (start, block, epilogue))
     pack_weights(sch, nest, tile, constants)
@@ -88,7 +92,10 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
     """Bring the loops of the tile inside those of the sum."""
     over_vectors, vectors, lanes = sch.split(tile.vector.loop, [None, tile.vectors, tile.lanes])
     inner = [vectors, lanes]
-    loops = [axis.loop for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
+    others = [axis for axis in nest.spatial if axis is not tile.vector and axis is not tile.reuse]
+    if vectors_outside and not has_unequal_windows(sch, nest.block):  # whose phases would be unequal parts for threads
+        others.sort(key=lambda axis: not _moves_weights(nest, tile, axis))
+    loops = [axis.loop for axis in others]
     if tile.reuse:
         over_rows, rows = sch.split(tile.reuse.loop, [None, tile.rows])
         loops.append(over_rows)
@@ -99,6 +106,15 @@ def split_loops(sch: s_tir.Schedule, nest: Nest, tile: Tile, *, vectors_outside:
     return Loops(tuple(loops), tuple(reduced), tuple(inner))
 
 
+def _moves_weights(nest: Nest, tile: Tile, axis: Axis) -> bool:
+    """Say whether other weights are read for each turn of the axis."""
+    return any(
+        load.stride(tile.vector.var) == 1 and load.stride(axis.var) != 0
+        for load in nest.loads
+        if tile.reuse is not None and load.stride(tile.reuse.var) == 0
+    )
+
+
 def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: bool = False) -> Any:
     """Compute what follows, else a copy to the output, inside ``loop``; return its block.
 
@@ -106,6 +122,7 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
     """
     consumers = sch.get_consumers(nest.block)
     if len(consumers) == 1 and len(sch.get_producers(consumers[0])) == 1:  # TVM wants all of them in the loop
+        _split_axes(sch, nest, consumers[0])
         follower = view_nest(sch, consumers[0])
         if follower is not None and follower.store is not None and _is_elementwise(nest, follower, narrower):
             sch.reverse_compute_at(consumers[0], loop)
@@ -113,6 +130,28 @@ def attach_epilogue(sch: s_tir.Schedule, nest: Nest, loop: Any, *, narrower: boo
     copy = sch.cache_write(nest.block, 0, "global")
     sch.reverse_compute_at(copy, loop)
     return copy
+
+
+def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
+    """Give a block that reads ``x // 2`` and ``x % 2`` where the nest has two axes the same two, if it reads all."""
+    view = view_nest(sch, follower)
+    reads = [load for load in view.loads if nest.store and load.buffer.same_as(nest.store.buffer)] if view else []
+    if len(reads) != 1 or not any(isinstance(index, tirx.FloorMod) for index in reads[0].indices):
+        return
+    variables = [var.var for var in sch.get(follower).iter_vars]
+    indices = [index for index in reads[0].indices if any(uses(index, var) for var in variables)]
+
+    index_map = tirx.IndexMap(variables, indices, None)
+    places = [tirx.Var(f"i{at}", "int64") for at in range(len(reads[0].indices))]
+    same = tirx.IndexMap(places, places, None)
+
+    def split(own: s_tir.Schedule) -> bool:
+        own.transform_block_layout(follower, index_map)
+        own.transform_layout(nest.block, ("write", 0), same)
+        return True
+
+    if try_rule(lambda: split(sch.copy())):
+        split(sch)
 
 
 def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:

@@ -1,0 +1,76 @@
+"""Transposed convolutions whose phases have windows of different sizes: each sums up its own window only.
+
+The rule sees windows as large as the largest, with weights of 0 where a phase has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvmbuild.compiler.expressions import int64
+from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.prim_funcs import list_nodes, list_within
+
+TAPS = "tvmbuild.taps"
+"""Of rows and columns: how many inputs an output is of, by phase; nothing where it is the same for all."""
+
+
+def has_unequal_windows(sch: s_tir.Schedule, block: Any) -> bool:
+    """Say whether loops over the block's window are not to be written out: how far they go depends on the phase."""
+    return any(len(taps) for taps in sch.get(block).annotations.get(TAPS, []))
+
+
+def trim_windows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Let the loops over a window end where that of the phase does."""
+    return map_prim_funcs(mod, _trim)
+
+
+def _trim(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    extents: dict[Any, Any] = {}
+    for realize in list_nodes(function, s_tir.SBlockRealize):
+        for axis, taps in enumerate(realize.block.annotations.get(TAPS, [])):
+            found = _find_loop(realize, axis) if len(taps) else None
+            if found is not None:
+                extents[found[0]] = (_look_up([int(each) for each in taps], found[1]), found[1])
+    if not extents:
+        return None
+
+    def trim(loop: tirx.For) -> tirx.For:
+        extent, phase = extents.get(loop.loop_var, (None, None))
+        inner = {each.loop_var for each in list_within(loop, tirx.For)}
+        if extent is None or loop.kind != tirx.ForKind.SERIAL or inner & set(list_within(phase, tvm.ir.Var)):
+            return loop
+        return tirx.For(loop.loop_var, loop.min, extent, loop.kind, loop.body, annotations=loop.annotations)
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, trim)))
+
+
+def _find_loop(realize: s_tir.SBlockRealize, axis: int) -> tuple[Any, Any] | None:
+    """Return the variable of the loop over the window in that direction, and the phase; None where it is no such loop.
+
+    The output is places and phases of rows, then of columns; weights are phases of both, then taps of both.
+    """
+    block, store = realize.block, realize.block.body
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    values = {var.var: value for var, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    phase = store.indices[2 + 2 * axis]
+    for load in list_within(store.value, tvm.ir.TensorLoad):
+        if len(load.indices) == len(store.indices) and load.indices[axis].same_as(phase):
+            tap = values.get(load.indices[2 + axis])
+            return (tap, values[phase]) if isinstance(tap, tvm.ir.Var) and phase in values else None
+    return None
+
+
+def _look_up(taps: Sequence[int], phase: Any) -> Any:
+    """Return how many taps the phase has, as an expression."""
+    if len(taps) == 2:
+        return int64(taps[0]) + phase * int64(taps[1] - taps[0])
+    pairs = list(enumerate(taps))[:-1]
+    return reduce(lambda rest, each: tirx.Select(phase == int64(each[0]), int64(each[1]), rest), pairs, int64(taps[-1]))
