@@ -21,8 +21,8 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 
 SHAPES = {"1x1": (64, 256, 1, 1), "3x3": (64, 64, 3, 3), "depthwise 3x3": (96, 1, 3, 3)}
 PRODUCTS = {

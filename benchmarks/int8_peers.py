@@ -131,9 +131,9 @@ def _measure(setting: Setting, quantised: Path) -> Measured:
 def _count_flops(setting: Setting) -> None:
     """Write how many operations the network's Tasks have."""
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - in a process of its own
+    from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     tasks = extract_tasks(lower(import_onnx(setting.folder / "model.onnx"), host_target(setting.cpu)))

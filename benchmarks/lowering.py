@@ -24,10 +24,10 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.host_cpu import cpu_name
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.compiler import pipeline
-from tvmbuild.compiler.graph import one_hot
-from tvmbuild.compiler.graph.fold import fold_constants
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes import one_hot_to_take
+from tvmbuild.compiler.passes.fold_constants import fold_constants
 
 
 def fold_by_tvm(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -71,7 +71,7 @@ def measure(model: Path, target: tvm.target.Target, repeat: int) -> dict[str, fl
     for _ in range(repeat):
         modules = []
         for name, fold in WAYS.items():
-            for module in (pipeline, one_hot):
+            for module in (pipeline, one_hot_to_take):
                 vars(module)["fold_constants"] = fold
             start = time.perf_counter()
             modules.append(pipeline.lower(imported, target).mod)

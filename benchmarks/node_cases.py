@@ -147,8 +147,8 @@ def _find_problem(case: NodeCase, got: Sequence[np.ndarray]) -> str | None:
 def _compute(case: NodeCase, form: Form, kind: TargetKind) -> list[np.ndarray]:
     from tvmbuild.compiler.evaluate import build_here  # noqa: PLC0415 - children are forked from who has it, or has not
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.machine.target import is_gpu, tvm_target  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import is_gpu, tvm_target  # noqa: PLC0415
 
     attributes = CPU if kind == "llvm" else FrozenMap(sorted(FAMILIES["lavapipe"].items()))
     target = tvm_target(kind, attributes, CPU)

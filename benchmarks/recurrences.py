@@ -30,8 +30,8 @@ from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing import importer
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target
 
 LAYERS = (("GRU", 60, 32), ("GRU", 60, 64), ("GRU", 60, 128), ("LSTM", 60, 32), ("LSTM", 60, 128), ("LSTM", 60, 256))
 """Operator, steps, hidden units."""

@@ -28,8 +28,8 @@ from tvm import relax
 from tvmbuild.base.specs import InputSpec, Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs

@@ -25,7 +25,7 @@ from turns import time_in_turns
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.estimates import geometric_mean
 from tvmbuild.building.package import BuildOptions, build_package
-from tvmbuild.compiler.target import host_target
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.package.archive import write_package
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.package.runtime.session import Session

@@ -188,8 +188,8 @@ def time_workers(workers: Mapping[str, Worker], repeat: int) -> dict[str, float]
 
 def _lower(setting: Setting) -> tuple[Any, Any]:
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415
+    from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
     target = tvm_target("llvm", setting.attributes, FrozenMap())
     return lower(import_onnx(setting.folder / "model.onnx"), target), target

@@ -91,8 +91,8 @@ def build_package(setting: Setting, algorithm: str) -> None:
     """Compile with one algorithm for all convolutions, or with those that `chosen.json` says."""
     from tvmbuild.compiler.convolution_times import find_tasks  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_onnx  # noqa: PLC0415 - runs in a process of its own
+    from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
-    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415
 
     chosen = setting.folder / "chosen.json"
     if algorithm == "chosen":

@@ -19,8 +19,8 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.compare import compare
 
 CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})

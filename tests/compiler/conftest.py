@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.tasks import Task
 
 SaveModel = Callable[..., Path]

@@ -12,10 +12,15 @@ from quantised_graphs import Network
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.apply import apply_records
-from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, choose_instructions, find_instruction, list_intrinsics
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.dot_instructions import (
+    INSTRUCTIONS,
+    choose_instructions,
+    find_instruction,
+    list_intrinsics,
+)
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu", "arm": "armv7l-linux-gnueabihf"}
 IN_CODE = {

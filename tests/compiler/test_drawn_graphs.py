@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Precision, Tolerance
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.precision import reduce_precision
-from tvmbuild.compiler.graph.winograd.algorithms import TILES
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
+from tvmbuild.compiler.passes.winograd.apply_winograd import TILES
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.compare import compare
 
 PARTS = 6

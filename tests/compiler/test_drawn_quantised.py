@@ -19,8 +19,8 @@ from quantized_nets import quantize_net
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target
 from tvmbuild.package.runtime.vulkan.plugin import load_plugin
 from tvmbuild.preparing.compare import compare
 from tvmbuild.preparing.simplify import simplify

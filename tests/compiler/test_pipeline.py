@@ -11,10 +11,10 @@ from onnx import helper
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.bugs import last_line
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 SaveModel = Callable[..., Path]

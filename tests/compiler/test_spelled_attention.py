@@ -18,9 +18,9 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Tolerance
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.operators import count_flops
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.preparing.compare import compare
 
 PARTS = 4

@@ -4,7 +4,7 @@ import pytest
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, AttributeValue
-from tvmbuild.compiler.target import is_gpu, tvm_target
+from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.errors import TvmbuildError
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import display_name
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
 
@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
-from tvmbuild.compiler.calls import display_name
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.ir.calls import display_name
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.base.frozen_map import FrozenMap
 

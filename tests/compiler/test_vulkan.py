@@ -17,11 +17,11 @@ from vulkan_devices import HOST, LEAST
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
-from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import called_functions
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import fits
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks, normalised
 from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import read_applicable

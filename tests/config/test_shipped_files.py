@@ -121,7 +121,7 @@ def test_other_schema_defaults_are_the_specs() -> None:
 
 @pytest.mark.compiler
 def test_every_shipped_target_is_one_of_tvm(project_root: Path) -> None:
-    from tvmbuild.compiler.target import tvm_target
+    from tvmbuild.compiler.machine.target import tvm_target
 
     for target in load_project(project_root).targets:
         made = tvm_target(target.kind, target.attributes, target.host)

@@ -16,8 +16,8 @@ def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
     """Build y = x * factor; on a GPU by its default schedule."""
     from tvm import te
 
+    from tvmbuild.compiler.machine.target import is_gpu
     from tvmbuild.compiler.schedules.gpu.rules import list_schedules
-    from tvmbuild.compiler.target import is_gpu
     from tvmbuild.compiler.tasks import normalised
     from tvmbuild.tuning.builder import build_library
 

@@ -12,8 +12,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pass_manager import Lowering
-from tvmbuild.compiler.target import tvm_target
 
 HOST = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
 ONE = np.ones((1,), "float32")

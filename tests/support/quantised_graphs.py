@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target
 
 Arrays = dict[str, np.ndarray]
 Case = tuple[bytes, tuple[int, ...]]

@@ -27,7 +27,7 @@ from task_key_networks import NETWORKS
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.building.scheduling import import_for, lower_for, make_target
-from tvmbuild.compiler.graph.winograd.algorithms import TILES
+from tvmbuild.compiler.passes.winograd.apply_winograd import TILES
 from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.package.metadata import PackageTarget

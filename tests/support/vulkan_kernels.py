@@ -21,7 +21,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.codegen.generators import use_generators
 from tvmbuild.compiler.codegen.vulkan.kernel import Kernel, generate_kernel
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.package.runtime.host import find_device
 from tvmbuild.targets.vulkan_families import FAMILIES
 

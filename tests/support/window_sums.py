@@ -11,10 +11,10 @@ from vulkan_devices import HOST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 Layout = Literal["NCHW", "NHWC"]

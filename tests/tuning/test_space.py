@@ -15,7 +15,7 @@ LIMITS = FrozenMap({"max_shared_memory_per_block": 49152, "max_threads_per_block
 
 
 def card(arch: str) -> Any:
-    from tvmbuild.compiler.target import tvm_target
+    from tvmbuild.compiler.machine.target import tvm_target
 
     return tvm_target("cuda", FrozenMap({"arch": arch, **LIMITS}), HOST)
 

@@ -19,9 +19,9 @@ from tvmbuild.benchmarking.validated import Validated
 from tvmbuild.building.scheduling import Model, import_for, lower_for, make_target
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.ir.prim_funcs import is_scheduled, names_instructions
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.prim_funcs import is_scheduled, names_instructions
-from tvmbuild.compiler.target import host_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget

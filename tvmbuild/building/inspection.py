@@ -13,16 +13,16 @@ from typing import Any
 
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.building.scheduling import ScheduledModel, schedule_model
-from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.dump import format_table, record_passes
-from tvmbuild.compiler.graph.lift import lift_constants
-from tvmbuild.compiler.prim_funcs import is_scheduled
+from tvmbuild.compiler.ir.calls import called_functions, display_name
+from tvmbuild.compiler.ir.prim_funcs import is_scheduled
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import is_gpu
+from tvmbuild.compiler.passes.lift_constants import lift_constants
 from tvmbuild.compiler.schedules.attempt import Attempt, trace_rules
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
 from tvmbuild.compiler.schedules.gpu.rules import list_schedules
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import is_gpu
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget

@@ -14,8 +14,8 @@ from tvmbuild.compiler.apply import Coverage
 from tvmbuild.compiler.codegen.executable import build_executable, name_profiled
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.dump import dump_where_asked
-from tvmbuild.compiler.graph.lift import lift_constants, params_bytes
 from tvmbuild.compiler.operators import describe_operators, list_plain_loops
+from tvmbuild.compiler.passes.lift_constants import lift_constants, params_bytes
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import Package
 from tvmbuild.package.metadata import SLOW, PackageCoverage, PackageInfo, PackageTarget

@@ -11,10 +11,10 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.apply import Coverage, apply_records
 from tvmbuild.compiler.bugs import collect_bugs
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.schedule import NO_RECORDS, Schedule

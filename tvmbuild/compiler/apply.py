@@ -9,11 +9,11 @@ from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.ir.calls import called_functions, display_name
+from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.pass_manager import Lowering, Phase, from_tvm, of_module, of_target, on_cpu, on_gpu, run_phase
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from tvmbuild.compiler.expressions import shift, static_shape
+from tvmbuild.compiler.ir.expressions import shift, static_shape
 
 Emit = Callable[[relax.Expr], relax.Expr]
 MOST_DEPTH = (1 << 31) // (4 * 255 * 128) - 1

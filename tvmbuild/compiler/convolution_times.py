@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.graph.winograd.transforms import PRODUCTS
-from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.prim_funcs import has_block
+from tvmbuild.compiler.kernels.winograd.transforms import PRODUCTS
+from tvmbuild.compiler.machine.limits import USUAL_CPU, CpuLimits
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.prim_funcs import has_block
 from tvmbuild.compiler.tasks import normalised, task_key
 
 GAIN = 0.97

@@ -9,7 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvmbuild.compiler.calls import display_name
+from tvmbuild.compiler.ir.calls import display_name
 from tvmbuild.errors import TvmbuildError
 
 TVM_ERRORS = (tvm.error.InternalError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, IndexError)

@@ -12,8 +12,8 @@ import tvm_ffi
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from tvmbuild.compiler.apply import Coverage
-from tvmbuild.compiler.calls import PACKED_CALLS, called_functions, display_name
-from tvmbuild.compiler.prim_funcs import LLVM_CALL, has_plain_loops
+from tvmbuild.compiler.ir.calls import PACKED_CALLS, called_functions, display_name
+from tvmbuild.compiler.ir.prim_funcs import LLVM_CALL, has_plain_loops
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.package.metadata import OperatorInfo
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.errors import TvmbuildError
 
 Layout = Literal["NHWC", "NHWC each", "NCHW"]

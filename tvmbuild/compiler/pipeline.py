@@ -14,47 +14,20 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.bugs import last_line, report_bug
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.culprit import name_culprit
-from tvmbuild.compiler.dot_instructions import find_instruction
-from tvmbuild.compiler.expressions import static_shape
-from tvmbuild.compiler.graph.attention.cpu.function import write_attention
-from tvmbuild.compiler.graph.attention.gpu.function import write_attention as write_gpu_attention
-from tvmbuild.compiler.graph.attention.rewrite import fuse_attention
-from tvmbuild.compiler.graph.cells import select_cells
-from tvmbuild.compiler.graph.channels import CHOICES, pad_channels
-from tvmbuild.compiler.graph.columns import pad_columns
-from tvmbuild.compiler.graph.empty import drop_empty
-from tvmbuild.compiler.graph.fold import fold_constants, prepare
-from tvmbuild.compiler.graph.groups import separate_groups
-from tvmbuild.compiler.graph.integers.fill import fill_channels
-from tvmbuild.compiler.graph.integers.functions import keep_beginnings
-from tvmbuild.compiler.graph.integers.pack import pack_integers
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
-from tvmbuild.compiler.graph.integers.tables import use_tables
-from tvmbuild.compiler.graph.integers.words import use_words
-from tvmbuild.compiler.graph.interleaved_phases import interleave_phases, is_interleaved
-from tvmbuild.compiler.graph.layouts import convert_each
-from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
-from tvmbuild.compiler.graph.one_hot import take_rows
-from tvmbuild.compiler.graph.phases import separate_phases
-from tvmbuild.compiler.graph.precision import add_up_products_wide
-from tvmbuild.compiler.graph.prefix_sums import sum_prefixes_in_blocks
-from tvmbuild.compiler.graph.residuals import join_residuals
-from tvmbuild.compiler.graph.row_groups import group_rows
-from tvmbuild.compiler.graph.scalar_constants import make_scalars
-from tvmbuild.compiler.graph.softmax import find_softmax
-from tvmbuild.compiler.graph.three_dimensional import flatten_depth
-from tvmbuild.compiler.graph.transposed_convolutions import replace_patches
-from tvmbuild.compiler.graph.transposes import sink_transposes
-from tvmbuild.compiler.graph.var_names import canonicalize_var_names
-from tvmbuild.compiler.graph.wide import split_concatenations, split_wide
-from tvmbuild.compiler.graph.winograd.algorithms import ConvolutionCall, apply_algorithms, read_convolutions
-from tvmbuild.compiler.graph.winograd.epilogue import attach_epilogues
 from tvmbuild.compiler.importing.importer import ImportedModel
-from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import allow_tf32
+from tvmbuild.compiler.kernels.attention.cpu.function import write_attention
+from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
+from tvmbuild.compiler.kernels.int8.dot_kernels import keep_beginnings
+from tvmbuild.compiler.machine.dot_instructions import find_instruction
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes, tensor_core_types
 from tvmbuild.compiler.pass_manager import (
     NOTES,
     Layout,
@@ -74,9 +47,36 @@ from tvmbuild.compiler.pass_manager import (
     read_notes,
     run_passes,
 )
-from tvmbuild.compiler.prim_funcs import allow_tf32
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import is_gpu, multiplies_bytes, tensor_core_types
+from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
+from tvmbuild.compiler.passes.block_prefix_sums import sum_prefixes_in_blocks
+from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
+from tvmbuild.compiler.passes.convert_each_layout import convert_each
+from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty
+from tvmbuild.compiler.passes.find_softmax import find_softmax
+from tvmbuild.compiler.passes.flatten_conv3d import flatten_depth
+from tvmbuild.compiler.passes.fold_constants import fold_constants, prepare
+from tvmbuild.compiler.passes.fuse_normalization import group_rows
+from tvmbuild.compiler.passes.int8.byte_lookup_tables import use_tables
+from tvmbuild.compiler.passes.int8.lower_dot_products import pack_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_to_dp4a import use_words
+from tvmbuild.compiler.passes.int8.pad_int8_channels import fill_channels
+from tvmbuild.compiler.passes.interleave_conv_transpose_phases import interleave_phases, is_interleaved
+from tvmbuild.compiler.passes.join_residuals import join_residuals
+from tvmbuild.compiler.passes.one_hot_to_take import take_rows
+from tvmbuild.compiler.passes.pad_conv_channels import CHOICES, pad_channels
+from tvmbuild.compiler.passes.pad_matmul_columns import pad_columns
+from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import replace_patches
+from tvmbuild.compiler.passes.precision import add_up_products_wide
+from tvmbuild.compiler.passes.scalar_constants import make_scalars
+from tvmbuild.compiler.passes.scatter_to_select import select_cells
+from tvmbuild.compiler.passes.separate_groups import separate_groups
+from tvmbuild.compiler.passes.sink_transposes import sink_transposes
+from tvmbuild.compiler.passes.split_conv_transpose_by_phase import separate_phases
+from tvmbuild.compiler.passes.split_wide_functions import split_concatenations, split_wide
+from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
+from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_algorithms, read_convolutions
+from tvmbuild.compiler.passes.winograd.attach_epilogues import attach_epilogues
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
 _NHWC = {

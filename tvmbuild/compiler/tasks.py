@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tvm
 import tvm_ffi
 
-from tvmbuild.compiler.calls import called_functions, display_name
+from tvmbuild.compiler.ir.calls import called_functions, display_name
 from tvmbuild.compiler.pipeline import Lowered
 
 

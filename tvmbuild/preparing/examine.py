@@ -142,13 +142,13 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.dump import format_table, record_passes  # noqa: PLC0415
-    from tvmbuild.compiler.graph.lift import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.importing.importer import import_model  # noqa: PLC0415
+    from tvmbuild.compiler.machine.machine import describe_machine  # noqa: PLC0415
+    from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
+    from tvmbuild.compiler.passes.lift_constants import lift_constants  # noqa: PLC0415
     from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
-    from tvmbuild.compiler.schedules.nest import describe_machine  # noqa: PLC0415
-    from tvmbuild.compiler.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     target = host_target(wish.cpu)

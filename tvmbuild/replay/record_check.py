@@ -11,8 +11,8 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.compiler.schedules.cpu.finish import finish
-from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.replay.traces import load_record, load_workload

@@ -17,7 +17,7 @@ from typing import Any
 
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.compiler.codegen.link import compile_pool, tools_here
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
 from tvmbuild.devices.candidates import Argument, Timing
 from tvmbuild.tuning.builder import build_candidate, build_library

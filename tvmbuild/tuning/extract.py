@@ -12,11 +12,11 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import report_progress
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
 from tvmbuild.compiler.convolution_times import find_tasks
-from tvmbuild.compiler.graph.precision import reduce_precision
-from tvmbuild.compiler.graph.winograd.rule import choose_algorithm
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
+from tvmbuild.compiler.machine.target import is_gpu, tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
+from tvmbuild.compiler.passes.winograd.rule import choose_algorithm
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.target import is_gpu, tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.records.choices import DIRECT, Choices, Graph, describe_graph, read_choices

@@ -11,9 +11,9 @@ from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
 from tvmbuild.compiler.culprit import TVM_ERRORS, summarize
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.schedules.gpu import rules as gpu_schedules
-from tvmbuild.compiler.target import is_gpu
 
 
 def make_space(target: tvm.target.Target) -> Any:

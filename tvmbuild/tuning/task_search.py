@@ -16,7 +16,7 @@ from tvm.s_tir.meta_schedule.runner import RunnerResult
 from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch
 
 from tvmbuild.base.specs import TuneOptions
-from tvmbuild.compiler.target import is_gpu
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.replay.traces import dump_trace
 from tvmbuild.tuning.built_libraries import Shelf

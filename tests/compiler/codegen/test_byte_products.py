@@ -16,7 +16,7 @@ from vulkan_kernels import build, explain_invalid, generate, lavapipe, run
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.codegen.byte_products import multiply_bytes, register_byte_products
-from tvmbuild.compiler.target import multiplies_bytes, tvm_target
+from tvmbuild.compiler.machine.target import multiplies_bytes, tvm_target
 from tvmbuild.errors import TvmbuildError
 
 pytestmark = pytest.mark.compiler

@@ -24,10 +24,10 @@ from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
-from tvmbuild.compiler.graph.lift import lift_constants
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.lift_constants import lift_constants
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.errors import TvmbuildError
 

@@ -16,8 +16,8 @@ from tvmbuild.compiler.codegen.dependent_launch import launch_dependent
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 
 SaveModel = Callable[..., Path]
 KERNEL = re.compile(r"__global__ void __launch_bounds__\(\d+\) \w+\(([^()]*)\) \{\n(.*?)\n\}", re.DOTALL)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from planned_memory import legalize, plan
 from tvm import relax
 
-from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.codegen.executable import VIRTUAL_MACHINE
 from tvmbuild.compiler.codegen.level_order import order_by_level
+from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms
 
 SHAPE = (4, 6)

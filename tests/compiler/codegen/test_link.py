@@ -21,8 +21,8 @@ from tvmbuild.compiler.codegen.elf import read_elf
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library, link_objects
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]

@@ -9,9 +9,9 @@ import tvm_ffi
 from planned_memory import legalize, plan
 from tvm import relax
 
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
+from tvmbuild.compiler.ir.calls import operator_calls
 
 ROUNDS = 6
 

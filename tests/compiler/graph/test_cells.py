@@ -10,11 +10,11 @@ import tvm
 from onnx import TensorProto, helper
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.calls import called_functions
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 
 pytestmark = pytest.mark.compiler
 

@@ -14,10 +14,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.channels import padded_channels
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 SaveModel = Callable[..., Path]

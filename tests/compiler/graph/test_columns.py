@@ -15,8 +15,8 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 pytestmark = pytest.mark.compiler

@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tvmbuild.compiler.graph.fold import fold_constants
+from tvmbuild.compiler.passes.fold_constants import fold_constants
 
 pytestmark = pytest.mark.compiler
 WEIGHTS = np.arange(24, dtype="float32").reshape(2, 3, 4)

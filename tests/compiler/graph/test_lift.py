@@ -11,8 +11,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.lift import Lifted, lift_constants, params_bytes
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.passes.lift_constants import Lifted, lift_constants, params_bytes
 from tvmbuild.compiler.pipeline import lower
 
 SaveModel = Callable[..., Path]

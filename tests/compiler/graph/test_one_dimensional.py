@@ -12,10 +12,10 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.preparing.reference import run_onnx

@@ -24,11 +24,11 @@ from tvmbuild.base.specs import Attributes, ModelSpec, Precision
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.codegen.link import LinkOptions, export_library
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import compare
 

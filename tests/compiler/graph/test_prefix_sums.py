@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 from vulkan_kernels import lavapipe
 
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.prefix_sums import BLOCK
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.passes.block_prefix_sums import BLOCK
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]

@@ -9,12 +9,12 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import called_functions, display_name
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.residuals import join_residuals
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.calls import called_functions, display_name
+from tvmbuild.compiler.machine.target import host_target, tvm_target
+from tvmbuild.compiler.passes.join_residuals import join_residuals
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler

@@ -16,9 +16,9 @@ from onnx import helper
 
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles
-from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.compiler.tasks import extract_tasks
 
 pytestmark = pytest.mark.compiler

@@ -16,8 +16,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 from tvmbuild.compiler.tasks import extract_tasks
 
 pytestmark = pytest.mark.compiler

@@ -17,8 +17,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.graph.transposes import _match_extents
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.passes.sink_transposes import _match_extents
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import extract_tasks
 

@@ -19,8 +19,8 @@ from vulkan_devices import HOST
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.targets.vulkan_families import FAMILIES
 
 pytestmark = pytest.mark.compiler

@@ -19,9 +19,9 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.convolution_times import fastest, find_tasks, sum_times, time_reading
-from tvmbuild.compiler.graph.winograd import epilogue
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.limits import USUAL_CPU
+from tvmbuild.compiler.machine.limits import USUAL_CPU
+from tvmbuild.compiler.passes.winograd import attach_epilogues
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules
 from tvmbuild.compiler.tasks import Task, extract_tasks
@@ -233,7 +233,7 @@ def test_an_epilogue_that_cannot_be_moved_is_told(
     def fail(_function: tirx.PrimFunc) -> tirx.PrimFunc:
         raise s_tir.ScheduleError("not of this form")
 
-    monkeypatch.setattr(epilogue, "_attach", fail)
+    monkeypatch.setattr(attach_epilogues, "_attach", fail)
     lowered = lower_all(path, cpu, "winograd2")
     (note,) = lowered.notes
     assert note.startswith("slow: what follows a Winograd convolution is a pass of its own: ")

@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from vulkan_kernels import lavapipe
 
 from tvmbuild.base.specs import Tolerance
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.float16 import add_up_in_float32, compute_in_float32
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import is_gpu
 from tvmbuild.preparing.compare import compare
 
 pytestmark = pytest.mark.compiler

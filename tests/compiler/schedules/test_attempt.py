@@ -14,9 +14,9 @@ from tvm import s_tir, te, topi
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.building.package import build_package
 from tvmbuild.compiler.bugs import RAISE_BUGS, collect_bugs
+from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_dlight, try_rule
 from tvmbuild.compiler.schedules.cpu import rules
-from tvmbuild.compiler.schedules.nest import describe_machine
 from tvmbuild.package.metadata import PackageTarget
 
 SaveModel = Callable[..., Path]

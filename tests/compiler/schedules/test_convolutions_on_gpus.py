@@ -19,9 +19,9 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
-from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.machine.limits import staging_limits
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules

@@ -25,12 +25,13 @@ from tvmbuild.compiler import apply
 from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import has_plain_loops
+from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import has_plain_loops
 from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
-from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor, view_nest
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.schedules.nest import view_nest
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.replay.traces import dump_trace, load_record
 
@@ -373,7 +374,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.base.frozen_map import FrozenMap
 attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-unknown-linux-gnu", "num-cores": 2})
 target = tvm_target("llvm", attributes, FrozenMap())

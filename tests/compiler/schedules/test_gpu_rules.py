@@ -21,17 +21,17 @@ from window_sums import Layout, sum_windows
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.ir.prim_funcs import is_scheduled
+from tvmbuild.compiler.machine.limits import GpuLimits
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import is_scheduled
 from tvmbuild.compiler.schedules.gpu import rules
 from tvmbuild.compiler.schedules.gpu.products import list_products, measure, split_sum, view_product
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules, schedule_rest
 from tvmbuild.compiler.schedules.gpu.sums import add_up_alone, isolate_sum, list_short_sums, take_outputs
 from tvmbuild.compiler.schedules.gpu.tiles import Product, Tile, list_tiles
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import Task, extract_tasks, normalised
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.replay.traces import dump_trace, load_record

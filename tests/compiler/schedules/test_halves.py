@@ -21,13 +21,13 @@ from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 from tvmbuild.compiler.schedules import nest
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 pytestmark = pytest.mark.compiler

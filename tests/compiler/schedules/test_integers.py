@@ -17,14 +17,14 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
-from tvmbuild.compiler.dot_instructions import ANNOTATION, find_instruction
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, find_instruction
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, sums_without_tiles
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.preparing.reference import run_onnx
 from tvmbuild.records.schedule import Schedule

@@ -18,12 +18,12 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import list_nodes
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import list_nodes
-from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
+from tvmbuild.compiler.schedules.cpu.round_to_int import round_to_integers
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 COUNT = 4096

@@ -10,12 +10,13 @@ import tvm
 from tvm import s_tir, te, tirx, topi
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.prim_funcs import list_nodes
+from tvmbuild.compiler.ir.prim_funcs import list_nodes
+from tvmbuild.compiler.machine.machine import Machine, describe_machine
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
-from tvmbuild.compiler.schedules.nest import Machine, describe_machine, view_nest
-from tvmbuild.compiler.target import host_target
+from tvmbuild.compiler.schedules.nest import view_nest
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler

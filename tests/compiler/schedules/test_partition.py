@@ -11,10 +11,10 @@ import tvm_ffi
 from tvm import te, tirx, topi
 from tvm.ir.instrument import pass_instrument
 
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target
 
 pytestmark = pytest.mark.compiler
 ROWS, LEFT, RIGHT = 7, 64, 40

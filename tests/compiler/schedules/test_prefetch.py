@@ -17,9 +17,9 @@ from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.prim_funcs import list_nodes
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import list_nodes
-from tvmbuild.compiler.target import tvm_target
 
 pytestmark = pytest.mark.compiler
 

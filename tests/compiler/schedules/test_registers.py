@@ -10,7 +10,7 @@ from spilled_sums import count_sums
 from tvm import te, topi
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.tasks import normalised
 
 pytestmark = pytest.mark.compiler

@@ -11,10 +11,10 @@ from tvm import s_tir, te, tirx, topi
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen.generators import use_generators
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.schedules.cpu.rows.rule import MARK, expand_rows
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import tvm_target
 
 Make = Callable[[te.Tensor], te.Tensor]
 Shape = tuple[int, ...]

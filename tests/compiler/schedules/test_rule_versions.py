@@ -64,9 +64,9 @@ def write_long_epilogue() -> Any:
 def on_cpus() -> list[str]:
     import tvm
 
+    from tvmbuild.compiler.machine.target import tvm_target
     from tvmbuild.compiler.schedules.cpu.finish import finish
     from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
-    from tvmbuild.compiler.target import tvm_target
 
     mod = tvm.IRModule({f"f{place}": each for place, each in enumerate([*list_functions(), write_long_epilogue()])})
     targets = [tvm_target("llvm", FrozenMap({"mcpu": cpu, "num-cores": 2}), FrozenMap()) for cpu in CPUS]
@@ -78,8 +78,8 @@ def on_a_card() -> list[str]:
     from window_sums import BUSY, Layout, sum_windows
 
     from tvmbuild.base.specs import Precision
+    from tvmbuild.compiler.machine.target import tvm_target
     from tvmbuild.compiler.schedules.gpu.rules import list_schedules
-    from tvmbuild.compiler.target import tvm_target
 
     host = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
     target = tvm_target("cuda", FrozenMap({"arch": "sm_90", **LIMITS}), host)

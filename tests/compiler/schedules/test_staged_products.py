@@ -14,12 +14,12 @@ from vulkan_devices import HOST, LEAST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.machine.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.staged import list_staged, stage
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices, StagedTile, list_staged_tiles
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import normalised
 from tvmbuild.replay.traces import dump_trace, load_record
 

@@ -20,17 +20,17 @@ from window_sums import sum_windows
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.ir.prim_funcs import allow_tf32
+from tvmbuild.compiler.machine.limits import GpuLimits, staging_limits
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import allow_tf32
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores, multiply
 from tvmbuild.compiler.schedules.gpu.warp_tiles import TILES, WarpTile, list_warp_tiles
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler

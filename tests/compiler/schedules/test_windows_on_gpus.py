@@ -18,9 +18,9 @@ from window_sums import BUSY, CARD, Layout, sum_windows
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen import cubin as cuda
+from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
-from tvmbuild.compiler.schedules.gpu.windows import list_windows, slide, view_windows
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.schedules.gpu.sliding_window import list_windows, slide, view_windows
 from tvmbuild.replay.traces import dump_trace, load_record
 
 pytestmark = pytest.mark.compiler

@@ -20,7 +20,7 @@ HOST = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
 def target() -> Any:
     import tvm
 
-    from tvmbuild.compiler.target import tvm_target
+    from tvmbuild.compiler.machine.target import tvm_target
 
     arch = "sm_" + str(tvm.cuda(0).compute_version).replace(".", "")
     limits = FrozenMap({"max_shared_memory_per_block": 49152, "max_threads_per_block": 1024, "thread_warp_size": 32})

@@ -36,7 +36,7 @@ def test_a_device_that_is_not_here_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _build_all() -> list[Any]:
-    from tvmbuild.compiler.target import tvm_target
+    from tvmbuild.compiler.machine.target import tvm_target
     from tvmbuild.devices.local.gpu_peak_kernels import LANES, build_copy, build_multiply_adds
 
     made = tvm_target(SOFT.kind, SOFT.attributes, SOFT.host)

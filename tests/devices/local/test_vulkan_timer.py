@@ -25,7 +25,7 @@ SPEC = TargetSpec(
 
 @pytest.fixture(scope="module")
 def target() -> Any:
-    from tvmbuild.compiler.target import tvm_target
+    from tvmbuild.compiler.machine.target import tvm_target
 
     return tvm_target(SPEC.kind, SPEC.attributes, SPEC.host)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import int32
+from tvmbuild.compiler.ir.expressions import int32
 
 DOT = "tirx.dp4a"
 """Of two words of int32 and what is added to it: Σ a[i] · b[i] over their bytes, as int8."""

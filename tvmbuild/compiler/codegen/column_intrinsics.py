@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
-from tvmbuild.compiler.dot_instructions import DotInstruction
+from tvmbuild.compiler.machine.dot_instructions import DotInstruction
 
 BYTES = 4
 """Of a word, the first in its lowest bits."""

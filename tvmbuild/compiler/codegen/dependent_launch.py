@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
 
-from tvmbuild.compiler.target import launches_dependents
+from tvmbuild.compiler.machine.target import launches_dependents
 
 _BUILD = "target.build.cuda"
 _TAGS = "tirx.kernel_launch_params"

@@ -12,7 +12,7 @@ from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T  # noqa: N812 - as its scripts are written
 
 from tvmbuild.compiler.codegen.column_intrinsics import register_columns
-from tvmbuild.compiler.dot_instructions import INSTRUCTIONS, DotInstruction, list_intrinsics
+from tvmbuild.compiler.machine.dot_instructions import INSTRUCTIONS, DotInstruction, list_intrinsics
 
 
 @cache

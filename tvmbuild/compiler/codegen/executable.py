@@ -8,14 +8,14 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
 from tvmbuild.compiler.codegen.level_order import order_by_level
 from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.machine.target import GPU_KINDS, is_gpu
 from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms, from_tvm, of_module
-from tvmbuild.compiler.target import GPU_KINDS, is_gpu
 from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"

@@ -13,7 +13,7 @@ from tvmbuild.compiler.codegen.cubin import compile_with_tvm
 from tvmbuild.compiler.codegen.dependent_launch import use_dependent_launch
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
-from tvmbuild.compiler.target import copies_asynchronously
+from tvmbuild.compiler.machine.target import copies_asynchronously
 
 
 def pass_config(target: tvm.target.Target) -> dict[str, Any]:

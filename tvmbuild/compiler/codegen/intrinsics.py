@@ -54,8 +54,8 @@ def _multiplies_on_tensor_cores(mod: Any, target: Any) -> bool:
     """Say whether a function of the module may compute on the target's tensor cores."""
     from tvm import tirx  # noqa: PLC0415 - skip_tensor_intrinsics comes before TVM
 
-    from tvmbuild.compiler.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
-    from tvmbuild.compiler.target import tensor_core_types  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.ir.prim_funcs import allows_tf32  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.machine.target import tensor_core_types  # noqa: PLC0415 - as above
 
     functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
     return any(
@@ -69,8 +69,8 @@ def _names_dots(mod: Any) -> bool:
     """Say whether a function of the module adds up integers by an instruction."""
     from tvm import tirx  # noqa: PLC0415 - as above
 
-    from tvmbuild.compiler.dot_instructions import ANNOTATION  # noqa: PLC0415 - as above
-    from tvmbuild.compiler.prim_funcs import list_blocks  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.ir.prim_funcs import list_blocks  # noqa: PLC0415 - as above
+    from tvmbuild.compiler.machine.dot_instructions import ANNOTATION  # noqa: PLC0415 - as above
 
     functions = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
     return any(ANNOTATION in block.annotations for function in functions for block in list_blocks(function))

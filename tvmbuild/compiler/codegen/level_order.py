@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.calls import is_call
-from tvmbuild.compiler.modules import replace_bindings
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.modules import replace_bindings
 
 _ALLOCATION = "relax.builtin.alloc_tensor"
 _VIEWS = ("relax.reshape", "relax.memory.view")

@@ -6,7 +6,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.calls import PACKED_CALLS, display_name
+from tvmbuild.compiler.ir.calls import PACKED_CALLS, display_name
 from tvmbuild.errors import TvmbuildError
 
 _BESIDE_THE_RUNTIME = "tvm.contrib."

@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tvmbuild.compiler.calls import is_call
-from tvmbuild.compiler.modules import replace_bindings
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.modules import replace_bindings
 
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 

@@ -19,7 +19,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE, int64, wide
+from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 Kind = Literal["LSTM", "GRU", "RNN"]

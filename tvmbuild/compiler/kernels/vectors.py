@@ -7,7 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import float32, int64, wide
+from tvmbuild.compiler.ir.expressions import float32, int64, wide
 
 
 def number(value: float, lanes: int = 1) -> Any:

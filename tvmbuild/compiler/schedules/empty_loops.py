@@ -7,7 +7,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.prim_funcs import list_nodes
+from tvmbuild.compiler.ir.prim_funcs import list_nodes
 
 
 def drop_empty_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:

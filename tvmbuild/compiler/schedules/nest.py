@@ -9,40 +9,13 @@ from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
-from tvm.target import codegen
 
-from tvmbuild.compiler.dot_instructions import find_instructions
-from tvmbuild.compiler.limits import USUAL_CPU, CpuLimits
+from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
 from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, uses
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
-PARALLEL_WORK = 1 << 15
-"""Scalar operations under which a second thread costs more than it brings: starting threads takes 5 to 10 µs."""
 MOST_TOGETHER = 8
 """Steps of a loop that are written out one after another."""
-HALVES = frozenset({"avx512fp16", "fullfp16"})
-"""LLVM's names of the instructions that compute with vectors of float16."""
-CHUNKS_PER_THREAD = 8
-"""Chunks are handed out in equal numbers: so many that one more for some thread does not matter."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What tile sizes depend on."""
-
-    vector_bytes: int
-    registers: int
-    """Vector registers."""
-    threads: int
-    limits: CpuLimits = USUAL_CPU
-    dots: frozenset[str] = frozenset()
-    """Names of the dot instructions that it has."""
-    halves: bool = False
-    """Whether it computes with vectors of float16."""
-
-    def lanes(self, bits: int) -> int:
-        """Return how many elements of that width a register holds."""
-        return max(1, self.vector_bytes * 8 // max(bits, 8))
 
 
 @dataclass(frozen=True)
@@ -129,20 +102,6 @@ class Nest:
         return max(small, default=1)
 
 
-def describe_machine(target: tvm.target.Target) -> Machine:
-    """Return what the target's attributes say, else what every CPU of its architecture has."""
-    has = {str(name) for name in codegen.llvm_get_cpu_features(target)}
-    triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
-    threads = int(target.attrs.get("num-cores", 0)) or 4
-    dots = frozenset(each.name for each in find_instructions(target))
-    halves = bool(has & HALVES)
-    if triple.startswith(("x86_64", "i386", "i686")):
-        if "avx512f" in has:
-            return Machine(64, 32, threads, dots=dots, halves=halves)
-        return Machine(32 if "avx2" in has else 16, 16, threads, dots=dots)
-    return Machine(16, 16 if triple.startswith("arm") else 32, threads, dots=dots, halves=halves)
-
-
 def require_nest(sch: s_tir.Schedule, block: Any) -> Nest:
     """Return the block's loops and accesses; ScheduleRefused where they are not of the form that rules know."""
     nest = view_nest(sch, block)
@@ -184,16 +143,6 @@ def _has_one_value(var: tirx.IterVar) -> bool:
 def count(axes: Iterable[Axis]) -> int:
     """Return the number of points that the axes span."""
     return math.prod(axis.extent for axis in axes)
-
-
-def divisors(number: int, limit: int) -> list[int]:
-    """Return the divisors up to the limit, ascending."""
-    return [each for each in range(1, min(number, limit) + 1) if number % each == 0]
-
-
-def power_of_two_divisor(number: int, limit: int) -> int:
-    """Return the largest power of two that divides the number and is within the limit."""
-    return min(number & -number, 1 << (limit.bit_length() - 1))
 
 
 def run_parallel(sch: s_tir.Schedule, loops: Sequence[Any], work: int, machine: Machine) -> None:

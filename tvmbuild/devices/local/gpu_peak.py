@@ -42,7 +42,7 @@ def measure_here(asked: str) -> Peak:
     """Measure in this process."""
     import tvm  # noqa: PLC0415 - as below
 
-    from tvmbuild.compiler.target import tvm_target  # noqa: PLC0415 - who asks another process needs no TVM
+    from tvmbuild.compiler.machine.target import tvm_target  # noqa: PLC0415 - who asks another process needs no TVM
     from tvmbuild.devices.local.gpu_peak_kernels import (  # noqa: PLC0415
         COPIED_BYTES,
         LANES,

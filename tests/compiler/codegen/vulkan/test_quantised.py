@@ -14,9 +14,9 @@ from quantized_nets import find_steps, quantize_net, write_float_net
 from quantized_nodes import run_built
 from vulkan_kernels import lavapipe
 
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
 from tvmbuild.preparing.simplify import simplify
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]

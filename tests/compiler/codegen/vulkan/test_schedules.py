@@ -18,11 +18,11 @@ from nights import share
 from onnx_graphs import RELU, Graph, node
 from vulkan_kernels import build, explain_invalid, generate, lavapipe, run
 
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import list_schedules
-from tvmbuild.compiler.schedules.gpu.windows import slide, view_windows
+from tvmbuild.compiler.schedules.gpu.sliding_window import slide, view_windows
 from tvmbuild.compiler.tasks import Task, extract_tasks
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]

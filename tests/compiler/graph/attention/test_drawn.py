@@ -12,10 +12,10 @@ from drawn_attention import draw_attention
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, Precision
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 FIRST = int(os.environ.get("DRAWN_ATTENTION_FIRST", "100"))

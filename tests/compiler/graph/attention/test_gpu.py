@@ -19,15 +19,15 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.codegen.generators import use_generators
-from tvmbuild.compiler.graph.attention.form import Attention, Buffer, Operand
-from tvmbuild.compiler.graph.attention.gpu.function import write_attention
-from tvmbuild.compiler.graph.attention.gpu.sizes import THREADS, choose_sizes
-from tvmbuild.compiler.graph.precision import reduce_precision
 from tvmbuild.compiler.importing.importer import import_model
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.kernels.attention.form import Attention, Buffer, Operand
+from tvmbuild.compiler.kernels.attention.gpu.function import write_attention
+from tvmbuild.compiler.kernels.attention.gpu.sizes import THREADS, choose_sizes
+from tvmbuild.compiler.machine.limits import GpuLimits
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
-from tvmbuild.compiler.target import tvm_target
 
 FIRST = int(os.environ.get("DRAWN_ATTENTION_FIRST", "100"))
 LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}

@@ -16,15 +16,15 @@ from onnx import helper
 from spelled_attention import Form, make_model
 from tvm import tirx
 
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.attention.cpu.sizes import _sizes, choose_last
-from tvmbuild.compiler.graph.attention.cpu.visible import _shifts
-from tvmbuild.compiler.graph.attention.form import Attention
-from tvmbuild.compiler.graph.attention.rewrite import fuse_attention
 from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.kernels.attention.cpu.sizes import _sizes, choose_last
+from tvmbuild.compiler.kernels.attention.cpu.visible import _shifts
+from tvmbuild.compiler.kernels.attention.form import Attention
+from tvmbuild.compiler.machine.machine import Machine
+from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.schedules.nest import Machine
 from tvmbuild.compiler.tasks import extract_tasks
 
 HEADS, SIZE = 2, 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvmbuild.compiler.graph.attention.views import Factor, View, dense, refine
+from tvmbuild.compiler.kernels.attention.views import Factor, View, dense, refine
 
 
 def places(view: View) -> np.ndarray:

@@ -15,16 +15,16 @@ from vulkan_devices import HOST, LEAST
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.byte_matrices import MOST_DEPTH
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.dot_instructions import ANNOTATION, find_instruction
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.prim_funcs import list_blocks
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, find_instruction
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target, tvm_target
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import list_blocks
 from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.compiler.tasks import extract_tasks
 
 pytestmark = pytest.mark.compiler

@@ -10,12 +10,12 @@ from onnx import helper
 from quantised_graphs import Network, compute, run_optimized
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.graph.integers.lookup import find_lookup
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.kernels.int8.lookup import find_lookup
+from tvmbuild.compiler.machine.target import host_target, tvm_target
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler

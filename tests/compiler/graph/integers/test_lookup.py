@@ -8,9 +8,9 @@ import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
-from tvmbuild.compiler.graph.integers.lookup import LOOKUPS, Lookup, choose_lookup, find_lookup, write_lookup
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target, tvm_target
+from tvmbuild.compiler.kernels.int8.lookup import LOOKUPS, Lookup, choose_lookup, find_lookup, write_lookup
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 HERE = {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(host_target(threads=2))}

@@ -12,9 +12,9 @@ from tvm import tirx
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
-from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 SERVER = tvm_target("llvm", FrozenMap({"mcpu": "znver4", "mtriple": "x86_64-linux-gnu", "num-cores": 2}), FrozenMap())

@@ -21,11 +21,11 @@ from quantised_graphs import (
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import AttributeValue
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.machine.target import host_target, tvm_target
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target, tvm_target
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler

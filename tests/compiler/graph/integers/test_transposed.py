@@ -12,13 +12,13 @@ from quantised_graphs import IN_SCALE, OUT_SCALE, Case, Network, compute, run_op
 from vulkan_devices import HOST
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import operator_calls
 from tvmbuild.compiler.evaluate import build_here
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
-from tvmbuild.compiler.graph.one_dimensional import widen_one_dimensional
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.machine.target import host_target, tvm_target
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,10 +9,10 @@ from onnx import TensorProto
 from quantised_graphs import Network, compute
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import operator_calls
-from tvmbuild.compiler.graph.integers.rewrite import use_integers
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.target import tvm_target
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler

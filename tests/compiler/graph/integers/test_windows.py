@@ -11,14 +11,14 @@ from quantised_graphs import IN_SCALE, OUT_SCALE, Network, compute, run_optimize
 from tvm import tirx
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.dot_instructions import ANNOTATION, COLUMNS, find_instruction
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
+from tvmbuild.compiler.ir.prim_funcs import list_blocks
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, COLUMNS, find_instruction
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.prim_funcs import list_blocks
 from tvmbuild.compiler.schedules.cpu.rules import schedule_function
-from tvmbuild.compiler.schedules.nest import describe_machine
-from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 

@@ -11,11 +11,11 @@ from quantized_nodes import Drawn, run_onnx
 from vulkan_devices import HOST, LEAST
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.calls import called_functions
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
+from tvmbuild.compiler.ir.calls import called_functions
+from tvmbuild.compiler.machine.target import host_target, tvm_target
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.target import host_target, tvm_target
 
 pytestmark = pytest.mark.compiler
 LIMITS = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.expressions import static_shape
+from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.errors import TvmbuildError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.errors import TvmbuildError
 
 _BOUNDS_AS_INPUTS = 10

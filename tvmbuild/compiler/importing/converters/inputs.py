@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.spellings import find_rank
+from tvmbuild.compiler.ir.expressions import constant, static_shape
 
 _NEW_AXES = {"OneHot": 1}
 """How many dimensions the result has besides those of the first input, and axes are of the result."""

@@ -10,9 +10,9 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
-from tvmbuild.compiler.expressions import constant, shift, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.quantization import scalar
+from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
 
 _SIGNED, _MOST = 128, 127
 """What makes a number of int8 one of uint8, and the largest of int8."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from tvmbuild.compiler.expressions import static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.ir.expressions import static_shape
 
 _EPSILON = 1e-5
 

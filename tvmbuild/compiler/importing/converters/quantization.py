@@ -12,8 +12,8 @@ import onnx
 import tvm
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.expressions import constant, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.errors import TvmbuildError
 
 _MOST = 255.0

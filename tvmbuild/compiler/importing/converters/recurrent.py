@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.recurrent_kernels import QUANTIZED, describe_recurrence
+from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.kernels.recurrence import Kind, Recurrence, write_recurrence
 from tvmbuild.errors import TvmbuildError
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.infinities import MEETS_INFINITIES
+from tvmbuild.compiler.ir.expressions import constant
 
 _OF_NOTHING = {
     "ReduceL1": 0.0,

@@ -11,8 +11,8 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from tvm import relax, te, tirx
 
-from tvmbuild.compiler.expressions import constant
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.errors import TvmbuildError
 
 _RANKS_OF_TVM = (3, 4, 5)

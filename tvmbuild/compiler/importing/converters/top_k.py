@@ -10,8 +10,8 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE
 from tvmbuild.compiler.importing.converters.call import NodeCall
+from tvmbuild.compiler.ir.expressions import OPAQUE
 from tvmbuild.errors import TvmbuildError
 
 _K_AS_INPUT = 10

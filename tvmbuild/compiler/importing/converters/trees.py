@@ -8,9 +8,9 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
-from tvmbuild.compiler.expressions import OPAQUE, static_shape
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.expand.ml.trees import MISSING
+from tvmbuild.compiler.ir.expressions import OPAQUE, static_shape
 
 
 def convert_tree_leaves(call: NodeCall) -> relax.Expr:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.machine.machine import Machine, divisors
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.padding import find_padding
 from tvmbuild.compiler.schedules.cpu.tile import (
@@ -19,15 +20,7 @@ from tvmbuild.compiler.schedules.cpu.tile import (
     split_loops,
 )
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile
-from tvmbuild.compiler.schedules.nest import (
-    Machine,
-    Nest,
-    Variant,
-    count,
-    divisors,
-    require_nest,
-    run_parallel,
-)
+from tvmbuild.compiler.schedules.nest import Nest, Variant, count, require_nest, run_parallel
 
 SHORTEST, LONGEST = 192, 640
 """Steps of a block: fewer are lost in loading and storing the sums."""

@@ -6,15 +6,9 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.machine.machine import Machine, power_of_two_divisor
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
-from tvmbuild.compiler.schedules.nest import (
-    Axis,
-    Machine,
-    Nest,
-    power_of_two_divisor,
-    require_nest,
-    run_parallel,
-)
+from tvmbuild.compiler.schedules.nest import Axis, Nest, require_nest, run_parallel
 
 REGISTERS = 2
 """Registers of partial sums: more hide the latency of a sum, and cost more to add up at the end."""

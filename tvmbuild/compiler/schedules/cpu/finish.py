@@ -6,11 +6,11 @@ import tvm
 
 from tvmbuild.compiler.pass_manager import Lowering, Phase, of_module, of_target, on_cpu, run_phase
 from tvmbuild.compiler.schedules.cpu.halves import add_up_halves
-from tvmbuild.compiler.schedules.cpu.nearest import round_to_integers
 from tvmbuild.compiler.schedules.cpu.overlap import overlap_tiles
 from tvmbuild.compiler.schedules.cpu.partition import narrow_partitioned
 from tvmbuild.compiler.schedules.cpu.phases import trim_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
+from tvmbuild.compiler.schedules.cpu.round_to_int import round_to_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
 
 FINISH = Phase(

@@ -15,11 +15,12 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.expressions import substitute
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.ir.expressions import substitute
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.machine.machine import Machine, divisors
 from tvmbuild.compiler.schedules.access import Access
-from tvmbuild.compiler.schedules.nest import Machine, Nest, divisors
+from tvmbuild.compiler.schedules.nest import Nest
 
 LONGEST_SUM = 64
 """Products in float16 at a time: of numbers of one sign a third of a percent is lost at most, of 2,048 5 %."""

@@ -7,23 +7,13 @@ from typing import Any
 
 from tvm import s_tir
 
-from tvmbuild.compiler.dot_instructions import ANNOTATION
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION
+from tvmbuild.compiler.machine.machine import Machine, divisors, power_of_two_divisor
 from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
-from tvmbuild.compiler.schedules.nest import (
-    MOST_TOGETHER,
-    Axis,
-    Machine,
-    Nest,
-    count,
-    divisors,
-    power_of_two_divisor,
-    require_nest,
-    run_parallel,
-    view_nest,
-)
+from tvmbuild.compiler.schedules.nest import MOST_TOGETHER, Axis, Nest, count, require_nest, run_parallel, view_nest
 
 TRANSPOSE_TILE = 16
 """Elements: a cache line of float32, so that each line that a transpose touches is used whole."""

@@ -8,20 +8,12 @@ from typing import Any
 from tvm import s_tir
 
 from tvmbuild.compiler.codegen.dot_intrinsics import register_intrinsics
-from tvmbuild.compiler.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, DotInstruction, list_intrinsics
+from tvmbuild.compiler.machine.machine import Machine, divisors, power_of_two_divisor
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.tile import attach_epilogue, finish_epilogue, make_vectors
 from tvmbuild.compiler.schedules.cpu.tile_size import MAX_VECTORS, SPARE_REGISTERS, Tile, is_read_again
-from tvmbuild.compiler.schedules.nest import (
-    Machine,
-    Nest,
-    count,
-    divisors,
-    power_of_two_divisor,
-    require_nest,
-    run_parallel,
-    view_nest,
-)
+from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_parallel, view_nest
 
 
 def schedule_integers(sch: s_tir.Schedule, block: Any, machine: Machine, rank: int = 0) -> None:

@@ -13,9 +13,9 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
-from tvmbuild.compiler.expressions import substitute
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.ir.expressions import substitute
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
 
 _OVERLAPS = "tvmbuild.overlaps"
 _IN_TILE = (tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)

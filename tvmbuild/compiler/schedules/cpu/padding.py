@@ -10,16 +10,9 @@ from typing import Any
 
 from tvm import s_tir
 
+from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, Machine, divisors, power_of_two_divisor
 from tvmbuild.compiler.schedules.access import Access
-from tvmbuild.compiler.schedules.nest import (
-    CHUNKS_PER_THREAD,
-    Axis,
-    Machine,
-    Nest,
-    divisors,
-    power_of_two_divisor,
-    view_nest,
-)
+from tvmbuild.compiler.schedules.nest import Axis, Nest, view_nest
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import math
 import tvm
 from tvm import tirx
 
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
 
 PARTITIONED = "pragma_loop_partition_hint"
 """TVM's annotation of such a loop."""

@@ -13,9 +13,9 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.expressions import int64
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.ir.expressions import int64
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
 
 TAPS = "tvmbuild.taps"
 """Of rows and columns: how many inputs an output is of, by phase; nothing where it is the same for all."""

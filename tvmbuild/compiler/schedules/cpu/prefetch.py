@@ -13,10 +13,10 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
-from tvmbuild.compiler.expressions import int64, substitute
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import list_nodes, list_within
-from tvmbuild.compiler.schedules.nest import divisors
+from tvmbuild.compiler.ir.expressions import int64, substitute
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
+from tvmbuild.compiler.machine.machine import divisors
 
 _PREFETCH = "tvmbuild.prefetch"
 _LINE_BITS = 512

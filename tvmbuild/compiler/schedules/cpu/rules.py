@@ -11,18 +11,19 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import has_parallel_loop, is_scheduled, mark_plain_loops, mark_scheduled
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import has_parallel_loop, is_scheduled, mark_plain_loops, mark_scheduled
+from tvmbuild.compiler.machine.machine import Machine, describe_machine
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused, tracing_block, try_in_place, try_rule
 from tvmbuild.compiler.schedules.cpu.blocked import schedule_blocked
+from tvmbuild.compiler.schedules.cpu.depthwise_dot import schedule_windows
 from tvmbuild.compiler.schedules.cpu.dot import schedule_dot
 from tvmbuild.compiler.schedules.cpu.injective import inline_blocks, schedule_injective
 from tvmbuild.compiler.schedules.cpu.integers import schedule_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import schedule_rows
 from tvmbuild.compiler.schedules.cpu.tile import schedule_tiled
-from tvmbuild.compiler.schedules.cpu.windows import schedule_windows
 from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops, has_empty_loops
-from tvmbuild.compiler.schedules.nest import Machine, Variant, describe_machine, require_nest, run_parallel
+from tvmbuild.compiler.schedules.nest import Variant, require_nest, run_parallel
 
 
 def schedule_uncovered(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:

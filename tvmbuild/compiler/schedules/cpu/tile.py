@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
+from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.schedules.access import Access, collect, uses
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
@@ -20,7 +21,7 @@ from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
 from tvmbuild.compiler.schedules.cpu.phases import has_unequal_windows
 from tvmbuild.compiler.schedules.cpu.prefetch import ask_for_prefetch, count_steps
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile, choose_tile, vectors_go_outside
-from tvmbuild.compiler.schedules.nest import Axis, Machine, Nest, Variant, count, require_nest, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import Axis, Nest, Variant, count, require_nest, run_parallel, view_nest
 
 UNROLLED = 400
 """Instructions up to which a window (3x3 …) is unrolled, so that overlapping loads are done once."""

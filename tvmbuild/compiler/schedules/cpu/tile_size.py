@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine, power_of_two_divisor
 from tvmbuild.compiler.schedules.access import Access
-from tvmbuild.compiler.schedules.nest import (
-    PARALLEL_WORK,
-    Axis,
-    Machine,
-    Nest,
-    count,
-    power_of_two_divisor,
-)
+from tvmbuild.compiler.schedules.nest import Axis, Nest, count
 
 SPARE_REGISTERS = 4
 """For what is loaded; the rest may hold sums."""

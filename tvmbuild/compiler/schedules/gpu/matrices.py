@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.calls import is_call
 from tvmbuild.compiler.codegen.byte_products import DOT
+from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices

@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.limits import limits_of
+from tvmbuild.compiler.machine.limits import limits_of
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.sums import Group, Isolated, isolate_sum
 from tvmbuild.compiler.schedules.gpu.tiles import UNROLLED, WARP, Product, Tile, list_tiles

@@ -10,19 +10,19 @@ import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir import meta_schedule as ms
 
-from tvmbuild.compiler.calls import display_name
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
-from tvmbuild.compiler.modules import map_prim_funcs
-from tvmbuild.compiler.prim_funcs import is_scheduled, list_blocks, mark_scheduled
+from tvmbuild.compiler.ir.calls import display_name
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks, mark_scheduled
+from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.compiler.schedules.attempt import try_dlight
 from tvmbuild.compiler.schedules.empty_loops import drop_empty_loops
 from tvmbuild.compiler.schedules.gpu.matrices import view_matrices
 from tvmbuild.compiler.schedules.gpu.products import list_products
+from tvmbuild.compiler.schedules.gpu.sliding_window import list_windows
 from tvmbuild.compiler.schedules.gpu.staged import list_staged
 from tvmbuild.compiler.schedules.gpu.sums import list_short_sums
 from tvmbuild.compiler.schedules.gpu.tensor_cores import list_on_tensor_cores
-from tvmbuild.compiler.schedules.gpu.windows import list_windows
-from tvmbuild.compiler.target import is_gpu
 from tvmbuild.errors import TvmbuildError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.limits import staging_limits
+from tvmbuild.compiler.machine.limits import staging_limits
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.tiles import MOST_BLOCKS, WARP
 
 VECTOR = 4

@@ -14,14 +14,14 @@ from tvm import s_tir
 
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.codegen.tensor_cores.table import register_tensor_cores
-from tvmbuild.compiler.limits import staging_limits
-from tvmbuild.compiler.prim_funcs import allows_tf32
+from tvmbuild.compiler.ir.prim_funcs import allows_tf32
+from tvmbuild.compiler.machine.limits import staging_limits
+from tvmbuild.compiler.machine.target import copies_asynchronously, tensor_core_types
 from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 from tvmbuild.compiler.schedules.gpu.tiles import WARP
 from tvmbuild.compiler.schedules.gpu.warp_tiles import VECTOR_BYTES, WarpTile, list_warp_tiles
-from tvmbuild.compiler.target import copies_asynchronously, tensor_core_types
 
 FEWEST = 8
 """Rows, or columns, of a product: a tile filled up with zeros is faster than other rules down to there (an H200)."""

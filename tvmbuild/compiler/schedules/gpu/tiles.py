@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tvmbuild.compiler.limits import GpuLimits
-from tvmbuild.compiler.schedules.nest import divisors
+from tvmbuild.compiler.machine.limits import GpuLimits
+from tvmbuild.compiler.machine.machine import divisors
 
 WARP = 32
 UNROLLED = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
-from tvmbuild.compiler.limits import GpuLimits
+from tvmbuild.compiler.machine.limits import GpuLimits
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 
 VECTOR_BYTES = 16

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import int64
+from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.schedules.cpu.rows.statements import (
     Place,
     fold,

@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import int64
+from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.schedules.access import Access, collect, uses
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 

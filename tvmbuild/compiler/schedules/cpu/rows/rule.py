@@ -9,12 +9,12 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvmbuild.compiler.modules import map_prim_funcs
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.schedules.access import Access, collect
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
 from tvmbuild.compiler.schedules.cpu.rows.write import write_rows
-from tvmbuild.compiler.schedules.nest import Machine, describe_machine, power_of_two_divisor
 
 MARK = "tvmbuild.rows"
 SHORT = 8

@@ -9,7 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import int64
+from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
 Place = Mapping[int, Any]

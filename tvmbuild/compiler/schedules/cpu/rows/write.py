@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.schedules.cpu.rows.across import Across
 from tvmbuild.compiler.schedules.cpu.rows.along import Along
 from tvmbuild.compiler.schedules.cpu.rows.invariants import compute_once
 from tvmbuild.compiler.schedules.cpu.rows.view import Rows
-from tvmbuild.compiler.schedules.nest import Machine
 
 
 def write_rows(rows: Rows, parameters: Sequence[Any], machine: Machine) -> Any:

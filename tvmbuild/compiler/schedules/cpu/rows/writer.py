@@ -11,7 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvmbuild.compiler.expressions import int64
+from tvmbuild.compiler.ir.expressions import int64
+from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
 from tvmbuild.compiler.schedules.access import collect
 from tvmbuild.compiler.schedules.cpu.rows.statements import (
     Place,
@@ -23,7 +24,6 @@ from tvmbuild.compiler.schedules.cpu.rows.statements import (
     vectorized,
 )
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
-from tvmbuild.compiler.schedules.nest import CHUNKS_PER_THREAD, PARALLEL_WORK, Machine
 
 MOST_SUMS = 4
 """Vectors of partial sums: as many as hide the time that one addition takes."""

@@ -1,1 +1,0 @@
-"""Rewrites of the graph, before it is fused into Tasks."""

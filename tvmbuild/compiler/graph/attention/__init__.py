@@ -1,1 +1,0 @@
-"""Attention: found in the graph, one function in its place."""

@@ -1,1 +1,0 @@
-"""Quantised networks in integers: what they compute between a dequantisation and the next quantisation."""

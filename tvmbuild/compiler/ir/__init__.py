@@ -1,0 +1,1 @@
+"""Helpers for modules of Relax and TensorIR: calls, expressions, variables, functions."""

@@ -1,0 +1,1 @@
+"""Attention as one function: online softmax, as in FlashAttention."""

@@ -1,0 +1,118 @@
+"""Values weighed: tiles of queries by vectors along a head's size in registers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
+
+from tvmbuild.compiler.ir.expressions import int64
+from tvmbuild.compiler.kernels.attention.cpu.copies import take_values
+from tvmbuild.compiler.kernels.attention.cpu.work import Work
+from tvmbuild.compiler.kernels.attention.places import Place
+from tvmbuild.compiler.kernels.vectors import cut, load, local, number, spread, store
+
+
+def write_weighted(work: Work, first: Any, count: Any) -> None:
+    """Add the weighed values of ``count`` keys from ``first`` on to the sums; of a single block, write the output."""
+    form, sizes = work.form, work.sizes
+    pieces = cut(form.width, sizes.width_lanes)
+    values = take_values(work, first, count)
+    if work.is_single:
+        _invert(work)
+    for begin in range(0, len(pieces), sizes.pieces):
+        with T.serial(int64(sizes.rows // sizes.row_tile)) as step:
+            row = T.Bind(step * sizes.row_tile)
+            sums = _multiply(work, _Keys(values, first, count), row, pieces[begin : begin + sizes.pieces])
+            for line in range(sizes.row_tile):
+                _put(work, row + line, sums[line])
+    if not work.is_single:
+        for vector in work.vectors:
+            store(work.factors, load(work.largest, vector, sizes.lanes), vector, sizes.lanes)
+
+
+Piece = tuple[int, int, Any, int]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Those of a block, and where their values lie."""
+
+    values: Place
+    first: Any
+    count: Any
+
+
+def _multiply(work: Work, keys: _Keys, row: Any, pieces: list[tuple[int, int]]) -> list[list[Piece]]:
+    """Return for each row of the tile (column, lanes, buffer, place in the buffer) of the sums."""
+    sizes, form = work.sizes, work.form
+    size = sum(lanes for _, lanes in pieces)
+    sums = local(sizes.row_tile * size)
+    tile = [
+        [(column, lanes, sums, line * size + column - pieces[0][0]) for column, lanes in pieces]
+        for line in range(sizes.row_tile)
+    ]
+    for line, places in enumerate(tile):
+        for column, lanes, _, at in places:
+            start = number(0, lanes)
+            if not work.is_single:
+                factor = spread(load(work.factors, row + line), lanes)
+                start = load(work.sums, (row + line) * form.width + column, lanes) * factor
+            store(sums, start, at, lanes)
+    with T.serial(keys.count) as key:
+        for line, places in enumerate(tile):
+            for column, lanes, _, at in places:
+                weight = spread(load(work.scores, (key + sizes.key_tile) * sizes.rows + row + line), lanes)
+                value = load(keys.values.buffer, keys.values.at(keys.first + key, int64(column)), lanes)
+                store(sums, load(sums, at, lanes) + weight * value, at, lanes)
+    return tile
+
+
+def _put(work: Work, row: Any, places: list[Piece]) -> None:
+    form = work.form
+    if not work.is_single:
+        for column, lanes, sums, at in places:
+            store(work.sums, load(sums, at, lanes), row * form.width + column, lanes)
+        return
+    _guard(work, row, [(column, lanes, load(sums, at, lanes)) for column, lanes, sums, at in places])
+
+
+def _guard(work: Work, row: Any, values: list[tuple[int, int, Any]]) -> None:
+    """Write a row of the output, where the block has no more rows than there are."""
+    factor = load(work.factors, row)
+
+    def write() -> None:
+        for column, lanes, value in values:
+            at = work.output.at(work.first + row, int64(column))
+            store(work.output.buffer, value * spread(factor, lanes), at, lanes)
+
+    if work.sizes.rows <= work.form.rows:
+        write()
+        return
+    with T.If(row < int64(work.form.rows)), T.Then():
+        write()
+
+
+def write_outputs(work: Work) -> None:
+    """Write the output of what was summed up over several blocks of keys."""
+    if work.is_single:
+        return
+    form, sizes = work.form, work.sizes
+    _invert(work)
+    with T.serial(int64(sizes.rows)) as row:
+        pieces = cut(form.width, sizes.width_lanes)
+        _guard(work, row, [(each, lanes, load(work.sums, row * form.width + each, lanes)) for each, lanes in pieces])
+
+
+def _invert(work: Work) -> None:
+    """Write by what the sums are multiplied at last; a row without any key has no number, or zero."""
+    lanes = work.sizes.lanes
+    for vector in work.vectors:
+        total = load(work.totals, vector, lanes)
+        inverse = number(1, lanes) / total
+        nothing = number(0 if work.form.nan_is_zero else math.nan, lanes)
+        empty = load(work.largest, vector, lanes) == number(-math.inf, lanes)
+        store(work.factors, tirx.Select(empty, nothing, inverse), vector, lanes)

@@ -1,0 +1,102 @@
+"""How many queries and keys are done at a time, and how large the tiles in registers are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvmbuild.compiler.kernels.attention.form import Attention
+from tvmbuild.compiler.kernels.vectors import cut
+from tvmbuild.compiler.machine.machine import Machine, divisors
+from tvmbuild.compiler.schedules.cpu.tile_size import BARE
+
+_SPARE_REGISTERS = 4
+"""For what is multiplied, at least; the rest may hold sums."""
+_MOST_SUMS = 16
+"""Registers of a tile: more hide no latency."""
+_FEWEST_LANES = 4
+_MOST_VECTORS, _MOST_SHORT_VECTORS = 2, 3
+"""Of queries in a block. Where registers are few their vectors are short, and keys would serve few queries."""
+_NEAR_SCORES = 1 << 13
+"""Bytes of scores that stay in the first-level cache beside keys and values."""
+_MOST_PIECES = 4
+_NEAR_BYTES = 32
+"""A cycle, from the second-level cache."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of one function."""
+
+    lanes: int
+    """Queries in a vector."""
+    vectors: int
+    """Vectors of queries in a block, all of them in a tile of scores."""
+    key_tile: int
+    """Keys in a tile of scores."""
+    keys: int
+    """Keys in a block, the last one may have fewer; all of them where they are few."""
+    row_tile: int
+    """Queries in a tile of the output."""
+    pieces: int
+    """Vectors of such a tile along a head's size."""
+    width_lanes: int
+    """Of a vector along a head's size; what is left takes shorter ones."""
+
+    @property
+    def rows(self) -> int:
+        """Return the queries of a block."""
+        return self.lanes * self.vectors
+
+    def count_blocks(self, rows: int) -> int:
+        """Return how many blocks there are; the last one begins earlier rather than to have fewer rows."""
+        return -(-rows // self.rows)
+
+
+def choose_sizes(form: Attention, machine: Machine) -> Sizes:
+    """Return the sizes that take the fewest cycles, by a rough model of two loads and two sums a cycle."""
+    width = machine.lanes(32)
+    lanes = min(width, max(_FEWEST_LANES, 1 << (form.rows - 1).bit_length()))
+    most = _MOST_SHORT_VECTORS if machine.registers <= BARE else _MOST_VECTORS
+    choices = [_sizes(form, machine, lanes, vectors) for vectors in range(1, most + 1)]
+    return min(choices, key=lambda sizes: _cost(form, sizes, width))
+
+
+def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None:
+    """Return the sizes of a last block of fewer vectors; None where it needs as many as the others, or is the first."""
+    left = -(-(form.rows % sizes.rows) // sizes.lanes)
+    if form.rows < sizes.rows or left in {0, sizes.vectors}:
+        return None
+    return _sizes(form, machine, sizes.lanes, left)
+
+
+def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes:
+    sums = min(machine.registers - max(_SPARE_REGISTERS, vectors + 2), _MOST_SUMS)
+    key_tile = max(1, min(sums // vectors, form.keys))
+    rows = lanes * vectors
+    most = max(2 * key_tile, _NEAR_SCORES // (4 * rows))
+    keys = -(-form.keys // -(-form.keys // most))
+    keys = min(form.keys, -(-keys // key_tile) * key_tile)
+    row_tile, pieces = _choose_tile(form, machine, rows)
+    return Sizes(lanes, vectors, key_tile, keys, row_tile, pieces, machine.lanes(32))
+
+
+def _choose_tile(form: Attention, machine: Machine, rows: int) -> tuple[int, int]:
+    """Return the rows and vectors of a tile of the output: as many sums as registers hold, for the fewest loads."""
+    most = min(len(cut(form.width, machine.lanes(32))), _MOST_PIECES)
+    tiles = [
+        (row_tile, pieces)
+        for row_tile in divisors(rows, 1 << (form.rows - 1).bit_length())
+        for pieces in range(1, most + 1)
+        if row_tile * pieces <= min(machine.registers - pieces - 2, _MOST_SUMS)
+    ]
+    return max(tiles, key=lambda tile: (tile[0] * tile[1], -tile[0] - tile[1], tile[0]))
+
+
+def _cost(form: Attention, sizes: Sizes, width: int) -> tuple[float, int]:
+    tile = sizes.key_tile * sizes.vectors
+    scores = form.depth * max(0.5, (sizes.key_tile + sizes.vectors) / (2 * tile), 4 / tile)
+    outputs = sizes.lanes * form.width / width / 2
+    bytes_read = 4 * (form.depth + form.width) / _NEAR_BYTES
+    each = sizes.vectors * (scores + outputs) + bytes_read
+    vectors = -(-form.rows // sizes.lanes)
+    return max(vectors, sizes.vectors) / sizes.vectors * each, sizes.vectors

@@ -1,0 +1,147 @@
+"""Attention as every target's function gets it: sizes, and where each operand's numbers lie."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tvm import relax
+
+from tvmbuild.compiler.kernels.attention.views import View
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A dense tensor that the function reads."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Rows of numbers in a dense buffer: all steps are in elements, 0 where the same numbers come again."""
+
+    source: int
+    """Which of the function's inputs."""
+    offset: int
+    heads: tuple[int, ...]
+    """The step of each of ``Attention.heads``."""
+    row: int
+    """From token to token; of a mask from query to query."""
+    column: int
+    """Along a head's size; of a mask from key to key."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What is done to the scores once they are scaled. Its numbers are float32."""
+
+    operand: Operand
+    fill: float | None = None
+    """None: it is added. A number: this stands where the mask is 0, the score where it is 1."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(scale · query · keyᵀ, capped, masked) · value for each head, as one function (`call_tir`).
+
+    Its arguments are ``inputs``, whole dense buffers of their own shapes (one may hold query, key and value), and its
+    output, dense, of ``output_shape``: the heads, of which ``rows_after`` stand before the rows, and ``width``.
+    """
+
+    inputs: tuple[Buffer, ...]
+    heads: tuple[int, ...]
+    """Extents: batch and heads; of grouped queries the groups last, along which key and value have the step 0."""
+    rows: int
+    """Queries of a head."""
+    keys: int
+    depth: int
+    """A head's size, of query and key."""
+    width: int
+    """A head's size, of value and output."""
+    query: Operand
+    key: Operand
+    value: Operand
+    masks: tuple[Mask, ...]
+    """In the order in which they are applied."""
+    scale: float
+    nan_is_zero: bool
+    """Whether probabilities that are NaN, those of a row without any key, are 0."""
+    rows_after: int
+    dtype: str
+    """Of query, key, value and output: float32 or float16. Scores and sums are float32."""
+    cap: float | None = None
+    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
+    visible: tuple[tuple[int, int], ...] = ()
+    """For each row the first key that constant masks let it see and the one after the last; empty: all."""
+
+    @property
+    def operations(self) -> int:
+        """Return the multiplications and additions of the two products, without the keys that no query sees."""
+        seen = sum(end - begin for begin, end in self.visible) if self.visible else self.rows * self.keys
+        return 2 * math.prod(self.heads) * seen * (self.depth + self.width)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Return the shape of what the function writes."""
+        return (*self.heads[: self.rows_after], self.rows, *self.heads[self.rows_after :], self.width)
+
+    @property
+    def output(self) -> Operand:
+        """Return where each row of the output lies."""
+        order = (*range(self.rows_after), *range(self.rows_after + 1, len(self.heads) + 1), self.rows_after, -1)
+        steps = _steps(self.output_shape)
+        *heads, row, column = (steps[axis] for axis in order)
+        return Operand(-1, 0, tuple(heads), row, column)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Attention in the graph: the form, and the tensors that are its inputs."""
+
+    form: Attention
+    inputs: tuple[relax.Expr, ...]
+
+
+def fold_groups(form: Attention) -> Attention:
+    """Return a form of single queries that has the queries of a group, which share keys and values, as rows.
+
+    The output lies as before. Others stay as they are: rows of several queries and heads have no one step.
+    """
+    operands = (form.key, form.value)
+    if form.rows > 1 or not form.heads or any(each.heads[-1] for each in operands):
+        return form
+    if any(mask.operand.heads[-1] > 1 for mask in form.masks):
+        return form
+
+    def fold(operand: Operand) -> Operand:
+        return replace(operand, heads=operand.heads[:-1], row=operand.heads[-1])
+
+    return replace(
+        form,
+        heads=form.heads[:-1],
+        rows=form.heads[-1],
+        query=fold(form.query),
+        key=replace(form.key, heads=form.key.heads[:-1]),
+        value=replace(form.value, heads=form.value.heads[:-1]),
+        masks=tuple(replace(mask, operand=fold(mask.operand)) for mask in form.masks),
+        rows_after=len(form.heads) - 1,
+        visible=form.visible * form.heads[-1],
+    )
+
+
+def make_operand(view: View, source: int) -> Operand | None:
+    """Return a view of [heads…, rows, columns] whose factors are those of the heads; None where rows have no step."""
+    *heads, rows, columns = view.axes
+    if len(rows) > 1 or len(columns) > 1:
+        return None
+    row, column = (axis[0].stride if axis else 0 for axis in (rows, columns))
+    return Operand(source, view.offset, tuple(factor.stride for axis in heads for factor in axis), row, column)
+
+
+def _steps(shape: tuple[int, ...]) -> list[int]:
+    steps = [1]
+    for extent in reversed(shape[1:]):
+        steps.insert(0, steps[0] * extent)
+    return steps

@@ -1,0 +1,1 @@
+"""Products of bytes as TE, for the dot instructions of CPUs."""

@@ -1,0 +1,108 @@
+"""Depthwise convolutions by a dot instruction: it adds up neighbouring columns of each channel, not channels.
+
+What lies beside each other in memory are the channels of a pixel. So four columns of some channels are interleaved
+first, which a window's rows and the windows that lie in the same columns share: for each of these the weights are
+shifted, with zeros where it has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvmbuild.compiler.codegen.column_intrinsics import BYTES, join_bytes, multiply_words
+from tvmbuild.compiler.ir.expressions import int64, static_shape
+from tvmbuild.compiler.kernels.int8.te_blocks import Padded, finish, pad, placeholder, reduce_over
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, COLUMNS, DotInstruction
+
+SHORT = 16
+"""Outputs of a row that are written out one after another: which window of its columns each is needs no loop then."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which columns a use of the instruction adds up, and how many windows share them."""
+
+    instruction: DotInstruction
+    stride: int
+    uses: int
+    """Of the instruction for a row of a window."""
+    shared: int
+    """Windows beside each other that lie in the columns of these uses."""
+
+    @property
+    def columns(self) -> int:
+        """Return how many columns the uses have."""
+        return self.uses * BYTES
+
+
+def choose_window(call: relax.Call, padded: Padded, instruction: DotInstruction) -> Window | None:
+    """Return the way of an NHWC depthwise convolution; None where the instruction or the form is none for it."""
+    source, shape = static_shape(padded.source), static_shape(call)
+    if not instruction.adds_columns or source is None or shape is None or shape[-1] % instruction.lanes:
+        return None
+    if str(padded.source.ty.dtype) != instruction.tensor or any(int(each) != 1 for each in call.attrs.dilation):
+        return None
+    rows, width = (int(each) for each in call.args[1].ty.shape.values[:2])
+    stride, uses = int(call.attrs.strides[1]), -(-width // BYTES)
+    if rows * uses == 1:
+        return None
+    most = (uses * BYTES - width) // stride + 1
+    if most < 2:
+        return None
+    shared = most if shape[2] <= SHORT else max(each for each in range(1, most + 1) if shape[2] % each == 0)
+    return Window(instruction, stride, uses, shared)
+
+
+def pack_window(weights: np.ndarray[Any, Any], window: Window) -> np.ndarray[Any, Any]:
+    """Return, of HWIO, windows x rows x uses x channels; each is a word of a use's columns."""
+    rows, columns, _, channels = weights.shape
+    made = np.zeros((window.shared, rows, window.columns, channels), np.int8)
+    for place in range(window.shared):
+        first = place * window.stride
+        made[place, :, first : first + columns] = weights[:, :, 0]
+    apart = made.reshape(window.shared, rows, window.uses, BYTES, channels)
+    return np.ascontiguousarray(apart.transpose(0, 1, 2, 4, 3)).view("<i4")[..., 0]
+
+
+def write_windows(
+    call: relax.Call, padded: Padded, packed: relax.Expr, window: Window, begin: relax.Expr | None = None
+) -> tirx.PrimFunc:
+    """Return the sums of a depthwise convolution, each of which begins with a number of its channel, or with 0."""
+    shared, down = window.shared, int(call.attrs.strides[0])
+    batch, _, width, channels = (int(each) for each in call.ty.shape.values)
+    _, rows, uses, _ = (int(each) for each in packed.ty.shape.values)
+    step, sets = shared * window.stride, -(-width // shared)
+    padded = _reach(padded, (sets - 1) * step + window.columns)
+    data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
+    read = pad(data, padded)
+
+    # Whole words further, sets share words: what one reads last, the next one reads first.
+    further, rest = divmod(step, BYTES)
+    words, apart = ((sets, uses), step) if rest else (((sets - 1) * further + uses, 1), BYTES)
+
+    def interleave(n: Any, y: Any, x: Any, use: Any, c: Any) -> Any:
+        return join_bytes([read[n, y, x * apart + use * BYTES + place, c] for place in range(BYTES)])
+
+    extents = [int64(each) for each in (batch, int(read.shape[1]), *words, channels)]
+    columns = te.compute(extents, interleave, name="columns", attrs={ANNOTATION: COLUMNS})
+    row, use = reduce_over(rows, uses)
+
+    def add_up(n: Any, y: Any, x: Any, c: Any) -> Any:
+        word = (x // shared, use) if rest else (x // shared * further + use, 0)
+        product = multiply_words(columns(n, y * down + row, *word, c), weights[x % shared, row, use, c])
+        return te.sum(product, axis=[row, use])
+
+    attributes = {ANNOTATION: window.instruction.of_columns}
+    whole = te.compute(call.ty.shape.values, add_up, name="conv2d_int8_depthwise", attrs=attributes)
+    return finish([data, weights, *first, whole], whole.op.name if first else None)
+
+
+def _reach(padded: Padded, columns: int) -> Padded:
+    """Return the tensor with at least so many columns: those beyond the last window meet weights of 0."""
+    has = int(padded.source.ty.shape.values[2]) + padded.before[1] + padded.after[1]
+    below, beside = padded.after
+    return replace(padded, after=(below, beside + max(0, columns - has)))

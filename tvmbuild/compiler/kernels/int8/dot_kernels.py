@@ -1,0 +1,173 @@
+"""Functions that add up integer products: what each reads, in the order in which a dot instruction takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from tvmbuild.compiler.ir.expressions import INJECTIVE, int64, wide
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_within
+from tvmbuild.compiler.kernels.int8.te_blocks import Padded, finish, pad, placeholder, reduce_over, widen
+from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, DotInstruction
+
+CONVOLUTION, PRODUCT = "conv2d_int8", "matmul_int8"
+"""Names."""
+_FREE = "layout_free_buffers"
+"""TVM's attribute: which parameters are constants."""
+
+
+def write_dense(
+    call: relax.Call,
+    padded: Padded,
+    packed: relax.Expr,
+    instruction: DotInstruction,
+    begin: relax.Expr | None = None,
+) -> tirx.PrimFunc:
+    """Return the sums of a dense convolution, each of which begins with a number of its channel; 0 where none is given.
+
+    There are as many numbers as sums with those that fill vectors.
+    """
+    data, weights, *first = (placeholder(each) for each in (padded.source, packed, begin) if each is not None)
+    read = widen(pad(data, padded), instruction)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+
+    def find(place: Sequence[Any], row: Any, column: Any, k: Any) -> Any:
+        n, y, x = place
+        return read[n, y * down + row * below, x * right + column * beside, k]
+
+    whole = _sum_up(call, weights, find, instruction, CONVOLUTION)
+    return finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+
+
+def write_groups(call: relax.Call, padded: Padded, packed: relax.Expr, instruction: DotInstruction) -> tirx.PrimFunc:
+    """Return the sums of a convolution in groups of several channels.
+
+    Where a group's channels fill no uses of the instruction it reads those of the next, and weights there are 0.
+    """
+    data, weights = placeholder(padded.source), placeholder(packed)
+    read = widen(pad(data, padded), instruction)
+    inputs = int(call.args[1].ty.shape.values[2])
+    groups, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in packed.ty.shape.values)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column, use, k = reduce_over(rows, columns, uses, steps * own)
+
+    def multiply(n: Any, y: Any, g: Any, x: Any, c: Any) -> Any:
+        channel = g * inputs + use * steps * own + k
+        number = read[n, y * down + row * below, x * right + column * beside, channel]
+        weight = weights[g, c // lanes, row, column, use, k // own, c % lanes, k % own]
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
+
+    batch, height, width, outputs = call.ty.shape.values
+    filled = (batch, height, *wide(groups), width, *wide(vectors * lanes))
+    whole = te.compute(filled, multiply, name=CONVOLUTION, attrs={ANNOTATION: instruction.intrinsic})
+    each = int(outputs) // groups
+    joined = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, c // each, x, c % each], name="channels")
+    return finish([data, weights, joined], None)
+
+
+def write_product(
+    call: relax.Call,
+    source: relax.Expr,
+    packed: relax.Expr,
+    instruction: DotInstruction,
+    begin: relax.Expr | None = None,
+) -> tirx.PrimFunc:
+    """Return the sums of products with a matrix, or with one for each, which begin as those of a convolution do."""
+    data, weights, *first = (placeholder(each) for each in (source, packed, begin) if each is not None)
+    read = widen(data, instruction)
+
+    def find(place: Sequence[Any], _row: Any, _column: Any, k: Any) -> Any:
+        return read(*place, k)
+
+    whole = _sum_up(call, weights, find, instruction, PRODUCT)
+    return finish([data, weights, *first, _take_channels(whole, call)], whole.op.name if first else None)
+
+
+def _sum_up(
+    call: relax.Call, weights: te.Tensor, find: Callable[..., Any], instruction: DotInstruction, name: str
+) -> te.Tensor:
+    """Return the sums, filled up to whole vectors; ``find`` gives a number of the data."""
+    *many, vectors, rows, columns, uses, steps, lanes, own = (int(each) for each in weights.shape)
+    row, column, use, k = reduce_over(rows, columns, uses, steps * own)
+
+    def product(*at: Any) -> Any:
+        *place, c = at
+        number = find(place, row, column, use * steps * own + k)
+        weight = weights(*place[: len(many)], c // lanes, row, column, use, k // own, c % lanes, k % own)
+        return te.sum(number.astype("int32") * weight.astype("int32"), axis=[row, column, use, k])
+
+    filled = (*call.ty.shape.values[:-1], int64(vectors * lanes))
+    return te.compute(filled, product, name=name, attrs={ANNOTATION: instruction.intrinsic})
+
+
+def _take_channels(whole: te.Tensor, call: relax.Call) -> te.Tensor:
+    if int(whole.shape[-1]) == int(call.ty.shape.values[-1]):
+        return whole
+    return te.compute(call.ty.shape.values, lambda *at: whole[at], name="channels")
+
+
+def write_packing(matrices: relax.Expr, instruction: DotInstruction) -> tuple[tirx.PrimFunc, Sequence[int]]:
+    """Return what packs matrices as constant weights are when the package is built, and the shape."""
+    source = placeholder(matrices)
+    *many, depth, outputs = (int(each) for each in matrices.ty.shape.values)
+    lanes, group, steps = instruction.lanes, instruction.group, instruction.steps
+    shape = (*many, -(-outputs // lanes), 1, 1, -(-depth // instruction.depth), steps, lanes, group)
+
+    def read(*at: Any) -> Any:
+        *place, vector, _row, _column, use, step, lane, own = at
+        k, c = (use * steps + step) * group + own, vector * lanes + lane
+        return tirx.if_then_else(tirx.all(k < depth, c < outputs), source(*place, k, c), tirx.const(0, "int8"))
+
+    function = te.create_prim_func([source, te.compute([int64(each) for each in shape], read, name="pack_matrix")])
+    return function.without_attr("global_symbol").with_attr("op_pattern", INJECTIVE), shape
+
+
+def write_depthwise(
+    call: relax.Call,
+    padded: Padded,
+    weights_of: relax.Expr,
+    begin: relax.Expr | None = None,
+    result: str = "int32",
+) -> tirx.PrimFunc:
+    """Add up in float32 or in int32 what is widened to the weights' type.
+
+    Float32 is exact where weights and what sums begin with are small enough.
+    """
+    data, weights, *first = (placeholder(each) for each in (padded.source, weights_of, begin) if each is not None)
+    rows, columns, _ = (int(each) for each in weights_of.ty.shape.values)
+    narrow = str(weights_of.ty.dtype)
+    wide = "float32" if narrow == "float32" else "int32"
+    read = pad(data, padded)
+    down, right = (int(each) for each in call.attrs.strides)
+    below, beside = (int(each) for each in call.attrs.dilation)
+    row, column = reduce_over(rows, columns)
+
+    def product(n: Any, y: Any, x: Any, c: Any) -> Any:
+        number = read[n, y * down + row * below, x * right + column * beside, c]
+        factors = number.astype(narrow).astype(wide), weights[row, column, c].astype(wide)
+        return te.sum(factors[0] * factors[1], axis=[row, column])
+
+    whole = te.compute(call.ty.shape.values, product, name=f"{CONVOLUTION}_depthwise")
+    made = whole if wide == result else te.compute(call.ty.shape.values, lambda *at: whole[at].astype(result))
+    return finish([data, weights, *first, made], whole.op.name if first else None)
+
+
+def keep_beginnings(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Take what sums begin with from the constants that a search may lay out otherwise: it is in no block's reads."""
+    return map_prim_funcs(mod, _keep_beginning)
+
+
+def _keep_beginning(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    free, blocks = (function.attrs or {}).get(_FREE), list_blocks(function)
+    begun = [load.source for each in blocks if each.init for load in list_within(each.init, tvm.ir.TensorLoad)]
+    read = [region.source for each in blocks for region in each.reads]
+    if free is None or not begun:
+        return None
+    kept = [index for index in free if any(each.same_as(function.params[int(index)]) for each in read)]
+    return function.with_attr(_FREE, kept)

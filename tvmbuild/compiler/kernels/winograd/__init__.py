@@ -1,0 +1,1 @@
+"""Winograd's transforms and products as TensorIR."""

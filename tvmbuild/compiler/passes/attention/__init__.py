@@ -1,0 +1,1 @@
+"""Attention found in the graph, and described."""

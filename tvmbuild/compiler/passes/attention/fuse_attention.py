@@ -1,0 +1,91 @@
+"""The pass: attention found in ``main``, and a call of one function in its place.
+
+A ``call_tir`` of what ``write`` makes of :class:`Attention`, on its ``inputs``; the transposes of heads before it are
+steps in those, those after it fall away where the output lies in their order. Each target has a ``write`` of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.kernels.attention.form import Attention
+from tvmbuild.compiler.passes.attention.describe import Describer
+from tvmbuild.compiler.passes.attention.order import rows_last
+from tvmbuild.compiler.passes.attention.pattern import Graph, Pattern, match
+from tvmbuild.compiler.passes.attention.projections import combine_projections
+from tvmbuild.compiler.passes.attention.sources import find_source
+
+Write = Callable[[Attention], tirx.PrimFunc | None]
+"""Makes the function of an attention; None where separate operators are as quick."""
+
+
+def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
+    """Put a call of what ``write`` makes in the place of each attention; a module without any stays as it is."""
+    if not operator_calls(mod, "relax.nn.softmax"):
+        return mod
+    graph, found = _find(mod)
+    combined = combine_projections(mod, graph, found)
+    if combined is not mod:
+        graph, found = _find(combined)
+    rewriter = _Rewriter(combined, graph, {hash(each.product): each for each in found}, write)
+    rewritten = rewrite_main(combined, rewriter) if found else mod
+    if not rewriter.changed:
+        return mod
+    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+
+
+def _find(mod: tvm.ir.IRModule) -> tuple[Graph, list[Pattern]]:
+    graph = Graph(mod["main"])
+    products = [value for value in graph.values.values() if is_call(value, "relax.matmul")]
+    matched = [match(graph, product) for product in products]
+    return graph, [each for each in matched if each is not None]
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    changed = False
+
+    def __init__(self, mod: tvm.ir.IRModule, graph: Graph, found: dict[int, Pattern], write: Write) -> None:
+        super().__init__(mod)
+        self._found, self._write = found, write
+        self._describer = Describer(self, graph)
+        self._outputs: list[relax.Var] = []
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        pattern = self._found.get(hash(call))
+        result = None if pattern is None else self._replace(pattern)
+        if result is not None:
+            self.changed = True
+            return result
+        call = super().visit_call_(call)
+        if self._outputs and (is_call(call, "relax.permute_dims") or is_call(call, "relax.reshape")):
+            return self._see_through(call)
+        return call
+
+    def _see_through(self, call: relax.Call) -> relax.Expr:
+        """Return a reshape of an attention's output where a transpose of it moves nothing."""
+        source = find_source(self.lookup_binding, call)
+        if source is None or not any(source.tensor.same_as(each) for each in self._outputs):
+            return call
+        return relax.op.reshape(source.tensor, static_shape(call)) if source.view.is_dense() else call
+
+    def _replace(self, pattern: Pattern) -> relax.Expr | None:
+        found = self._describer.describe(pattern)
+        function = None if found is None else self._write(found.form)
+        if found is None or function is None:
+            return None
+        form, shape = found.form, static_shape(pattern.product)
+        variable = self.builder_.add_func(function, "attention")
+        kind = relax.TensorType(form.output_shape, form.dtype)
+        output = self.builder_.emit(relax.call_tir(variable, list(found.inputs), kind))
+        self._outputs.append(output)
+        order = rows_last(len(form.heads), form.rows_after)
+        made = self.builder_.emit(relax.op.permute_dims(output, order)) if order != sorted(order) else output
+        return relax.op.reshape(made, shape)

@@ -1,0 +1,237 @@
+"""Attention as exporters write it: products, a scale, masks, softmax, and what removes NaN, in Relax's operators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import list_variables, resolve
+from tvmbuild.compiler.passes.attention.sources import scalar
+
+_FLOATS = frozenset({"float32", "float16"})
+
+
+@dataclass(frozen=True)
+class MaskOf:
+    """A mask of the graph: ``tensor`` is added, or ``fill`` stands where it (a bool) is not ``keeps``."""
+
+    tensor: relax.Expr
+    shape: tuple[int, ...]
+    """Of the scores that it is applied to."""
+    fill: float | None = None
+    keeps: bool = True
+    factor: float = 1.0
+    """Of what is added, where scores are scaled after it."""
+
+    def times(self, number: float) -> MaskOf:
+        """Return the mask of scores that are multiplied by the number after it."""
+        if self.fill is None:
+            return replace(self, factor=self.factor * number)
+        return replace(self, fill=self.fill * number)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What goes into a softmax."""
+
+    query: relax.Expr
+    """[…, rows, depth]"""
+    key: relax.Expr
+    """[…, depth, keys]"""
+    shape: tuple[int, ...]
+    scale: float = 1.0
+    masks: tuple[MaskOf, ...] = ()
+    cap: float | None = None
+    """Softcap: before masks, scores that are scaled become cap · tanh(score)."""
+
+    def times(self, number: float) -> Scores:
+        """Return the scores multiplied by the number."""
+        masks = tuple(mask.times(number) for mask in self.masks)
+        if self.cap is None:
+            return replace(self, scale=self.scale * number, masks=masks)
+        return replace(self, cap=self.cap * number, masks=masks)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """An attention of the graph; ``product`` is the call that it ends with."""
+
+    product: relax.Call
+    scores: Scores
+    value: relax.Expr
+    """[…, keys, width]"""
+    nan_is_zero: bool
+
+
+class Graph:
+    """The bindings of ``main``, and how often each variable is used."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.values: dict[relax.Var, relax.Expr] = {}
+        self.users: dict[relax.Var, list[relax.Var]] = {}
+        self.uses: Counter[relax.Var] = Counter()
+        body = function.body
+        for block in getattr(body, "blocks", ()):
+            for binding in block.bindings:
+                value = getattr(binding, "value", None)
+                if value is not None:
+                    self.values[binding.var] = value
+                    self._count(value, binding.var)
+        self._count(getattr(body, "body", body), None)
+
+    def lookup(self, variable: relax.Var) -> relax.Expr | None:
+        """Return what the variable is bound to; None for parameters."""
+        return self.values.get(variable)
+
+    def find(self, expr: relax.Expr, name: str, uses: int = 1) -> relax.Call | None:
+        """Return the call of that operator that the variable is bound to and that is used no more often."""
+        value = self.used(expr, uses)
+        return value if is_call(value, f"relax.{name}") else None
+
+    def used(self, expr: relax.Expr, uses: int = 1) -> relax.Expr | None:
+        """Return what a variable is bound to where it is used no more often."""
+        while isinstance(expr, relax.Var):
+            if self.uses[expr] > uses:
+                return None
+            found = self.values.get(expr)
+            if found is None:
+                return None
+            expr = found
+        return expr
+
+    def _count(self, value: relax.Expr, user: relax.Var | None) -> None:
+        found = list_variables(value)
+        self.uses.update(found)
+        for each in found:
+            if user is not None:
+                self.users.setdefault(each, []).append(user)
+
+
+def match(graph: Graph, product: relax.Call) -> Pattern | None:
+    """Return the attention that ends with this product; None where something between is used elsewhere."""
+    if str(product.ty.dtype) not in _FLOATS or len(static_shape(product) or ()) < 2:
+        return None
+    weights, nan_is_zero = _match_weights(graph, product.args[0])
+    scores = None if weights is None else _match_scores(graph, weights.args[0])
+    if scores is None or (static_shape(product.args[0]) or ())[-2:] != scores.shape[-2:]:
+        return None
+    if any(mask.shape[-2:] != scores.shape[-2:] for mask in scores.masks):
+        return None
+    return Pattern(product, scores, product.args[1], nan_is_zero)
+
+
+def _match_weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, bool]:
+    """Return the softmax, and whether NaN is made zero after it."""
+    nan_is_zero, uses = False, 1
+    while True:
+        value = graph.used(expr, uses)
+        if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
+            return None, False
+        name = value.op.name.removeprefix("relax.")
+        if name == "where" and _same_everywhere(graph, value.args[0]) == 0:
+            expr, uses = value.args[2], 1
+            continue
+        if name == "where" and uses == 1 and (kept := _without_nan(graph, value)) is not None:
+            expr, nan_is_zero, uses = kept, True, 2
+            continue
+        if name == "nn.softmax":
+            last = len(static_shape(value) or ()) - 1
+            return (value, nan_is_zero) if int(value.attrs.axis) in {-1, last} else (None, False)
+        if not _passes(name, value):
+            return None, False
+        expr, uses = value.args[0], 1
+
+
+def _without_nan(graph: Graph, where: relax.Call) -> relax.Expr | None:
+    """Return the tensor whose NaN the call makes zero."""
+    test = graph.find(where.args[0], "isnan")
+    if test is None or scalar(where.args[1]) != 0:
+        return None
+    tested, kept = (_uncast(graph, each) for each in (test.args[0], where.args[2]))
+    return kept if tested.same_as(kept) else None
+
+
+def _uncast(graph: Graph, expr: relax.Expr) -> relax.Expr:
+    while (cast := graph.find(expr, "astype")) is not None:
+        expr = cast.args[0]
+    return expr
+
+
+def _passes(name: str, call: relax.Call) -> bool:
+    """Say whether the call changes neither the scores nor their order; rows of several heads may become one axis."""
+    if name == "astype":
+        return str(call.ty.dtype) in _FLOATS and str(call.args[0].ty.dtype) in _FLOATS
+    if name not in {"reshape", "expand_dims", "squeeze"}:
+        return False
+    before, after = static_shape(call.args[0]), static_shape(call)
+    return before is not None and after is not None and before[-1:] == after[-1:]
+
+
+def _match_scores(graph: Graph, expr: relax.Expr) -> Scores | None:
+    call = graph.used(expr)
+    shape = static_shape(expr)
+    if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op) or shape is None:
+        return None
+    name = call.op.name.removeprefix("relax.")
+    if name == "matmul":
+        return _match_product(call, shape)
+    if name == "where":
+        return _match_where(graph, call, shape)
+    if name in {"add", "multiply", "divide"}:
+        return _match_elementwise(graph, call, shape)
+    if name == "tanh":
+        found = _match_scores(graph, call.args[0])
+        return None if found is None or found.masks or found.cap is not None else replace(found, cap=1.0)
+    return _match_scores(graph, call.args[0]) if _passes(name, call) else None
+
+
+def _match_product(call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+    ranks = [len(static_shape(argument) or ()) for argument in call.args]
+    if min(ranks) < 2 or str(call.ty.dtype) not in _FLOATS:
+        return None
+    return Scores(call.args[0], call.args[1], shape)
+
+
+def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+    sides = (call.args, call.args[::-1]) if call.op.name != "relax.divide" else (call.args,)
+    for scores, other in sides:
+        found = _match_scores(graph, scores) if static_shape(scores) == shape else None
+        if found is None:
+            continue
+        number = scalar(other)
+        if call.op.name == "relax.add" and _same_everywhere(graph, other) == 0:
+            return found
+        if call.op.name == "relax.add":
+            return replace(found, masks=(*found.masks, MaskOf(other, shape)))
+        if not number:
+            return None
+        return found.times(number if call.op.name == "relax.multiply" else 1 / number)
+    return None
+
+
+def _match_where(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+    for keeps, scores, other in ((True, *call.args[1:]), (False, *call.args[:0:-1])):
+        fill = _same_everywhere(graph, other)
+        found = None if fill is None or static_shape(scores) != shape else _match_scores(graph, scores)
+        if found is not None and fill is not None:
+            return replace(found, masks=(*found.masks, MaskOf(call.args[0], shape, fill, keeps)))
+    return None
+
+
+def _same_everywhere(graph: Graph, expr: relax.Expr) -> float | None:
+    """Return the number of which a tensor is made; None where it is not constant."""
+    value = resolve(graph.lookup, expr)
+    while is_call(value, "relax.broadcast_to"):
+        value = resolve(graph.lookup, value.args[0])
+    if is_call(value, "relax.full"):
+        return scalar(value.args[1])
+    if not isinstance(value, tvm.ir.GenericConst):
+        return None
+    numbers = value.value.numpy()
+    return float(numbers.flat[0]) if numbers.size and bool(np.all(numbers == numbers.flat[0])) else None

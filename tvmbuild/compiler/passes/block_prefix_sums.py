@@ -1,0 +1,78 @@
+"""Prefix sums (CumSum) on GPUs, in blocks: sums within each, sums of the blocks before it, and both added.
+
+TVM's own kernel takes the 32 threads of a warp to run in step, which no barrier in it sees to: where a subgroup has 8
+threads (lavapipe, some of Intel's GPUs), sums of more than 32 elements are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
+
+BLOCK = 64
+"""Elements: each is read so often, on average half as often."""
+
+
+def sum_prefixes_in_blocks(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with such functions in the place of `relax.cumsum`."""
+    return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.cumsum") else mod
+
+
+def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    shape = static_shape(call)
+    if not is_call(call, "relax.cumsum") or shape is None or call.attrs.axis is None:
+        return None
+    data, dtype, axis = call.args[0], str(call.ty.dtype), int(call.attrs.axis) % len(shape)
+    if str(data.ty.dtype) != dtype:
+        data = builder.emit(relax.op.astype(data, dtype))
+    return _scan(builder, data, axis, exclusive=bool(call.attrs.exclusive))
+
+
+def _scan(builder: relax.BlockBuilder, data: relax.Expr, axis: int, *, exclusive: bool) -> relax.Expr:
+    length = (static_shape(data) or ())[axis]
+    first = 1 if exclusive else 0
+
+    def in_block(index: Any, k: Any) -> tuple[Any, Any]:
+        return index // BLOCK * BLOCK + k, k + first <= index % BLOCK
+
+    within = builder.emit_te(partial(_sum, axis, length, in_block), data, primfunc_name_hint="prefix_sum")
+    if length <= BLOCK:
+        return within
+    blocks = -(-length // BLOCK)
+
+    def of_block(index: Any, k: Any) -> tuple[Any, Any]:
+        return index * BLOCK + k, index * BLOCK + k < length
+
+    totals = builder.emit_te(partial(_sum, axis, blocks, of_block), data, primfunc_name_hint="block_sum")
+    before = _scan(builder, totals, axis, exclusive=True)
+    return builder.emit_te(_add_of_block, within, before, axis, primfunc_name_hint="add_block_sum")
+
+
+def _sum(axis: int, length: int, select: Callable[[Any, Any], tuple[Any, Any]], data: te.Tensor) -> te.Tensor:
+    """Add up, for each of ``length`` indices along the axis, the elements that ``select`` gives for 0 … BLOCK - 1."""
+    k = te.reduce_axis((0, BLOCK), name="k")
+
+    def element(*at: Any) -> Any:
+        place, wanted = select(at[axis], k)
+        source = (*at[:axis], place, *at[axis + 1 :])
+        value = data[source]
+        return te.sum(tirx.if_then_else(wanted, value, tirx.const(0, data.dtype)), axis=k)
+
+    shape = [length if each == axis else size for each, size in enumerate(data.shape)]
+    return te.compute(shape, element, name="prefix_sum")
+
+
+def _add_of_block(within: te.Tensor, before: te.Tensor, axis: int) -> te.Tensor:
+    def element(*at: Any) -> Any:
+        block = (*at[:axis], at[axis] // BLOCK, *at[axis + 1 :])
+        return within[at] + before[block]
+
+    return te.compute(within.shape, element, name="add_block_sum")

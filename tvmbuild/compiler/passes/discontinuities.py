@@ -1,0 +1,64 @@
+"""Which values are rounded, compared or cut to integers further on, where a last bit more or less is another number."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.rewrite import list_variables
+
+_DISCONTINUOUS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("argmax", "argmin", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
+        *("less", "less_equal", "mod", "not_equal", "sign", "trunc"),
+    )
+)
+_BYTES = frozenset({"int8", "uint8"})
+_HANDS_ON = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("abs", "add", "astype", "broadcast_to", "clip", "concat", "divide", "expand_dims", "flip", "gather_elements"),
+        *("layout_transform", "max", "maximum", "min", "minimum", "multiply", "negative", "nn.leakyrelu"),
+        *("nn.max_pool2d", "nn.pad", "nn.relu", "permute_dims", "repeat", "reshape", "split", "sqrt", "square"),
+        *("squeeze", "stack", "strided_slice", "subtract", "take", "tile", "where"),
+    )
+)
+"""Operators that are exact, or rounded as IEEE 754 says, wherever they run: what goes in comes out of them the same.
+
+A sum of many numbers, an exponential and their like differ in the last bits from machine to machine anyway.
+"""
+
+
+def find_rounded(main: relax.Function, *, quantised: bool) -> set[relax.Var]:
+    """Return the variables from which such operators alone lead to a discontinuous one.
+
+    Where a network is ``quantised``, roundings to bytes do not count: each of its layers has many, and a tie that
+    goes the other way is within what is allowed of it.
+    """
+    found: set[relax.Var] = set()
+    for block in reversed(main.body.blocks):
+        for binding in reversed(block.bindings):
+            if isinstance(binding, relax.VarBinding) and _concerns(binding, found, quantised):
+                found.update(list_variables(binding.value))
+    return found
+
+
+def _concerns(binding: relax.VarBinding, found: set[relax.Var], quantised: bool) -> bool:
+    value = binding.value
+    if not (isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)):
+        return binding.var in found and isinstance(value, (relax.Tuple, relax.TupleGetItem, relax.Var))
+    if value.op.name in _DISCONTINUOUS or (value.op.name == "relax.round" and not quantised):
+        return True
+    if value.op.name in {"relax.astype", "relax.call_tir"} and _makes_integers(value, but=_BYTES if quantised else ()):
+        return True
+    return binding.var in found and value.op.name in _HANDS_ON
+
+
+def _makes_integers(call: relax.Call, but: Collection[str]) -> bool:
+    """Say whether one of the results has no floats: a cast to integers, a TopK."""
+    fields = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
+    types = {str(each.dtype) for each in fields}
+    return any("float" not in each for each in types.difference(but))

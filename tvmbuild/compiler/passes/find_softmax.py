@@ -1,0 +1,44 @@
+"""A softmax that is written in exponentials, as one operator: a row is read once, and attention is found."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+
+
+def find_softmax(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with a softmax for each exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
+    if not operator_calls(mod, "relax.exp"):
+        return mod
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod)))
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if not is_call(call, "relax.divide"):
+            return call
+        powers, total = (bound_value(self, argument) for argument in call.args)
+        if not (is_call(powers, "relax.exp") and is_call(total, "relax.sum") and total.args[0].same_as(call.args[0])):
+            return call
+        moved = bound_value(self, powers.args[0])
+        largest = bound_value(self, moved.args[1]) if is_call(moved, "relax.subtract") else None
+        if largest is None or not is_call(largest, "relax.max") or not largest.args[0].same_as(moved.args[0]):
+            return call
+        axes = {_one_axis(each) for each in (largest, total)}
+        axis = axes.pop()
+        return call if axes or axis is None else relax.op.nn.softmax(moved.args[0], axis)
+
+
+def _one_axis(reduction: relax.Call) -> int | None:
+    """Return the axis that is reduced and kept with the length 1; None of any other reduction."""
+    shape, axes = static_shape(reduction.args[0]), reduction.attrs.axis
+    if shape is None or not reduction.attrs.keepdims or axes is None or len(axes) != 1:
+        return None
+    return int(axes[0]) % len(shape)

@@ -1,0 +1,86 @@
+"""What is known when the package is built, computed then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+
+_RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
+
+
+def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Decompose and fold what is known when the package is built."""
+    decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
+    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
+
+
+def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with constants in place of what depends on constants alone.
+
+    TVM compiles and runs a function for each of them, 20 ms and more. Most are weights and biases that change their
+    layout only, two for each layer of a convolutional network: those numpy does at once.
+    """
+    use_fast_math()  # TVM's pass runs the code that it makes
+    mover = _Mover(mod)
+    moved = relax.transform.CanonicalizeBindings()(rewrite_main(mod, mover))
+    return relax.transform.FoldConstant()(moved) if mover.is_left else moved
+
+
+@mutator
+class _Mover(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule) -> None:
+        super().__init__(mod)
+        self.is_left = False
+        """Whether anything else depends on constants alone. TVM's pass generates the code of all operators to see."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        arguments = [self._value(argument) for argument in call.args]
+        moved = _move(call, arguments)
+        if moved is not None:
+            return constant(moved)
+        self.is_left |= not any(map(self._varies, arguments))
+        return self._merge(call)
+
+    def _merge(self, call: relax.Call) -> relax.Expr:
+        """Return a reshape of a reshape as one: fused with one another they would be a copy."""
+        first, shape = bound_value(self, call.args[0]) if call.args else None, static_shape(call)
+        if shape is None or first is None or not (_is_reshape(call) and _is_reshape(first)):
+            return call
+        data = first.args[0]
+        return data if static_shape(data) == shape else relax.op.reshape(data, shape)
+
+    def _value(self, expr: relax.Expr) -> relax.Expr:
+        """Return the constant that a variable stands for, else the expression itself."""
+        found = bound_value(self, expr)
+        return found if isinstance(found, tvm.ir.GenericConst) else expr
+
+    def _varies(self, argument: relax.Expr) -> bool:
+        if isinstance(argument, relax.Tuple):
+            return any(isinstance(self._value(field), relax.Var) for field in argument.fields)
+        return isinstance(argument, relax.Var)
+
+
+def _is_reshape(expr: relax.Expr | None) -> bool:
+    return isinstance(expr, tvm.ir.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name in _RESHAPES
+
+
+def _move(call: relax.Call, arguments: list[relax.Expr]) -> np.ndarray[Any, Any] | None:
+    if not (isinstance(call.op, tvm.ir.Op) and arguments and isinstance(arguments[0], tvm.ir.GenericConst)):
+        return None
+    value: np.ndarray[Any, Any] = arguments[0].value.numpy()
+    if call.op.name in _RESHAPES:
+        shape = static_shape(call)
+        return None if shape is None else value.reshape(shape)
+    if call.op.name == "relax.permute_dims":
+        axes = None if call.attrs.axes is None else [int(axis) for axis in call.attrs.axes]
+        return np.array(value.transpose(axes), order="C")
+    return None

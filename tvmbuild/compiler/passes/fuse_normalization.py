@@ -1,0 +1,194 @@
+"""Norms as exporters spell them, reductions and elementwise operators, made one function: TVM fuses nothing to a mean.
+
+After operators have become TensorIR, before FuseOps: what is grouped here it leaves alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import display_name
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE
+from tvmbuild.compiler.ir.modules import replace_main
+from tvmbuild.compiler.ir.rewrite import list_variables
+from tvmbuild.compiler.passes.row_operators import Operator, Shape, find_pattern, read_operator
+
+_MOST = 32
+"""Operators in one function."""
+
+
+def group_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with each chain of operators over the same rows a function for FuseTIR."""
+    main = mod["main"]
+    blocks, changed = [], False
+    for block in main.body.blocks:
+        grouped = _Grouping(mod, main, block).run() if isinstance(block, relax.DataflowBlock) else None
+        changed |= grouped is not None
+        mod, new = grouped or (mod, block)
+        blocks.append(new)
+    if not changed:
+        return mod
+    body = relax.SeqExpr(blocks, main.body.body)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    return relax.transform.Normalize()(replace_main(mod, function))
+
+
+class _Grouping:
+    def __init__(self, mod: tvm.ir.IRModule, main: relax.Function, block: relax.DataflowBlock) -> None:
+        self.mod = mod
+        self.block = block
+        self.operators = {
+            binding.var: found for binding in block.bindings if (found := read_operator(mod, binding)) is not None
+        }
+        self.users: dict[relax.Var, set[relax.Var | None]] = {}
+        for each in main.body.blocks:
+            for binding in each.bindings:
+                for var in list_variables(binding.value):
+                    self.users.setdefault(var, set()).add(binding.var)
+        for var in list_variables(main.body.body):
+            self.users.setdefault(var, set()).add(None)
+
+    def run(self) -> tuple[tvm.ir.IRModule, relax.DataflowBlock] | None:
+        """Return the module with the new functions, and the block that calls them; None where there is none."""
+        groups: list[list[Operator]] = []
+        taken: set[relax.Var] = set()
+        for each in self.operators.values():
+            if each.kind in {"reduction", "whole"} and each.var not in taken:
+                group = self._grow(each, taken)
+                if group:
+                    groups.append(group)
+                    taken |= {member.var for member in group}
+        if not groups:
+            return None
+        last = {group[-1].var: group for group in groups}
+        builder = relax.BlockBuilder(self.mod)
+        bindings = []
+        for binding in self.block.bindings:
+            if binding.var in last:
+                bindings.append(relax.VarBinding(binding.var, _make_call(builder, last[binding.var])))
+            elif binding.var not in taken:
+                bindings.append(binding)
+        return builder.get(), relax.DataflowBlock(bindings)
+
+    def _grow(self, seed: Operator, taken: set[relax.Var]) -> list[Operator] | None:
+        """Return the group around the seed, in program order, one of whose values alone is used outside; else None."""
+        members = self._reach_back([seed], taken)
+        start, inside, tainted = len(members), {each.var for each in members}, set[relax.Var]()
+        given = {argument for each in members for argument in each.arguments if isinstance(argument, relax.Var)}
+        row = seed.shape if seed.kind == "reduction" else None
+        for binding in self._bindings_after(seed):
+            arguments, each = set(list_variables(binding.value)), self.operators.get(binding.var)
+            if binding.var in inside:
+                continue
+            fits = each is not None and binding.var not in taken and _fits(each, seed.wide, row)
+            depends = arguments & inside or (
+                fits and each is not None and each.kind == "reduction" and arguments & given
+            )
+            if fits and each is not None and depends and not arguments & tainted and len(members) < _MOST:
+                row = each.shape if each.kind == "reduction" else row
+                inside.add(each.var)
+                members.append(each)
+            elif arguments & (inside | tainted):
+                tainted.add(binding.var)
+        return self._trim(members, seed, start)
+
+    def _bindings_after(self, seed: Operator) -> list[relax.Binding]:
+        bindings = list(self.block.bindings)
+        return bindings[next(i for i, each in enumerate(bindings) if each.var.same_as(seed.var)) + 1 :]
+
+    def _reach_back(self, members: list[Operator], taken: set[relax.Var]) -> list[Operator]:
+        """Add elementwise operators that only the members need, unless a product is to be fused with them."""
+        inside, wide = {each.var for each in members}, members[0].wide
+        queue = list(members)
+        while queue:
+            for argument in queue.pop().arguments:
+                each = self.operators.get(argument) if isinstance(argument, relax.Var) else None
+                if each is None or each.var in inside or each.var in taken or each.kind != "element":
+                    continue
+                if each.shape == wide and self.users[each.var] <= inside and not self._follows_product(each):
+                    inside.add(each.var)
+                    members.insert(0, each)
+                    queue.append(each)
+        return [self.operators[binding.var] for binding in self.block.bindings if binding.var in inside]
+
+    def _follows_product(self, each: Operator) -> bool:
+        found = [self.operators.get(argument) for argument in each.arguments if isinstance(argument, relax.Var)]
+        return any(
+            other is not None
+            and (
+                (other.kind == "other" and find_pattern(self.mod, other.call) == FUSABLE_WITH_ELEMENTWISE)
+                or (other.kind == "element" and self._follows_product(other))
+            )
+            for other in found
+        )
+
+    def _trim(self, members: list[Operator], seed: Operator, start: int) -> list[Operator] | None:
+        """Return as many of the first members as have one value that is used outside them."""
+        for count in range(len(members), start, -1):
+            group = members[:count]
+            if self._is_closed(group) and _is_worth_it(group):
+                return group
+        alone = members[:start]
+        whole = len(alone) > 1 and seed.kind == "whole" and self._is_closed(alone)
+        return alone if whole else None
+
+    def _is_closed(self, group: Sequence[Operator]) -> bool:
+        inside = {each.var for each in group}
+        used = [each.var for each in group if not self.users.get(each.var, set()) <= inside]
+        return len(used) == 1 and used[0].same_as(group[-1].var)
+
+
+def _fits(each: Operator, wide: Shape, row: Shape | None) -> bool:
+    """Say whether the operator is of the rows: over all their elements, or, unless it reduces, over one value each."""
+    if each.kind == "reduction":
+        return each.wide == wide and row in {None, each.shape}
+    return each.kind == "element" and each.shape in {wide, row}
+
+
+def _is_worth_it(group: Sequence[Operator]) -> bool:
+    """Say whether FuseOps would leave passes: it fuses what follows a softmax, and what precedes a sum."""
+    kinds = [each.kind for each in group]
+    reductions = kinds.count("reduction") + kinds.count("whole")
+    if kinds[0] == "whole" and reductions == 1:
+        return False
+    ends_wide = group[-1].kind != "reduction" and group[-1].shape == group[0].wide
+    return reductions > 1 or ends_wide
+
+
+def _make_call(builder: relax.BlockBuilder, group: Sequence[Operator]) -> relax.Call:
+    """Add the group's function to the module; return the call of it."""
+    inside = {each.var for each in group}
+    given: list[relax.Expr] = []
+    for each in group:
+        for argument in each.arguments:
+            if not (isinstance(argument, relax.Var) and argument in inside) and not _find(given, argument):
+                given.append(argument)
+    parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(given)]
+    values: dict[Any, relax.Expr] = {}
+
+    def value(argument: relax.Expr) -> relax.Expr:
+        if isinstance(argument, relax.Var) and argument in values:
+            return values[argument]
+        return next(p for p, each in zip(parameters, given, strict=True) if each.same_as(argument))
+
+    name = "fused_" + "_".join(display_name(each.call.args[0].name_hint) for each in group)
+    with builder.function(name, parameters, attrs={"Primitive": True}, private=True):
+        with builder.dataflow():
+            for each in group[:-1]:
+                values[each.var] = builder.emit(_call(each, [value(argument) for argument in each.arguments]))
+            last = group[-1]
+            out = builder.emit_output(_call(last, [value(argument) for argument in last.arguments]))
+        variable = builder.emit_func_output(out)
+    return relax.Call(variable, given)
+
+
+def _call(each: Operator, arguments: Sequence[relax.Expr]) -> relax.Call:
+    return relax.Call(each.call.op, [each.call.args[0], relax.Tuple(arguments)], each.call.attrs, each.call.ty_args)
+
+
+def _find(given: Sequence[relax.Expr], argument: relax.Expr) -> bool:
+    return any(each.same_as(argument) for each in given)

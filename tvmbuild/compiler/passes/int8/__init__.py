@@ -1,0 +1,1 @@
+"""Quantised networks: from QDQ to sums of integers."""

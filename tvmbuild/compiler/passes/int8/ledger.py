@@ -1,0 +1,80 @@
+"""What the pass knows of the values that it has seen, and how it writes new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator
+
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import find_origin, resolve
+from tvmbuild.compiler.passes.int8.quant_ops import dequantise
+from tvmbuild.compiler.passes.int8.quant_params import ByChannel, Joined, Known, Quantised, Sum
+
+Tracked = Quantised | ByChannel | Known | Sum | Joined
+
+
+class Ledger:
+    """What stands for each variable, by the variable that was bound first."""
+
+    def __init__(self, rewriter: PyExprMutator, *, wants_signed: bool, is_plain: bool) -> None:
+        self.rewriter = rewriter
+        self.is_plain = is_plain
+        """Whether the target has no instruction: what floats have better tiles for then stays in floats."""
+        self.wants_signed = wants_signed
+        """Whether products and dense convolutions get their data as int8."""
+        self.unsigned: dict[relax.Var, relax.Expr] = {}
+        """int8 → the same integers and UNSIGNED more, as uint8."""
+        self.signed: dict[relax.Expr, relax.Expr] = {}
+        """The other way round."""
+        self.by_channel: dict[relax.Var, tuple[relax.Call, ByChannel]] = {}
+        """What was rounded in other steps in each channel: how, and the integers."""
+        self._tracked: dict[relax.Var, Tracked] = {}
+
+    def emit(self, expr: relax.Expr) -> relax.Expr:
+        """Bind the expression to a new variable."""
+        return self.rewriter.builder_.emit(expr)
+
+    def find_origin(self, expr: relax.Expr) -> relax.Expr:
+        """Return the first of the variables that are one another."""
+        return find_origin(self.rewriter, expr)
+
+    def find(self, expr: relax.Expr) -> Tracked | None:
+        """Return what is known of the expression."""
+        origin = self.find_origin(expr)
+        return self._tracked.get(origin) if isinstance(origin, relax.Var) else None
+
+    def track(self, expr: relax.Expr, tracked: Tracked) -> relax.Expr:
+        """Bind the expression, and note what it stands for."""
+        variable = self.emit(expr)
+        self._tracked[variable] = tracked
+        return variable
+
+    def restore(self, made: Quantised | ByChannel) -> relax.Expr:
+        """Return the numbers that integers stand for."""
+        return self.track(dequantise(self.emit, made), made)
+
+    def read_number(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
+        """Return a constant of float32, dequantised or not."""
+        found = self.find(expr)
+        if isinstance(found, Known):
+            return found.numbers
+        value = self.read_constant(expr)
+        return value if value is not None and value.dtype == np.float32 else None
+
+    def read_constant(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
+        """Return the constant that an expression is, reshaped or not, as importers write a bias."""
+        value = resolve(self.rewriter.lookup_binding, expr)
+        if is_call(value, "relax.reshape") and (shape := static_shape(value)) is not None:
+            before = self.read_constant(value.args[0])
+            return None if before is None else before.reshape(shape)
+        return value.value.numpy() if isinstance(value, tvm.ir.GenericConst) else None
+
+
+Rule = Callable[[Ledger, relax.Call], relax.Expr | None]
+"""What is written in place of a call; None to leave it."""

@@ -1,0 +1,219 @@
+"""Integer convolutions in NHWC and products of matrices: weights in the order in which a dot instruction takes them.
+
+So is the second matrix of a product of two activations, by a function of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.byte_matrices import add_up, are_paired
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
+from tvmbuild.compiler.ir.rewrite import bound_value, count_uses, rewrite_main
+from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_window, write_windows
+from tvmbuild.compiler.kernels.int8.dot_kernels import (
+    CONVOLUTION,
+    PRODUCT,
+    write_dense,
+    write_depthwise,
+    write_groups,
+    write_packing,
+    write_product,
+)
+from tvmbuild.compiler.kernels.int8.te_blocks import Padded
+from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_instruction
+from tvmbuild.compiler.passes.int8.dot_call import (
+    EXACT,
+    Sums,
+    Write,
+    add_up_most,
+    count_filled,
+    pack_weights,
+    undo,
+)
+from tvmbuild.compiler.passes.int8.int_matmul import is_depthwise
+from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
+from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution
+
+_TO_NHWC = [0, 2, 3, 1]
+_BYTES = frozenset({"uint8", "int8"})
+
+
+def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Rewrite each NHWC convolution with constant int8 weights and each product that the target has one for."""
+    instruction = find_instruction(target)
+    if instruction is None:
+        return mod
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod, instruction)))
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, instruction: DotInstruction) -> None:
+        super().__init__(mod)
+        self._instruction = instruction
+        self._uses = count_uses(mod["main"])
+        self._sums: dict[relax.GlobalVar, Sums] = {}
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        is_used_once = bool(call.args) and self._uses[call.args[0]] == 1
+        call = super().visit_call_(call)
+        if is_used_once and (taken := self._take_over(call)) is not None:
+            return taken
+        if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
+            return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
+        if not is_constant_convolution(call) or not _is_of_integers(call):
+            return call
+        padded, groups = self._find_padding(call), int(call.attrs.groups)
+        is_of_bytes = str(padded.source.ty.dtype) in _BYTES
+        if is_depthwise(call.args[1].value.shape[::-1], groups):  # HWIO
+            return self._pack_depthwise(call, padded)
+        if is_of_bytes:
+            return self._pack_groups(call, padded) if groups > 1 else self._pack_dense(call, padded)
+        return call
+
+    def _pack_dense(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        source, by = self._take_type(padded.source)
+        padded = replace(padded, source=self._fill_groups(source), value=padded.value + by)
+        instruction = self._fit(padded.source)
+        packed = constant(pack_weights(weights, instruction))
+        begin = undo(by, weights, packed)
+        write: Write = partial(write_dense, call, padded, packed, instruction, *begin)
+        return self._call(Sums(CONVOLUTION, write, (padded.source, packed, *begin), count_filled(packed)), call.ty)
+
+    def _pack_depthwise(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        window = choose_window(call, padded, self._instruction)
+        if window is not None:
+            packed = constant(pack_window(weights, window))
+            write: Write = partial(write_windows, call, padded, packed, window)
+            return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
+        if add_up_most(weights) >= EXACT:
+            return call
+        packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
+        write = partial(write_depthwise, call, padded, packed)
+        in_floats = add_up_most(weights) if self._instruction.depthwise == "float32" else None
+        return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3], in_floats), call.ty)
+
+    def _pack_groups(self, call: relax.Call, padded: Padded) -> relax.Expr:
+        weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
+        source, by = self._take_type(padded.source)
+        instruction = self._instruction.fit(-(-weights.shape[2] // self._instruction.group))
+        packed = np.stack([pack_weights(each, instruction) for each in np.split(weights, groups, axis=3)])
+        read = packed.shape[4] * instruction.depth - weights.shape[2]  # beyond the last group
+        source = self._fill(source, max(read, 0))
+        padded = replace(padded, source=source, value=padded.value + by)
+        function = write_groups(call, padded, constant(packed), instruction)
+        sums = relax.call_tir(self.builder_.add_func(function, CONVOLUTION), [source, constant(packed)], call.ty)
+        if not by:
+            return sums
+        more = -by * weights.astype(np.int64).sum(axis=(0, 1, 2))
+        return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
+
+    def _call(self, sums: Sums, type_: Any) -> relax.Expr:
+        variable = self.builder_.add_func(sums.write(), sums.name)
+        self._sums[variable] = sums
+        return relax.call_tir(variable, sums.arguments, type_)
+
+    def _take_over(self, call: relax.Call) -> relax.Expr | None:
+        """Return the sums that begin with what is added to them, or that stay the floats which they are made."""
+        before = bound_value(self, call.args[0])
+        sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
+        shape = static_shape(call)
+        if sums is None or not shape or shape != static_shape(call.args[0]):
+            return None
+        if is_call(call, "relax.add"):
+            taken = sums.begin_with(call.args[1], shape[-1])
+        else:
+            taken = sums.keep_floats() if is_call(call, "relax.astype") and str(call.ty.dtype) == "float32" else None
+        return None if taken is None else self._call(taken, call.ty)
+
+    def _find_padding(self, call: relax.Call) -> Padded:
+        """Return what the convolution pads, or what a padding before it does, of a picture in NCHW as well."""
+        top, left, bottom, right = (int(each) for each in call.attrs.padding)
+        own = Padded(call.args[0], 0, (top, left), (bottom, right))
+        if any((top, left, bottom, right)):
+            return own
+        before = bound_value(self, call.args[0])
+        turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
+        pad = bound_value(self, before.args[0]) if turned else before
+        if not is_call(pad, "relax.nn.pad") or pad.attrs.pad_mode != "constant":
+            return own
+        width = [int(each) for each in pad.attrs.pad_width]
+        width = [width[2 * axis + side] for axis in (_TO_NHWC if turned else range(4)) for side in (0, 1)]
+        if any(width[:2]) or any(width[6:]):
+            return own
+        source = self.builder_.emit(relax.op.permute_dims(pad.args[0], _TO_NHWC)) if turned else pad.args[0]
+        return Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
+
+    def _pack_product(self, call: relax.Call) -> relax.Expr:
+        weights = call.args[1].value.numpy()
+        data, by = self._take_type(call.args[0])
+        data = self._fill_groups(data)
+        instruction = self._fit(data)
+        packed = constant(pack_weights(weights[None, None], instruction))
+        begin = undo(by, weights, packed)
+        write = partial(write_product, call, data, packed, instruction, *begin)
+        return self._call(Sums(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
+
+    def _pack_matrices(self, call: relax.Call) -> relax.Expr:
+        """Multiply matrices of the call, one after the other; what the data's type adds to sums is taken off them."""
+        matrices = call.args[1]
+        data, by = self._take_type(call.args[0])
+        data = self._fill_groups(data)
+        instruction = self._fit(data)
+        function, shape = write_packing(matrices, instruction)
+        packing = relax.call_tir(
+            self.builder_.add_func(function, "pack_matrix"), [matrices], relax.TensorType(shape, "int8")
+        )
+        packed = self.builder_.emit(packing)
+        write = partial(write_product, call, data, packed, instruction)
+        sums = self._call(Sums(PRODUCT, write, (data, packed), count_filled(packed)), call.ty)
+        if not by:
+            return sums
+        columns = add_up(self.builder_.emit, matrices, -2)
+        more = self.builder_.emit(relax.op.multiply(columns, relax.const(by, "int32")))
+        return relax.op.subtract(self.builder_.emit(sums), more)
+
+    def _take_type(self, data: relax.Expr) -> tuple[relax.Expr, int]:
+        """Return the bytes in the instruction's type, and by how much they are more so."""
+        wanted = self._instruction.tensor
+        if str(data.ty.dtype) == wanted:
+            return data, 0
+        by = -UNSIGNED if wanted == "int8" else UNSIGNED
+        return shift(self.builder_.emit, data, by, wanted), by
+
+    def _fill_groups(self, data: relax.Expr) -> relax.Expr:
+        """Return a tensor of whole groups of channels: what comes before it in the graph then writes it so."""
+        return self._fill(data, -int(data.ty.shape.values[-1]) % self._instruction.group)
+
+    def _fill(self, data: relax.Expr, more: int) -> relax.Expr:
+        """Return the tensor with so many more channels, zeros."""
+        if not more:
+            return data
+        return self.builder_.emit(relax.op.nn.pad(data, [0] * (2 * data.ty.ndim - 1) + [more]))
+
+    def _fit(self, data: relax.Expr) -> DotInstruction:
+        return self._instruction.fit(int(data.ty.shape.values[-1]) // self._instruction.group)
+
+
+def _is_product_of_integers(call: relax.Call) -> bool:
+    return is_call(call, "relax.matmul") and _is_of_integers(call) and are_paired(*call.args)
+
+
+def _is_constant(expr: relax.Expr) -> bool:
+    return isinstance(expr, tvm.ir.GenericConst) and len(static_shape(expr) or ()) == 2
+
+
+def _is_of_integers(call: relax.Call) -> bool:
+    data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
+    return data in {"uint8", "int8", "int16"} and (weights, result) == ("int8", "int32")

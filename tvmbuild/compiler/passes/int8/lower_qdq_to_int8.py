@@ -1,0 +1,48 @@
+"""The pass: quantised tensors are followed from a dequantisation to the next quantisation.
+
+What lies between as float32 stays in the graph where something needs it, and falls away where nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.passes.int8 import accumulators, moves, rounding
+from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
+
+_RULES: Mapping[str, Rule] = {**rounding.RULES, **accumulators.RULES, **moves.RULES}
+
+
+def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
+    """Compute in integers what stands between quantisations; a module without any stays as it is.
+
+    ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
+    ``plain``: it has no such instruction; groups of several channels, transposed convolutions and products of two
+    activations stay in floats there, which have tiles for them.
+    """
+    if not operator_calls(mod, "relax.dequantize"):
+        return mod
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed, plain=plain)))
+    return relax.transform.DeadCodeElimination()(rewritten)
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, *, signed: bool, plain: bool) -> None:
+        super().__init__(mod)
+        self._ledger = Ledger(self, wants_signed=signed, is_plain=plain)
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        rule = _RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
+        result = None if rule is None else rule(self._ledger, call)
+        return call if result is None else result
+
+    def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
+        return moves.pick(self._ledger, super().visit_tuple_getitem_(item))

@@ -1,0 +1,134 @@
+"""Channels that fill no vectors: from one integer convolution to the next there are as many more as do.
+
+58 channels would be rounded two by two; those that are added cost less, and no convolution reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.machine.machine import describe_machine
+from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution, padded_channels
+
+_ELEMENTWISE = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("astype", "add", "subtract", "multiply", "maximum", "minimum", "clip", "round", "sigmoid", "tanh", "exp"),
+        *("negative", "abs", "nn.relu", "nn.silu"),
+    )
+)
+
+
+def fill_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return the module with the channels of NHWC integer convolutions filled up to whole vectors of the CPU target."""
+    if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
+        return mod
+    lanes = describe_machine(target).lanes(32)
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, lanes)))
+    return relax.transform.DeadCodeElimination()(rewritten)
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
+        super().__init__(mod)
+        self._lanes = lanes
+        self._filled: dict[relax.Var, relax.Var] = {}
+        """Tensors of NHWC → the same with more channels."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        filled = self._fill(call)
+        if filled is None:
+            return call
+        wide = self.builder_.emit(filled)
+        channels = int(call.ty.shape.values[-1])
+        if channels == int(wide.ty.shape.values[-1]):  # more inputs alone
+            return wide
+        narrow = self.builder_.emit(relax.op.strided_slice(wide, [3], [0], [channels]))
+        self._filled[narrow] = wide
+        return narrow
+
+    def _fill(self, call: relax.Call) -> relax.Expr | None:
+        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        shape = static_shape(call)
+        if shape is None or len(shape) != 4 or not shape[-1]:
+            return None
+        if name == "relax.nn.conv2d":
+            return self._fill_convolution(call)
+        if name in _ELEMENTWISE:
+            return self._fill_elementwise(call, shape)
+        if name == "relax.nn.max_pool2d" and call.attrs.layout == "NHWC":
+            return self._replace_data(call)
+        if name == "relax.nn.pad" and not any(int(each) for each in list(call.attrs.pad_width)[-2:]):
+            return self._replace_data(call)
+        return None
+
+    def _find(self, expr: relax.Expr) -> relax.Var | None:
+        origin = find_origin(self, expr)
+        return self._filled.get(origin) if isinstance(origin, relax.Var) else None
+
+    def _replace_data(self, call: relax.Call) -> relax.Expr | None:
+        wide = self._find(call.args[0])
+        return None if wide is None else relax.Call(call.op, [wide, *call.args[1:]], call.attrs)
+
+    def _fill_convolution(self, call: relax.Call) -> relax.Expr | None:
+        if not is_constant_convolution(call) or str(call.ty.dtype) != "int32":
+            return None
+        weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
+        inputs, outputs = weights.shape[2:]
+        wide, wanted = self._find(call.args[0]), padded_channels(outputs, self._lanes)
+        if groups > 1 and (inputs > 1 or groups != outputs):
+            return None
+        if groups > 1 and wide is None and wanted > outputs:
+            data = self.builder_.emit(relax.op.nn.pad(call.args[0], [0] * 7 + [wanted - outputs]))
+        else:
+            data = call.args[0] if wide is None else wide
+        read = int(data.ty.shape.values[-1])
+        more = (0 if groups > 1 else read - inputs, (read if groups > 1 else wanted) - outputs)
+        if not any(more):
+            return None
+        filled = constant(np.pad(weights, ((0, 0), (0, 0), (0, more[0]), (0, more[1]))))
+        return relax.op.nn.conv2d(
+            data,
+            filled,
+            strides=list(call.attrs.strides),
+            padding=list(call.attrs.padding),
+            dilation=list(call.attrs.dilation),
+            groups=read if groups > 1 else 1,
+            data_layout="NHWC",
+            kernel_layout="HWIO",
+            out_dtype="int32",
+        )
+
+    def _fill_elementwise(self, call: relax.Call, shape: Sequence[int]) -> relax.Expr | None:
+        wide = [self._find(each) for each in call.args]
+        extents = {int(each.ty.shape.values[-1]) for each in wide if each is not None}
+        if len(extents) != 1:
+            return None
+        (wanted,) = extents
+        arguments = [
+            self._widen(argument, (shape[-1], wanted)) if found is None else found
+            for argument, found in zip(call.args, wide, strict=True)
+        ]
+        return None if None in arguments else relax.Call(call.op, arguments, call.attrs)
+
+    def _widen(self, argument: relax.Expr, channels: tuple[int, int]) -> relax.Expr | None:
+        """Return a constant that spreads over the wider tensor; None for what is none."""
+        if not isinstance(argument, tvm.ir.GenericConst):
+            return None if isinstance(argument, relax.Var) else argument
+        values = argument.value.numpy()
+        if values.ndim == 0 or values.shape[-1] == 1:
+            return argument
+        own, wanted = channels
+        if values.shape[-1] != own:
+            return None
+        return constant(np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, wanted - own)], mode="edge"))

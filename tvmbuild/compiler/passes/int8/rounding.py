@@ -1,0 +1,119 @@
+"""Between numbers and integers: dequantisations and quantisations of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
+from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
+from tvmbuild.compiler.passes.int8.quant_ops import narrow, quantise, requantise
+from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED, ByChannel, Joined, Known, Quantised, Steps, Sum
+
+
+def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    data, scales, zeros = (ledger.read_constant(each) for each in call.args)
+    if scales is None or zeros is None or scales.dtype != np.float32 or str(call.ty.dtype) != "float32":
+        return None
+    if data is not None and data.dtype.kind in "iu":
+        axis = int(call.attrs.axis) % max(data.ndim, 1)
+        of_data = Known(data, scales, zeros.astype(np.int64), axis)
+        return ledger.track(constant(of_data.numbers), of_data)
+    origin = ledger.find_origin(call.args[0])
+    if origin in ledger.by_channel:
+        rounded, by_channel = ledger.by_channel[origin]
+        return ledger.restore(by_channel) if _has_steps_of(ledger, call, rounded) else None
+    twin = ledger.unsigned.get(origin) if isinstance(origin, relax.Var) else None
+    if twin is None and str(call.args[0].ty.dtype) == "int8":
+        twin = shift(ledger.emit, call.args[0], UNSIGNED, "uint8")  # an input, or what moves integers made it
+    if scales.size > 1 or (twin is None and str(call.args[0].ty.dtype) != "uint8"):
+        return None
+    zero = int(zeros.reshape(())) + (0 if twin is None else UNSIGNED)
+    source = Quantised(call.args[0] if twin is None else twin, np.float32(scales.reshape(())), zero)
+    return ledger.restore(source)
+
+
+def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
+    scales, zeros = (ledger.read_constant(each) for each in call.args[1:])
+    dtype = str(call.ty.dtype)
+    if scales is None or zeros is None or dtype not in {"uint8", "int8"}:
+        return None
+    if scales.dtype != np.float32 or str(call.args[0].ty.dtype) != "float32":
+        return None
+    if scales.size > 1:
+        return _quantise_channels(ledger, call, scales, zeros)
+    scale, zero = np.float32(scales.reshape(())), int(zeros.reshape(())) + (UNSIGNED if dtype == "int8" else 0)
+    made = ledger.emit(_to_integers(ledger, call.args[0], Steps(scale, zero)))
+    if dtype == "uint8":
+        return made
+    signed = shift(ledger.emit, made, -UNSIGNED, "int8")
+    ledger.unsigned[signed] = made
+    ledger.signed[made] = signed
+    return signed
+
+
+def _quantise_channels(
+    ledger: Ledger, call: relax.Call, scales: np.ndarray[Any, Any], zeros: np.ndarray[Any, Any]
+) -> relax.Expr | None:
+    """Round to integers without their zeros where those differ, and to what is asked for where it is needed.
+
+    After an activation that gives nothing negative they are bytes.
+    """
+    shape, dtype = static_shape(call), str(call.ty.dtype)
+    if shape is None or len(shape) != 4 or int(call.attrs.axis) % 4 != 1:
+        return None
+    of_channels = np.broadcast_to(zeros, scales.shape).astype(np.int64).reshape(1, -1, 1, 1)
+    scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
+    if dtype == "uint8" and np.all(zeros == zeros.flat[0]):
+        made = ledger.emit(_to_integers(ledger, call.args[0], Steps(scale, int(zeros.flat[0]))))
+        ledger.by_channel[made] = call, ByChannel(made, scale, int(zeros.flat[0]))
+        return made
+    steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
+    found = ledger.find(call.args[0])
+    bounded = narrow(found, steps) if isinstance(found, Sum) else steps
+    if np.min(bounded.low) >= 0:
+        steps = replace(steps, dtype="uint8")
+    centred = ledger.emit(_to_integers(ledger, call.args[0], steps))
+    wide = ledger.emit(relax.op.astype(centred, "int16"))
+    shifted = ledger.emit(relax.op.add(wide, constant(of_channels.astype(np.int16))))
+    made = ledger.emit(relax.op.astype(shifted, dtype))
+    ledger.by_channel[made] = call, ByChannel(centred, scale)
+    return made
+
+
+def _to_integers(ledger: Ledger, data: relax.Expr, steps: Steps) -> relax.Expr:
+    found = ledger.find(data)
+    if isinstance(found, Sum):
+        return requantise(ledger.emit, found, steps)
+    if isinstance(found, Quantised) and found.is_of(steps):
+        return found.value
+    if isinstance(found, Joined) and np.ndim(steps.scale) == 0:  # each part is rounded as it would be in its place
+        parts = [ledger.emit(_to_integers(ledger, part, steps)) for part in found.parts]
+        return relax.op.concat(parts, found.axis)
+    return quantise(ledger.emit, data, steps)
+
+
+def _has_steps_of(ledger: Ledger, call: relax.Call, other: relax.Call) -> bool:
+    """Say whether both go by equal scales and zeros along one axis."""
+    if int(call.attrs.axis) % 4 != int(other.attrs.axis) % 4:
+        return False
+    pairs = (
+        (ledger.read_constant(one), ledger.read_constant(two))
+        for one, two in zip(call.args[1:], other.args[1:], strict=True)
+    )
+    return all(one is not None and two is not None and np.array_equal(one, two) for one, two in pairs)
+
+
+def sign(ledger: Ledger, data: Quantised) -> Quantised:
+    """Return the same numbers by int8, once for each tensor."""
+    origin = ledger.find_origin(data.value)
+    if origin not in ledger.signed:
+        ledger.signed[origin] = shift(ledger.emit, data.value, -UNSIGNED, "int8")
+    return replace(data, value=ledger.signed[origin], zero=data.zero - UNSIGNED)
+
+
+RULES: Mapping[str, Rule] = {"relax.dequantize": _dequantise, "relax.quantize": _quantise}

@@ -1,0 +1,62 @@
+"""Residual sums in the shape of the product that they follow.
+
+Products of matrices have two axes where a network of one picture or sentence has three: between a product and the sum
+after it there is a reshape, for which the sum would be a pass of its own.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import static_shape
+from tvmbuild.compiler.ir.rewrite import Lookup, resolve, rewrite_calls
+
+_BEFORE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
+"""What may be done to a product with a constant before it is reshaped: a bias, a scale."""
+
+
+def join_residuals(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with such sums before the reshape; one without products stays as it is."""
+    if not operator_calls(mod, "relax.matmul"):
+        return mod
+    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _join))
+
+
+def _join(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if not is_call(call, "relax.add"):
+        return None
+    shape = static_shape(call)
+    for place, argument in enumerate(call.args):
+        product = _find_reshaped(builder.lookup_binding, argument, shape)
+        other = call.args[1 - place]
+        if product is None or static_shape(other) != shape or not _is_of_product(builder.lookup_binding, product):
+            continue
+        own = static_shape(product) or ()
+        flat = _find_reshaped(builder.lookup_binding, other, shape)
+        flat = builder.emit(relax.op.reshape(other, own)) if flat is None else flat
+        operands = (product, flat) if place == 0 else (flat, product)
+        return relax.op.reshape(builder.emit(relax.op.add(*operands)), shape)
+    return None
+
+
+def _find_reshaped(lookup: Lookup, expr: relax.Expr, shape: tuple[int, ...] | None) -> relax.Expr | None:
+    """Return what becomes the expression by axes of one element before the others; None where it is no such reshape."""
+    value = resolve(lookup, expr)
+    if shape is None or not is_call(value, "relax.reshape"):
+        return None
+    own = static_shape(value.args[0])
+    more = len(shape) - len(own or shape)
+    return value.args[0] if more > 0 and shape == (*[1] * more, *(own or ())) else None
+
+
+def _is_of_product(lookup: Lookup, expr: relax.Expr) -> bool:
+    """Say whether it is a product with a constant matrix, and what is done to that with constants."""
+    value = resolve(lookup, expr)
+    while any(is_call(value, name) for name in _BEFORE):
+        left = [each for each in value.args if not isinstance(resolve(lookup, each), tvm.ir.GenericConst)]
+        if len(left) != 1:
+            return False
+        value = resolve(lookup, left[0])
+    return is_call(value, "relax.matmul") and isinstance(resolve(lookup, value.args[1]), tvm.ir.GenericConst)

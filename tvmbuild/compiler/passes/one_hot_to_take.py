@@ -1,0 +1,99 @@
+"""The product of a one-hot matrix and constant weights, as exporters write an embedding: rows of the weights, taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.passes.fold_constants import fold_constants
+
+_ELEMENTWISE = frozenset(
+    f"relax.{name}"
+    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "tanh", "sigmoid", "exp", "nn.relu")
+)
+
+
+def take_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with rows taken in the products' place.
+
+    What is computed of each row alone, with constants, is computed of the weights, when the package is built.
+    """
+    rewritten = rewrite_main(mod, _Rewriter(mod))
+    return relax.transform.DeadCodeElimination()(fold_constants(rewritten))
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        taken = None
+        if is_call(call, "relax.matmul"):
+            taken = self._take(call)
+        elif isinstance(call.op, tvm.ir.Op) and call.op.name in _ELEMENTWISE:
+            taken = self._take_computed(call)
+        return call if taken is None else taken
+
+    def _take(self, product: relax.Call) -> relax.Expr | None:
+        one_hot, weights = bound_value(self, product.args[0]), product.args[1]
+        if not is_call(one_hot, "relax.astype") or not _is_finite_matrix(weights):
+            return None
+        comparison = bound_value(self, one_hot.args[0])
+        if not is_call(comparison, "relax.equal"):
+            return None
+        values = weights.value.numpy()
+        for numbers, counted in (comparison.args, comparison.args[::-1]):
+            shape = static_shape(numbers)
+            if shape and shape[-1] == 1 and _counts_to(counted, len(values), len(shape)):
+                # A number that no row has gives zeros: clipped, it is that of the first or of the last row here.
+                rows = self.builder_.emit(relax.op.reshape(numbers, shape[:-1]))
+                rows = self.builder_.emit(relax.op.add(rows, relax.const(1, str(numbers.ty.dtype))))
+                table = constant(np.pad(values, ((1, 1), (0, 0))))
+                return relax.op.take(table, rows, axis=0, mode="clip")
+        return None
+
+    def _take_computed(self, call: relax.Call) -> relax.Expr | None:
+        """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
+        values = [bound_value(self, argument) for argument in call.args]
+        takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
+        if not takes or not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
+            return None
+        width = int(takes[0].args[0].ty.shape.values[1])
+        arguments = []
+        for value in values:
+            table = value.args[0] if any(value.same_as(take) for take in takes) else _as_row(value, width)
+            if table is None:
+                return None
+            arguments.append(table)
+        table = self.builder_.emit(relax.Call(call.op, arguments, call.attrs))
+        return relax.op.take(table, takes[0].args[1], axis=0, mode="clip")
+
+
+def _is_finite_matrix(expr: relax.Expr) -> bool:
+    if not isinstance(expr, tvm.ir.GenericConst):
+        return False
+    values = expr.value.numpy()
+    return values.ndim == 2 and values.dtype == np.float32 and bool(np.isfinite(values).all())
+
+
+def _counts_to(expr: relax.Expr, number: int, rank: int) -> bool:
+    """Tell whether the expression is 0, 1, 2, … along its last axis, up to the number."""
+    if not isinstance(expr, tvm.ir.GenericConst):
+        return False
+    values = expr.value.numpy()
+    counts = values.ndim in range(1, rank + 1) and values.size == number == values.shape[-1]
+    return counts and bool((values.ravel() == np.arange(number)).all())
+
+
+def _as_row(expr: relax.Expr, width: int) -> relax.Expr | None:
+    """Return a constant that is the same for all rows as one row, or as a scalar."""
+    if not isinstance(expr, tvm.ir.GenericConst):
+        return None
+    values = expr.value.numpy()
+    if values.size not in (1, width) or (values.size > 1 and values.shape[-1] != width):
+        return None
+    return constant(values.reshape(values.shape[-1:]))

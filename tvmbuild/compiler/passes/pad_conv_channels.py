@@ -1,0 +1,156 @@
+"""Convolutions whose output channels do not fill the target's vectors, computed with as many more as do.
+
+TVM computes vectors whose length is no power of two one element at a time: 58 channels would be done two by two, 255
+one by one. The weights are padded with zeros when the package is built; what they give is left out of the output. The
+same is done to rows of pixels that no tile of registers divides (508 is 4 times 127). The first convolution is made
+here too: it reads the picture as it comes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
+
+MOST_COLOURS = 4
+"""Channels of a picture. They are read one by one, so that their order in memory matters little."""
+TILE = 8
+"""Pixels: with two vectors of channels each as many sums as hide a multiplication's latency."""
+MOST_IN_TILE, FEWEST_IN_TILE = 28, 5
+FEWEST_PIXELS = 64
+"""Fewer become too many more."""
+_NAME = "conv2d"
+CHOICES = "tvmbuild.convolutions"
+"""The module's attribute of the convolutions that have a choice of algorithm."""
+Choice = Sequence[Any]
+"""Of one of them: shape, channels, padding, weights."""
+Weights = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
+    """Return the module with an attribute of the convolutions that have a choice of algorithm; without any, as it is.
+
+    Functions have no attribute that fusing keeps: that a function computes one of them is seen by its weights.
+    """
+    return mod.with_attr(CHOICES, choices) if choices else mod
+
+
+def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
+    """Return (shape, channels, padding, weights) of each of them."""
+    return (mod.attrs or {}).get(CHOICES) or ()
+
+
+def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors.
+
+    One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
+    """
+    rewriter = _Rewriter(mod, describe_machine(target))
+    padded = rewrite_main(mod, rewriter)
+
+    def replace(weights: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+        return next((after for before, after in rewriter.padded if before.same_as(weights)), weights)
+
+    return keep_choices(padded, [[*kept, replace(weights)] for *kept, weights in read_choices(padded)])
+
+
+def padded_channels(channels: int, lanes: int) -> int:
+    """Return how many channels to compute for that many, in vectors of at most ``lanes``."""
+    padded = math.ceil(channels / lanes) * lanes
+    return padded if padded // lanes < channels // power_of_two_divisor(channels, lanes) else channels
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, machine: Machine) -> None:
+        super().__init__(mod)
+        self._machine = machine
+        self.padded: list[tuple[tvm.runtime.Tensor, tvm.runtime.Tensor]] = []
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        if not is_known_convolution(call) or int(call.attrs.groups) > 1:
+            return super().visit_call_(call)
+        data, weights = self.visit_expr(call.args[0]), call.args[1]
+        picture = self._find_picture(data)
+        values = _padded_weights(weights.value.numpy(), self._machine.lanes(32))
+        more = _more_pixels(call, self._machine)
+        if values is None and picture is None and not any(more):
+            return super().visit_call_(call)
+        if values is not None:
+            weights = constant(values)
+            self.padded.append((call.args[1].value, weights.value))
+        arguments = [data if picture is None else picture, weights]
+        function = _make_function(call, arguments, more, nchw=picture is not None)
+        return relax.call_tir(self.builder_.add_func(function, _NAME), arguments, call.ty)
+
+    def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
+        """Return what has few channels and was only brought from NCHW to NHWC for this."""
+        source = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        if not is_call(source, "relax.permute_dims"):
+            return None
+        axes = [int(axis) for axis in source.attrs.axes or ()]
+        return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MOST_COLOURS else None
+
+
+def is_known_convolution(call: relax.Call) -> bool:
+    """Tell whether the call is an NHWC convolution in float32 of known shape and with constant weights."""
+    return is_constant_convolution(call) and {str(call.args[0].ty.dtype), str(call.ty.dtype)} == {"float32"}
+
+
+def is_constant_convolution(call: relax.Call) -> bool:
+    """Tell whether the call is an NHWC convolution of any type, of known shape and with constant weights."""
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+        return False
+    attributes, (data, weights) = call.attrs, call.args
+    return (
+        (attributes.data_layout, attributes.kernel_layout) == ("NHWC", "HWIO")
+        and isinstance(weights, tvm.ir.GenericConst)
+        and all(isinstance(extent, tirx.IntImm) for extent in data.ty.shape.values)
+    )
+
+
+def _padded_weights(values: Weights, lanes: int) -> Weights | None:
+    more = padded_channels(values.shape[3], lanes) - values.shape[3]
+    return np.pad(values, ((0, 0), (0, 0), (0, 0), (0, more))) if more else None
+
+
+def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
+    """Return how many rows and columns to compute besides the output's, so that a tile of them fits the registers.
+
+    A tile of few pixels has the weights read from the second-level cache too often, where they overflow the first.
+    """
+    rows, columns = (int(extent) for extent in call.ty.shape.values[1:3])
+    extent = columns if columns > 1 else rows
+    more = -extent % TILE
+    large = math.prod(int(each) for each in call.args[1].ty.shape.values) > machine.limits.near_weights
+    if not large or extent < FEWEST_PIXELS or max(divisors(extent, MOST_IN_TILE)) >= FEWEST_IN_TILE:
+        return 0, 0
+    return (0, more) if columns > 1 else (more, 0)
+
+
+def _make_function(
+    call: relax.Call, arguments: list[relax.Expr], more: tuple[int, int], *, nchw: bool
+) -> tirx.PrimFunc:
+    strides = [int(each) for each in call.attrs.strides]
+    top, left, bottom, right = (int(each) for each in call.attrs.padding)
+    data, weights = (te.placeholder(each.ty.shape.values, "float32") for each in arguments)
+    whole = topi.nn.conv2d_nhwc(
+        topi.transpose(data, [0, 2, 3, 1]) if nchw else data,
+        weights,
+        strides,
+        [top, left, bottom + more[0] * strides[0], right + more[1] * strides[1]],
+        [int(each) for each in call.attrs.dilation],
+    )
+    output = te.compute(call.ty.shape.values, lambda n, y, x, c: whole[n, y, x, c], name="channels")
+    function = te.create_prim_func([data, weights, output])
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)

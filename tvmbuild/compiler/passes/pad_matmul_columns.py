@@ -1,0 +1,75 @@
+"""Products with constant weights whose columns do not fill the target's vectors, computed with as many more as do.
+
+197 columns would be done one by one, 1001 too. As convolutions' channels are, the weights are padded with zeros when
+the package is built, so that they can be packed for tiles; what they give is left out of the output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant, static_shape
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
+
+LARGE = 1 << 18
+"""Weights; fewer of them are in a cache when a single row needs them, in whatever order."""
+_NAME = "matmul"
+
+
+def pad_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Pad the columns of each product in float32 with one constant matrix where that takes fewer vectors."""
+    return rewrite_calls(mod, partial(_pad, describe_machine(target).lanes(32)))
+
+
+def _pad(lanes: int, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if not _is_known(call):
+        return None
+    columns = int(call.args[1].value.shape[1])
+    more = padded_channels(columns, lanes) - columns
+    if not more or (_is_row(call) and not _is_slow(call.args[1].value.shape, lanes)):
+        return None
+    weights = constant(np.pad(call.args[1].value.numpy(), ((0, 0), (0, more))))
+    return relax.call_tir(builder.add_func(_make_function(call, weights), _NAME), [call.args[0], weights], call.ty)
+
+
+def _is_slow(shape: Sequence[int], lanes: int) -> bool:
+    """Say whether to read the weights of one row takes long, and half vectors do not read them as fast."""
+    half = 2 * power_of_two_divisor(int(shape[1]), lanes) >= lanes
+    return not half and math.prod(int(each) for each in shape) >= LARGE
+
+
+def _is_known(call: relax.Call) -> bool:
+    return (
+        is_call(call, "relax.matmul")
+        and isinstance(call.args[1], tvm.ir.GenericConst)
+        and len(call.args[1].value.shape) == 2
+        and all(static_shape(each) for each in (call.args[0], call))
+        and {str(each.ty.dtype) for each in (*call.args, call)} == {"float32"}
+    )
+
+
+def _is_row(call: relax.Call) -> bool:
+    return math.prod((static_shape(call) or ())[:-1]) == 1
+
+
+def _make_function(call: relax.Call, weights: relax.Expr) -> tirx.PrimFunc:
+    data, padded = (te.placeholder(each.ty.shape.values, "float32") for each in (call.args[0], weights))
+    *rows, _ = call.ty.shape.values
+    k = te.reduce_axis((0, padded.shape[0]), name="k")
+    whole = te.compute(
+        (*rows, padded.shape[1]),
+        lambda *indices: te.sum(data(*indices[:-1], k) * padded(k, indices[-1]), axis=k),
+        name="matmul",
+    )
+    output = te.compute(call.ty.shape.values, whole, name="columns")
+    function = te.create_prim_func([data, padded, output])
+    return function.without_attr("global_symbol").with_attr("op_pattern", FUSABLE_WITH_ELEMENTWISE)

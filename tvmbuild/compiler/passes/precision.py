@@ -1,0 +1,236 @@
+"""A model's float32 arithmetic in a 16-bit type: weights and activations; inputs and outputs stay what ONNX says.
+
+TVM's own ToMixedPrecision knows no bfloat16, makes float products of integer ones, and adds up either everything in
+float32 (which on a CPU is slower than the float32 model) or nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import tvm
+from ml_dtypes import bfloat16
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.base.specs import Precision
+from tvmbuild.compiler.importing.importer import ImportedModel
+from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.modules import replace_main
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.passes.fold_constants import prepare
+from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
+from tvmbuild.errors import TvmbuildError
+
+_PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
+    "relax.matmul": relax.op.matmul,
+    "relax.nn.conv1d": relax.op.nn.conv1d,
+    "relax.nn.conv1d_transpose": relax.op.nn.conv1d_transpose,
+    "relax.nn.conv2d": relax.op.nn.conv2d,
+    "relax.nn.conv2d_transpose": relax.op.nn.conv2d_transpose,
+    "relax.nn.conv3d": relax.op.nn.conv3d,
+}
+"""Always in 16 bits: what takes the time."""
+_FOLLOWERS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("abs", "add", "divide", "maximum", "minimum", "multiply", "negative", "subtract", "where"),
+        *("broadcast_to", "concat", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape", "split"),
+        *("squeeze", "stack", "strided_slice", "take", "tile", "max", "min"),
+        *("nn.leakyrelu", "nn.pad", "nn.prelu", "nn.relu", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+    )
+)
+"""In 16 bits where every operand is, or is a constant that 16 bits can hold."""
+_BOUNDED = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("erf", "mean", "sigmoid", "tanh", "image.resize2d", "nn.gelu", "nn.layer_norm", "nn.silu", "nn.softmax"),
+        *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
+    )
+)
+"""Computed in float32, kept in 16 bits: results cannot be larger than what goes in. All else is float32 throughout."""
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A 16-bit type: TVM's name and NumPy's."""
+
+    name: str
+    numpy: Any
+    largest: float
+
+
+_TYPES: dict[str, _Type] = {
+    "fp16": _Type("float16", np.float16, 65504.0),
+    "bf16": _Type("bfloat16", bfloat16, 3.3e38),
+}
+
+
+def reduce_precision(
+    imported: ImportedModel, precision: Precision, kind: str, name: str | None = None
+) -> ImportedModel:
+    """Return the model with its products, and what lies between them, in the type; `fp32` returns it as it is.
+
+    `tf32` lets tensor cores multiply what stays float32.
+    So does `int8`, of a model that rounds to 8 bits itself; TvmbuildError, which calls it ``name``, for another.
+    GPUs add up in float32, and so do CPUs where a sum is of more than LONGEST_SUM products; a tile of such a sum may be
+    of sums of so many in float16 (`cpu/halves.py`).
+    """
+    if precision == "int8":
+        _require_quantised(imported, name or "the model")
+    if precision in {"fp32", "int8"}:
+        return imported
+    if precision == "tf32":
+        return replace(imported, tf32=True)
+    before = prepare(imported.mod)
+    converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
+    mod = replace_main(before, converter.visit_expr(before["main"]))
+    return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
+
+
+def add_up_products_wide(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with float32 sums in its products of 16-bit floats: those of a file that came in float16."""
+
+    def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+        if not _is_narrow_product(call):
+            return None
+        make = _PRODUCTS[call.op.name]
+        attributes = _list_attributes(make, call) | {"out_dtype": "float32"}
+        return relax.op.astype(builder.emit(make(*call.args, **attributes)), str(call.ty.dtype))
+
+    return rewrite_calls(mod, widen) if any(map(_is_narrow_product, operator_calls(mod, "relax."))) else mod
+
+
+def _is_narrow_product(call: relax.Call) -> bool:
+    """Say whether the call multiplies 16-bit floats, and adds up in their type."""
+    is_product = isinstance(call.op, tvm.ir.Op) and call.op.name in _PRODUCTS
+    return is_product and str(call.ty.dtype) in {each.name for each in _TYPES.values()}
+
+
+def _list_attributes(make: Callable[..., relax.Expr], call: relax.Call) -> dict[str, Any]:
+    """Return the attributes of a product, by the names of the function that makes it."""
+    return {name: getattr(call.attrs, name) for name in tuple(inspect.signature(make).parameters)[2:]}
+
+
+def _require_quantised(imported: ImportedModel, name: str) -> None:
+    if not operator_calls(imported.mod, "relax.quantize"):
+        raise TvmbuildError(
+            f"{name} is not quantised, and its target has `precision: int8`",
+            f"add `quantize:` to {name} in models.yaml, or leave the target out: `targets: {{exclude: [TARGET]}}`",
+        )
+
+
+@mutator
+class _Converter(PyExprMutator):  # type: ignore[misc]
+    """Rebuilds the bindings of ``main``; a variable that is 16 bits wide is widened where float32 is wanted."""
+
+    def __init__(self, mod: tvm.ir.IRModule, narrow: _Type, *, on_cpu: bool) -> None:
+        super().__init__(mod)
+        self._type = narrow
+        self._on_cpu = on_cpu
+        self._narrow: dict[relax.Var, relax.Expr] = {}
+        """By the old variable: what it has become, for those that are 16 bits wide now."""
+        self._copies: dict[relax.Var, relax.Expr] = {}
+        """By the old variable: a 16-bit copy of those that are not. The others' copies in float32 are not shared."""
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        var = binding.var
+        narrow = self._convert(binding.value) if self.builder_.current_block_is_dataflow() else None
+        if narrow is None:
+            super().visit_var_binding_(binding)
+            return
+        self._narrow[var] = self.builder_.emit(narrow)
+        if not isinstance(var, relax.DataflowVar):  # an output: who reads it expects float32
+            self.set_var_remap(var, self.builder_.emit_output(self._widen(self._narrow[var], var.ty)))
+
+    def visit_dataflow_var_(self, var: relax.Var) -> relax.Expr:
+        if var in self._narrow:
+            return self.builder_.emit(self._widen(self._narrow[var], var.ty))
+        return super().visit_dataflow_var_(var)
+
+    def _convert(self, value: relax.Expr) -> relax.Expr | None:
+        """Return the binding's value in 16 bits; None: it stays as it is."""
+        if isinstance(value, relax.TupleGetItem):
+            whole = self._narrow.get(value.tuple_value)
+            return None if whole is None else relax.TupleGetItem(whole, value.index)
+        if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op) or not _is_float32(value.ty):
+            return None
+        name = value.op.name
+        if name in _PRODUCTS and all(_is_float32(arg.ty) for arg in value.args):
+            return self._convert_product(value)
+        if name in _FOLLOWERS and self._is_narrow(value):
+            return relax.Call(value.op, [self._narrow_down(arg) for arg in value.args], value.attrs, value.ty_args)
+        if name in _BOUNDED and self._is_narrow(value):
+            return self._compute_wide(value)
+        return None
+
+    def _convert_product(self, call: relax.Call) -> relax.Expr:
+        make = _PRODUCTS[call.op.name]
+        data, weight = (self._narrow_down(arg) for arg in call.args)
+        is_narrow = self._on_cpu and _sum_length(call) <= LONGEST_SUM
+        attributes = _list_attributes(make, call) | {"out_dtype": self._type.name if is_narrow else "float32"}
+        product = make(data, weight, **attributes)
+        return product if is_narrow else self._cast(product)
+
+    def _compute_wide(self, call: relax.Call) -> relax.Expr:
+        args = [self.visit_expr(arg) for arg in call.args]
+        return self._cast(relax.Call(call.op, args, call.attrs, call.ty_args))
+
+    def _cast(self, value: relax.Expr) -> relax.Expr:
+        return relax.op.astype(self.builder_.emit(value), self._type.name)
+
+    def _widen(self, value: relax.Expr, wanted: tvm.ir.Type) -> relax.Expr:
+        if isinstance(wanted, relax.TupleType):
+            fields = (self.builder_.emit(relax.TupleGetItem(value, index)) for index in range(len(wanted.fields)))
+            return relax.Tuple([self.builder_.emit(relax.op.astype(field, "float32")) for field in fields])
+        return relax.op.astype(value, "float32")
+
+    def _is_narrow(self, call: relax.Call) -> bool:
+        """Say whether an operand is 16 bits wide, and each other floating one is too, or a constant that could be."""
+        operands = [leaf for arg in call.args for leaf in _leaves(arg) if _is_float32(leaf.ty)]
+        constants = [leaf for leaf in operands if isinstance(leaf, tvm.ir.GenericConst)]
+        others = [leaf for leaf in operands if not isinstance(leaf, tvm.ir.GenericConst)]
+        return bool(others) and all(leaf in self._narrow for leaf in others) and all(map(self._fits, constants))
+
+    def _fits(self, constant: relax.Expr) -> bool:
+        return bool((np.abs(constant.value.numpy()) <= self._type.largest).all())
+
+    def _narrow_down(self, arg: relax.Expr) -> relax.Expr:
+        if isinstance(arg, relax.Tuple):
+            return relax.Tuple([self._narrow_down(field) for field in arg.fields])
+        if not _is_float32(arg.ty):
+            return self.visit_expr(arg)
+        if isinstance(arg, tvm.ir.GenericConst):
+            values = np.clip(arg.value.numpy(), -self._type.largest, self._type.largest)
+            return relax.const(values.astype(self._type.numpy), self._type.name)
+        if arg in self._narrow:
+            return self._narrow[arg]
+        if arg not in self._copies:
+            self._copies[arg] = self.builder_.emit(relax.op.astype(self.visit_expr(arg), self._type.name))
+        return self._copies[arg]
+
+
+def _leaves(arg: relax.Expr) -> list[relax.Expr]:
+    return [leaf for field in arg.fields for leaf in _leaves(field)] if isinstance(arg, relax.Tuple) else [arg]
+
+
+def _is_float32(type_: tvm.ir.Type) -> bool:
+    """Say whether it is a tensor of float32, or a tuple of such."""
+    if isinstance(type_, relax.TupleType):
+        return bool(type_.fields) and all(_is_float32(field) for field in type_.fields)
+    return isinstance(type_, relax.TensorType) and str(type_.dtype) == "float32"
+
+
+def _sum_length(call: relax.Call) -> int:
+    """Return how many products each element of the result is the sum of; of a transposed convolution, at the most."""
+    data, weight = ([int(size) for size in arg.ty.shape] for arg in call.args)
+    if call.op.name == "relax.matmul":
+        return data[-1]
+    if call.op.name.endswith("_transpose"):
+        return weight[0] // int(call.attrs["groups"]) * math.prod(weight[2:])
+    return math.prod(weight[1:])

@@ -1,0 +1,87 @@
+"""Constants of one element as scalars: a tensor of shape [1] beside NHWC data costs two transposes.
+
+And a division by one as a multiplication: a vector's division takes as long as 30 additions. Not where its results are
+rounded further on: 41 / 41 is one, 41 · (1 / 41) is less, and its floor zero.
+
+ConvertLayout cannot lay out a tensor of another rank than the data's, and so converts the data back to NCHW for the
+operator and to NHWC after it, and the operator is not fused with the convolution before it. A scalar has no layout.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.expressions import constant
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.passes.discontinuities import find_rounded
+
+_OPERATORS = frozenset(
+    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+)
+
+
+def make_scalars(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
+    """Return the module with each operand of one element that is constant a scalar, where that changes no shape.
+
+    A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
+    so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
+    """
+    rewriter = _Rewriter(mod, find_rounded(mod["main"], quantised=quantised))
+    rewritten = rewrite_main(mod, rewriter)
+    return rewritten if rewriter.changed else mod
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    changed = False
+
+    def __init__(self, mod: tvm.ir.IRModule, rounded: set[relax.Var]) -> None:
+        super().__init__(mod)
+        self._rounded, self._is_exact = rounded, False
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._is_exact = binding.var in self._rounded
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if not isinstance(call.op, tvm.ir.Op) or call.op.name not in _OPERATORS:
+            return call
+        left, right = call.args
+        if _is_one_element(left) and _rank(right) >= _rank(left):
+            left = constant(left.value.numpy().reshape(()))
+        elif _is_one_element(right) and _rank(left) >= _rank(right):
+            right = constant(right.value.numpy().reshape(()))
+        elif self._is_exact or not _is_division_by_scalar(call):
+            return call
+        self.changed = True
+        scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
+        return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
+
+
+def _is_division_by_scalar(call: relax.Call) -> bool:
+    """Tell whether the call divides floats by a constant scalar that has a reciprocal."""
+    if call.op.name != "relax.divide":
+        return False
+    by = call.args[1]
+    if not isinstance(by, tvm.ir.GenericConst) or _rank(by) > 0 or "float" not in str(by.ty.dtype):
+        return False
+    value = by.value.numpy()
+    with np.errstate(divide="ignore", over="ignore"):
+        return bool(np.isfinite(1 / value) and abs(1 / value) >= np.finfo(value.dtype).tiny)
+
+
+def _multiply(division: relax.Call) -> relax.Expr:
+    value = division.args[1].value.numpy()
+    return relax.op.multiply(division.args[0], constant((1 / value).astype(value.dtype)))
+
+
+def _is_one_element(expr: relax.Expr) -> bool:
+    return isinstance(expr, tvm.ir.GenericConst) and _rank(expr) > 0 and all(int(n) == 1 for n in expr.value.shape)
+
+
+def _rank(expr: relax.Expr) -> int:
+    return int(expr.ty.ndim)

@@ -1,0 +1,59 @@
+"""One row written into a cache of keys or values by ScatterND: each cell is the row or what it was, in one pass.
+
+ScatterND writes along the first axis, so exporters bring the tokens there and back: three passes over the cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import resolve, rewrite_calls
+
+
+def select_cells(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Return the module with a selection for each such write, where the cache lay before it was transposed."""
+    if not operator_calls(mod, "relax.scatter_nd"):
+        return mod
+    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _rewrite))
+
+
+def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    if is_call(call, "relax.scatter_nd"):
+        return _select(builder, call)
+    if not is_call(call, "relax.permute_dims"):
+        return None
+    before = resolve(builder.lookup_binding, call.args[0])
+    if not is_call(before, "relax.permute_dims"):
+        return None
+    order = [_axes(before)[axis] for axis in _axes(call)]
+    return before.args[0] if order == sorted(order) else None  # there and back
+
+
+def _select(builder: relax.BlockBuilder, scatter: relax.Call) -> relax.Expr | None:
+    data, cell, row = scatter.args
+    shape = static_shape(data)
+    if scatter.attrs.reduction != "update" or shape is None or static_shape(cell) != (1, 1):
+        return None
+    before = resolve(builder.lookup_binding, data)
+    order, cache = [*range(len(shape))], data
+    if is_call(before, "relax.permute_dims"):
+        order, cache = _axes(before), before.args[0]
+    back = [order.index(axis) for axis in range(len(order))]
+    emit = builder.emit
+    place = [1] * len(shape)
+    place[order[0]] = shape[0]
+    cells = constant(np.arange(shape[0], dtype=str(cell.ty.dtype)).reshape(place))
+    chosen = emit(relax.op.equal(cells, emit(relax.op.reshape(cell, [1] * len(shape)))))
+    written = relax.op.where(chosen, emit(relax.op.permute_dims(row, back)), cache)
+    return written if order == sorted(order) else relax.op.permute_dims(emit(written), order)
+
+
+def _axes(transpose: relax.Call) -> list[int]:
+    """Return which axis of the operand each axis of the result is."""
+    rank = len(transpose.ty.shape)
+    axes = transpose.attrs.axes
+    return [int(axis) % rank for axis in axes] if axes is not None else [*range(rank)][::-1]

@@ -1,0 +1,238 @@
+"""Functions of more tensors than a target's kernels may have, in pieces: FuseOps is told of no such limit.
+
+Where a target has none, code of hundreds of tensors in one function takes minutes to make.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from tvmbuild.compiler.ir.calls import display_name, is_call
+from tvmbuild.compiler.ir.expressions import INJECTIVE
+from tvmbuild.compiler.ir.modules import replace_main
+from tvmbuild.compiler.ir.rewrite import count_uses, list_variables, rewrite_calls
+from tvmbuild.compiler.machine.limits import MOST_TENSORS
+from tvmbuild.compiler.passes.row_operators import find_pattern
+
+_MOST_OPERATORS = 64
+"""In one piece: FuseOps' own number is 256, and the time that making code takes grows with the square of it."""
+
+
+def most_tensors(target: tvm.target.Target) -> int:
+    """Return how many tensors a function for the target may take and return."""
+    stated = target.attrs.get("max_per_stage_descriptor_storage_buffer", MOST_TENSORS)
+    return max(3, min(int(stated), MOST_TENSORS))
+
+
+def split_concatenations(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return the module with every Concat of more tensors than go into one function as one of several."""
+    most = most_tensors(target) - 1
+    return rewrite_calls(mod, lambda builder, call: _split_concatenation(builder, call, most))
+
+
+def _split_concatenation(builder: relax.BlockBuilder, call: relax.Call, most: int) -> relax.Expr | None:
+    if not is_call(call, "relax.concat") or not isinstance(call.args[0], relax.Tuple):
+        return None
+    parts = list(call.args[0].fields)
+    if len(parts) <= most:
+        return None
+    parts = [_slice_again(builder, each) for each in parts]
+    while len(parts) > most:
+        size = -(-len(parts) // -(-len(parts) // most))
+        parts = [_concatenate(builder, parts[i : i + size], call) for i in range(0, len(parts), size)]
+    return relax.op.concat(parts, call.attrs.axis)
+
+
+def _slice_again(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
+    """Return a slice of its own, which is fused, where the part is one: a function for each takes longer to make."""
+    value = builder.lookup_binding(part) if isinstance(part, relax.Var) else None
+    if is_call(value, "relax.strided_slice"):
+        return builder.emit(relax.Call(value.op, value.args, value.attrs, value.ty_args))
+    if is_call(value, "relax.expand_dims") or is_call(value, "relax.reshape"):
+        data = _slice_again(builder, value.args[0])
+        if not data.same_as(value.args[0]):
+            return builder.emit(relax.Call(value.op, [data, *value.args[1:]], value.attrs, value.ty_args))
+    return part
+
+
+def _concatenate(builder: relax.BlockBuilder, parts: Sequence[relax.Expr], call: relax.Call) -> relax.Expr:
+    return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, call.attrs.axis))
+
+
+def split_wide(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return a module that FuseOps has fused with each function of more than ``most`` tensors as several.
+
+    Each piece has one result; what lies between its operators is in no memory. FuseOps also stops after so many
+    operators: slices that it left before such a function are fused with a piece as well.
+    """
+    calls = (binding.value for block in mod["main"].body.blocks for binding in block.bindings)
+    most = most_tensors(target)
+    if any(_is_wide(each, most) for each in mod.functions.values()) or any(_has_many(each, most) for each in calls):
+        return _Split(mod, most).run()
+    return mod
+
+
+class _Split:
+    def __init__(self, mod: tvm.ir.IRModule, most: int) -> None:
+        self._mod, self._most = mod, most
+        self._builder = relax.BlockBuilder(mod)
+        self._taken: set[relax.Var] = set()
+        """What was in a wide function, or is fused with it."""
+
+    def run(self) -> tvm.ir.IRModule:
+        main = self._mod["main"]
+        blocks = [type(block)(self._write_out(block.bindings)) for block in main.body.blocks]
+        uses = count_uses(relax.Function(main.params, relax.SeqExpr(blocks, main.body.body), main.ret_ty))
+        blocks = [type(block)(self._split(block.bindings, uses)) for block in blocks]
+        body = relax.SeqExpr(blocks, main.body.body)
+        function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+        made = relax.transform.Normalize()(replace_main(self._builder.get(), function))
+        return relax.transform.DeadCodeElimination()(made)
+
+    def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
+        """Return the bindings with those of wide functions, and of injective ones that were fused, in their places."""
+        written: list[relax.Binding] = []
+        for binding in bindings:
+            function = self._callee(binding)
+            if function is None or not (_is_wide(function, self._most) or self._is_injective(function)):
+                written.append(binding)
+                continue
+            inside = _inline(function, binding)
+            written += inside
+            if _is_wide(function, self._most):
+                self._taken |= {each.var for each in inside}
+        return written
+
+    def _callee(self, binding: relax.Binding) -> relax.Function | None:
+        call = binding.value
+        if not (isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar)):
+            return None
+        function = self._mod[call.op]
+        return function if _is_chain(function) else None
+
+    def _is_injective(self, function: relax.Function) -> bool:
+        return all(find_pattern(self._mod, each.value) <= INJECTIVE for each in function.body.blocks[0].bindings)
+
+    def _split(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Expr]) -> list[relax.Binding]:
+        self._reach_back(bindings, uses)
+        pieces: dict[relax.Var, _Piece] = {}
+        for binding in bindings:
+            piece = _piece_of(binding)
+            if binding.var in self._taken:
+                given = [pieces[each] for each in list_variables(binding.value) if each in pieces and uses[each] == 1]
+                for other in sorted(given, key=lambda each: each.buffers):
+                    joined = piece.follow(other)
+                    fits = joined.buffers <= self._most and len(joined.bindings) <= _MOST_OPERATORS
+                    if fits and other.result in self._taken:
+                        piece = joined
+                        del pieces[other.result]
+            pieces[binding.var] = piece
+        return [
+            relax.VarBinding(each.result, self._make(each)) if len(each.bindings) > 1 else each.bindings[0]
+            for each in pieces.values()
+        ]
+
+    def _reach_back(self, bindings: Sequence[relax.Binding], uses: Counter[relax.Expr]) -> None:
+        """Take what is injective and used by nothing but what is taken."""
+        wanted: set[relax.Var] = set()
+        for binding in reversed(bindings):
+            fits = is_call(binding.value, "relax.call_tir") and find_pattern(self._mod, binding.value) <= INJECTIVE
+            if binding.var in wanted and uses[binding.var] == 1 and fits:
+                self._taken.add(binding.var)
+            if binding.var in self._taken or _has_many(binding.value, self._most):
+                self._taken.add(binding.var)
+                wanted |= set(list_variables(binding.value))
+
+    def _make(self, piece: _Piece) -> relax.Call:
+        """Add the piece's function to the module; return the call of it."""
+        parameters = [relax.Var(f"param_{number}", each.ty) for number, each in enumerate(piece.inputs)]
+        values = list(zip(piece.inputs, parameters, strict=True))
+        name = "fused_" + "_".join(display_name(each.value.args[0].name_hint) for each in piece.bindings)
+        builder = self._builder
+        with builder.function(name, parameters, attrs={"Primitive": True}, private=True):
+            with builder.dataflow():
+                for each in piece.bindings[:-1]:
+                    values.append((each.var, builder.emit(_substitute(each.value, values))))
+                out = builder.emit_output(_substitute(piece.bindings[-1].value, values))
+            variable = builder.emit_func_output(out)
+        return relax.Call(variable, piece.inputs)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Bindings that become a function of their own; the last is its result."""
+
+    bindings: tuple[relax.Binding, ...]
+    inputs: tuple[relax.Expr, ...]
+    """Variables and constants."""
+
+    @property
+    def result(self) -> relax.Var:
+        return self.bindings[-1].var
+
+    @property
+    def buffers(self) -> int:
+        return len(self.inputs) + 1
+
+    def follow(self, other: _Piece) -> _Piece:
+        """Return this piece with the one before that makes one of its inputs."""
+        own = [each for each in self.inputs if not each.same_as(other.result)]
+        inputs = (*other.inputs, *(each for each in own if not _contains(other.inputs, each)))
+        return _Piece((*other.bindings, *self.bindings), inputs)
+
+
+def _piece_of(binding: relax.Binding) -> _Piece:
+    """Return the binding as a piece; one of nothing that is taken may be of anything."""
+    call = binding.value
+    given = call.args[1].fields if is_call(call, "relax.call_tir") else list_variables(call)
+    inputs: list[relax.Expr] = []
+    for each in given:
+        if not _contains(inputs, each):
+            inputs.append(each)
+    return _Piece((binding,), tuple(inputs))
+
+
+def _contains(given: Sequence[relax.Expr], expr: relax.Expr) -> bool:
+    return any(each.same_as(expr) for each in given)
+
+
+def _is_chain(function: tvm.ir.BaseFunc) -> bool:
+    """Say whether it is a function that FuseOps made of nothing but calls of TensorIR."""
+    return (
+        isinstance(function, relax.Function)
+        and bool((function.attrs or {}).get("Primitive"))
+        and len(function.body.blocks) == 1
+        and all(isinstance(each.ty, relax.TensorType) for each in function.params)
+        and all(is_call(each.value, "relax.call_tir") for each in function.body.blocks[0].bindings)
+        and function.body.body.same_as(function.body.blocks[0].bindings[-1].var)
+    )
+
+
+def _is_wide(function: tvm.ir.BaseFunc, most: int) -> bool:
+    return _is_chain(function) and len(function.params) + 1 > most
+
+
+def _has_many(call: relax.Expr, most: int) -> bool:
+    """Say whether it is one operator of about as many tensors as there may be."""
+    return is_call(call, "relax.call_tir") and len(call.args[1].fields) >= most // 2
+
+
+def _inline(function: relax.Function, binding: relax.Binding) -> list[relax.Binding]:
+    """Return the bindings of the function's body in place of one that calls it."""
+    values = list(zip(function.params, binding.value.args, strict=True))
+    *inner, last = function.body.blocks[0].bindings
+    written = []
+    for each in inner:
+        written.append(relax.VarBinding(relax.DataflowVar("lv", each.var.ty), _substitute(each.value, values)))
+        values.append((each.var, written[-1].var))
+    return [*written, relax.VarBinding(binding.var, _substitute(last.value, values))]
+
+
+def _substitute(call: relax.Call, values: Sequence[tuple[relax.Expr, relax.Expr]]) -> relax.Call:
+    arguments = [next((new for old, new in values if old.same_as(each)), each) for each in call.args[1].fields]
+    return relax.Call(call.op, [call.args[0], relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args)

@@ -1,0 +1,129 @@
+"""One-dimensional convolutions and pooling as two-dimensional ones of pictures with one row.
+
+So they run in NHWC, in tiles, with packed weights, as all others do: TVM converts no layout of one-dimensional ones,
+and in NCW each element of the output is summed up alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.passes.sink_transposes import ELEMENTWISE
+
+_RANK = 3
+_PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
+"""What is computed on pictures too, so that it stays fused with the convolution before it."""
+_ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
+"""So that a sum of integers is rounded at once."""
+
+
+def widen_one_dimensional(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+    """Rewrite those of ``main`` whose shapes are known; a reshape on either side is a view."""
+    return rewrite_main(mod, _Rewriter(mod)) if any(operator_calls(mod, name) for name in _RULES) else mod
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if not isinstance(call.op, tvm.ir.Op) or len(static_shape(call) or ()) != _RANK:
+            return call
+        rule = _RULES.get(call.op.name)
+        if rule is not None and _layout(call) == "NCW" and all(static_shape(each) for each in call.args):
+            return self._drop_row(rule(call, [self._add_row(each) for each in call.args]))
+        if call.op.name in _PASSED and any(self._picture(each) is not None for each in call.args):
+            return self._drop_row(relax.Call(call.op, [self._add_row(each) for each in call.args], call.attrs))
+        if call.op.name in _ROUNDED and int(call.attrs.axis) in {0, 1} and self._picture(call.args[0]) is not None:
+            return self._drop_row(relax.Call(call.op, [self._add_row(call.args[0]), *call.args[1:]], call.attrs))
+        return call
+
+    def _drop_row(self, made: relax.Call) -> relax.Expr:
+        picture = self.builder_.emit(made)
+        first, second, _, last = picture.ty.shape.values
+        return relax.op.reshape(picture, (first, second, last))
+
+    def _picture(self, expr: relax.Expr) -> relax.Expr | None:
+        """Return what ``_drop_row`` made this of."""
+        value, shape = bound_value(self, expr), static_shape(expr)
+        if not is_call(value, "relax.reshape") or shape is None or len(shape) != _RANK:
+            return None
+        return value.args[0] if static_shape(value.args[0]) == (*shape[:2], 1, shape[2]) else None
+
+    def _add_row(self, expr: relax.Expr) -> relax.Expr:
+        picture, shape = self._picture(expr), static_shape(expr) or ()
+        if picture is not None:
+            return picture
+        if len(shape) < 2:  # numbers, and what is along the last axis
+            return expr
+        widened = (*shape[:-1], 1, shape[-1])
+        value = bound_value(self, expr)
+        if isinstance(value, tvm.ir.GenericConst):
+            return constant(value.value.numpy().reshape(widened))
+        if is_call(value, "relax.dequantize") and int(value.attrs.axis) in {0, 1}:
+            return self.builder_.emit(
+                relax.Call(value.op, [self._add_row(value.args[0]), *value.args[1:]], value.attrs)
+            )
+        return self.builder_.emit(relax.op.reshape(expr, widened))
+
+
+def _layout(call: relax.Call) -> str:
+    attrs = call.attrs
+    layout = str(getattr(attrs, "data_layout", "") or attrs.layout)
+    is_usual = str(getattr(attrs, "kernel_layout", "")) in {"", "OIW", "IOW"} and attrs.out_layout in {"", layout}
+    return layout if is_usual else ""
+
+
+def _convolve(call: relax.Call, arguments: list[relax.Expr]) -> relax.Expr:
+    return relax.op.nn.conv2d(
+        *arguments, **_window(call), groups=int(call.attrs.groups), out_dtype=call.attrs.out_dtype
+    )
+
+
+def _convolve_transposed(call: relax.Call, arguments: list[relax.Expr]) -> relax.Expr:
+    return relax.op.nn.conv2d_transpose(
+        *arguments,
+        **_window(call),
+        output_padding=[0, *map(int, call.attrs.output_padding)],
+        groups=int(call.attrs.groups),
+        out_dtype=call.attrs.out_dtype,
+    )
+
+
+def _pool(function: Callable[..., relax.Expr]) -> Callable[[relax.Call, list[relax.Expr]], relax.Expr]:
+    def pool(call: relax.Call, arguments: list[relax.Expr]) -> relax.Expr:
+        size = [1, *map(int, call.attrs.pool_size)]
+        counted = bool(call.attrs.count_include_pad)
+        rounding = {"ceil_mode": bool(call.attrs.ceil_mode), "count_include_pad": counted}
+        return function(*arguments, size, **_window(call), **rounding)
+
+    return pool
+
+
+def _pool_adaptively(call: relax.Call, arguments: list[relax.Expr]) -> relax.Expr:
+    return relax.op.nn.adaptive_avg_pool2d(*arguments, [1, int(call.ty.shape.values[2])])
+
+
+def _window(call: relax.Call) -> dict[str, Any]:
+    left, right = (int(each) for each in call.attrs.padding)
+    return {
+        "strides": [1, *map(int, call.attrs.strides)],
+        "padding": [0, left, 0, right],
+        "dilation": [1, *map(int, call.attrs.dilation)],
+    }
+
+
+_RULES: dict[str, Callable[[relax.Call, list[relax.Expr]], relax.Expr]] = {
+    "relax.nn.conv1d": _convolve,
+    "relax.nn.conv1d_transpose": _convolve_transposed,
+    "relax.nn.max_pool1d": _pool(relax.op.nn.max_pool2d),
+    "relax.nn.avg_pool1d": _pool(relax.op.nn.avg_pool2d),
+    "relax.nn.adaptive_avg_pool1d": _pool_adaptively,
+}

@@ -1,0 +1,1 @@
+"""Convolutions by Winograd's algorithm: the choice, and what becomes of the graph."""

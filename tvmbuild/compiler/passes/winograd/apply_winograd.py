@@ -1,0 +1,154 @@
+"""Convolutions computed by Winograd's algorithm instead of directly: which may be, and the rewrite of those chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.kernels.winograd.input_transform import make_input_transform
+from tvmbuild.compiler.kernels.winograd.rows import make_rows, pays_in_rows
+from tvmbuild.compiler.kernels.winograd.transforms import (
+    Tiling,
+    make_inverse_transform,
+    make_products,
+    transform_weights,
+)
+from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
+from tvmbuild.compiler.passes.pad_conv_channels import keep_choices, padded_channels, read_choices
+
+TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
+"""Algorithm → rows and columns of outputs in a tile."""
+FEWEST_CHANNELS = 16
+"""With fewer, the transforms cost more than the products save."""
+FEWEST_LANES = 4
+"""With fewer channels in a vector, the transforms take as long as the convolution."""
+VECTORS_IN_PANEL = 4
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What the best algorithm of a convolution depends on: NHWC, 3 x 3, stride 1, constant float32 weights."""
+
+    shape: tuple[int, int, int, int]
+    """Of the input."""
+    channels: int
+    """Of the output."""
+    padding: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+
+    @property
+    def signature(self) -> str:
+        """Return the text by which choices name it."""
+        extents = "x".join(map(str, self.shape))
+        return f"{extents} to {self.channels}, padding {' '.join(map(str, self.padding))}"
+
+    def tile(self, algorithm: str, target: tvm.target.Target) -> Tiling:
+        """Return the convolution in the algorithm's tiles, in vectors of the target's width."""
+        width = describe_machine(target).lanes(32)
+        inputs = power_of_two_divisor(self.shape[3], width)
+        lanes = inputs if inputs >= FEWEST_LANES else width, power_of_two_divisor(self.channels, width)
+        panel = power_of_two_divisor(padded_channels(self.channels, width), VECTORS_IN_PANEL * width)
+        return Tiling(TILES[algorithm], self.shape, self.channels, self.padding, lanes, panel)
+
+
+def find_convolution(call: relax.Call) -> Convolution | None:
+    """Return the convolution that a call of a Relax operator is, if Winograd's algorithm can compute it."""
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.nn.conv2d":
+        return None
+    attributes, weights = call.attrs, call.args[1]
+    shape, kernel, output = (_float_shape(each) for each in (*call.args, call))
+    if not shape or not kernel or not output or not isinstance(weights, tvm.ir.GenericConst):
+        return None
+    steps = {int(each) for each in (*attributes.strides, *attributes.dilation, attributes.groups)}
+    layouts = (attributes.data_layout, attributes.kernel_layout)
+    if layouts != ("NHWC", "HWIO") or kernel[:2] != (3, 3) or steps != {1}:
+        return None
+    if min(kernel[2:]) < FEWEST_CHANNELS or min(output[1:3]) < min(TILES.values()):
+        return None
+    if kernel[3] % FEWEST_LANES:
+        return None
+    top, left, bottom, right = (int(each) for each in attributes.padding)
+    return Convolution((shape[0], shape[1], shape[2], shape[3]), kernel[3], (top, left, bottom, right))
+
+
+@dataclass(frozen=True)
+class ConvolutionCall:
+    """A convolution of ``main`` that has a choice of algorithm."""
+
+    convolution: Convolution
+    weights: tvm.runtime.Tensor
+    """As the module holds them: HWIO, or transformed. The passes after this keep the very tensor."""
+
+
+def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
+    """Return the convolutions that have a choice of algorithm, in program order, with the weights of the module."""
+    found = []
+    for shape, channels, padding, weights in read_choices(mod):
+        n, y, x, c = map(int, shape)
+        top, left, bottom, right = map(int, padding)
+        found.append(ConvolutionCall(Convolution((n, y, x, c), int(channels), (top, left, bottom, right)), weights))
+    return tuple(found)
+
+
+def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Compute each convolution as ``algorithms`` (signature → Algorithm) says; directly where it says nothing.
+
+    One that is not direct becomes one function, or three where its weights are large, each a Task: transform of the
+    input, products of matrices, inverse transform; the last takes in what follows elementwise. The weights are
+    transformed here. Convolutions that have a choice become an attribute of the module (`read_convolutions`).
+    """
+    rewriter = _Rewriter(mod, algorithms, target)
+    rewritten = rewrite_main(mod, rewriter)
+    found = [(each.convolution, each.weights) for each in rewriter.found]
+    changed = any(algorithms.get(convolution.signature) in TILES for convolution, _ in found)
+    choices = [[each.shape, each.channels, each.padding, weights] for each, weights in found]
+    return keep_choices(rewritten if changed else mod, choices)
+
+
+@mutator
+class _Rewriter(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> None:
+        super().__init__(mod)
+        self._algorithms = algorithms
+        self._target = target
+        self.found: list[ConvolutionCall] = []
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        convolution = find_convolution(call)
+        if convolution is None:
+            return super().visit_call_(call)
+        algorithm = self._algorithms.get(convolution.signature, "direct")
+        if algorithm not in TILES:
+            self.found.append(ConvolutionCall(convolution, call.args[1].value))
+            return super().visit_call_(call)
+        tiling = convolution.tile(algorithm, self._target)
+        data = self.visit_expr(call.args[0])
+        weights = constant(transform_weights(call.args[1].value.numpy(), tiling))
+        self.found.append(ConvolutionCall(convolution, weights.value))
+        if pays_in_rows(tiling):
+            function = make_rows(tiling, describe_machine(self._target))
+            return self._call(function, f"winograd{tiling.m}_rows", [data, weights])
+        inputs = self._emit(make_input_transform(tiling), f"winograd{tiling.m}_input", [data])
+        products = self._emit(make_products(tiling), f"winograd{tiling.m}_products", [inputs, weights])
+        return self._call(make_inverse_transform(tiling), f"winograd{tiling.m}_inverse", [products])
+
+    def _emit(self, function: tirx.PrimFunc, name: str, arguments: list[relax.Expr]) -> relax.Expr:
+        return self.builder_.emit(self._call(function, name, arguments))
+
+    def _call(self, function: tirx.PrimFunc, name: str, arguments: list[relax.Expr]) -> relax.Expr:
+        shape = [int(extent) for extent in function.params[-1].ty.shape]
+        variable = self.builder_.add_func(function.without_attr("global_symbol"), name)
+        return relax.call_tir(variable, arguments, relax.TensorType(shape, "float32"))
+
+
+def _float_shape(expr: relax.Expr) -> tuple[int, ...] | None:
+    """Return the shape of a float32 tensor; None for other values and where it is not known."""
+    kind = expr.ty
+    is_float = isinstance(kind, relax.TensorType) and str(kind.dtype) == "float32"
+    return static_shape(expr) if is_float else None

@@ -1,0 +1,72 @@
+"""Floats that become integers: bounded, then rounded by the instruction that makes integers of them.
+
+TVM rounds to a float, bounds that, and makes an integer of it by another instruction, which would round towards zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.target import codegen
+
+from tvmbuild.base.host_cpu import machine_of
+from tvmbuild.compiler.ir.modules import map_prim_funcs
+from tvmbuild.compiler.ir.prim_funcs import list_nodes
+
+_ROUND = "tirx.nearbyint"
+"""It gives a float in TVM; where an int32 is wanted, `fast_math` makes one instruction of it."""
+_EXACT = 1 << 24
+"""Below it float32 has all integers."""
+_INTEGERS = frozenset({"uint8", "int8", "int16", "int32"})
+_MOST = 255
+"""Of a uint8."""
+
+
+def round_to_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Return the module with fewer instructions for each number, where the CPU has that one; numbers are the same."""
+    triple = str(target.attrs.get("mtriple", "") or codegen.llvm_get_system_triple())
+    return map_prim_funcs(mod, _round) if machine_of(triple) == "x86_64" else mod
+
+
+def _round(function: tirx.PrimFunc, _: str) -> tirx.PrimFunc | None:
+    if not any(str(cast.ty.dtype) in _INTEGERS for cast in list_nodes(function, tirx.Cast)):
+        return None
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Cast, _convert)))
+
+
+def _convert(cast: tirx.Cast) -> tirx.Cast:
+    """Return the cast of what bounds and a zero point, where there are any, leave of a rounded number, as integers."""
+    dtype = str(cast.ty.dtype)
+    if dtype not in _INTEGERS:
+        return cast
+    high, lowest = _split(cast.value, tirx.Min)
+    low, shifted = _split(lowest, tirx.Max)
+    shift, rounded = _split(shifted, tirx.Add)
+    if getattr(getattr(rounded, "op", None), "name", "") != _ROUND or str(rounded.ty.dtype) != "float32":
+        return cast
+    (number,) = rounded.args
+    shift = shift or 0
+    saturates = low is not None and low >= 0 and (dtype, high) == ("uint8", _MOST)
+    bounded = number if low is None else tirx.Max(number, _float(low - shift))
+    if high is not None and not saturates:
+        bounded = tirx.Min(bounded, _float(high - shift))
+    integer = tirx.call_intrin("int32", _ROUND, bounded)
+    integer = integer + tirx.IntImm("int32", shift) if shift else integer
+    if saturates:  # what narrows takes the lesser by itself; a float beyond int32 becomes 2^31, as one without sign
+        integer = tirx.Min(tirx.Cast("uint32", integer), tirx.IntImm("uint32", _MOST))
+    return tirx.Cast(dtype, integer)
+
+
+def _split(value: Any, kind: type[tirx.Min | tirx.Max | tirx.Add]) -> tuple[int | None, Any]:
+    """Return the whole number of an operation of that kind and what it is applied to; None and the value of others."""
+    if not isinstance(value, kind) or not isinstance(value.b, tirx.FloatImm):
+        return None, value
+    number = float(value.b.value)
+    return (int(number), value.a) if number.is_integer() and abs(number) < _EXACT else (None, value)
+
+
+def _float(number: int) -> tirx.FloatImm:
+    return tirx.FloatImm("float32", number)
