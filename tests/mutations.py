@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GRAPH = "tvmbuild/compiler/graph"
+PASSES = "tvmbuild/compiler/passes"
 NATIVE = "tvmbuild/package/runtime/vulkan/native"
 
 
@@ -103,45 +103,45 @@ MUTATIONS = (
     ),
     Mutation(
         "a residual sum that spreads is done to the product's tiles",
-        f"{GRAPH}/residuals.py",
+        f"{PASSES}/join_residuals.py",
         "product is None or static_shape(other) != shape or not",
         "product is None or not",
-        "tests/compiler/graph/test_residuals.py",
+        "tests/compiler/passes/test_join_residuals.py",
     ),
     Mutation(
         "an exclusive prefix sum has its own element",
-        f"{GRAPH}/prefix_sums.py",
+        f"{PASSES}/block_prefix_sums.py",
         "first = 1 if exclusive else 0",
         "first = 0",
-        "tests/compiler/graph/test_prefix_sums.py",
+        "tests/compiler/passes/test_block_prefix_sums.py",
     ),
     Mutation(
         "a sum into a cache is taken for a row written there",
-        f"{GRAPH}/cells.py",
+        f"{PASSES}/scatter_to_select.py",
         'scatter.attrs.reduction != "update" or shape is None',
         "shape is None",
-        "tests/compiler/graph/test_cells.py",
+        "tests/compiler/passes/test_scatter_to_select.py",
     ),
     Mutation(
         "rows of infinite weights are taken as the rows of others",
-        f"{GRAPH}/one_hot.py",
+        f"{PASSES}/one_hot_to_take.py",
         "and bool(np.isfinite(values).all())",
         "",
-        "tests/compiler/graph/test_one_hot.py",
+        "tests/compiler/passes/test_one_hot_to_take.py",
     ),
     Mutation(
         "a Task's key depends on the names of a model's values",
-        f"{GRAPH}/var_names.py",
+        f"{PASSES}/canonicalize_var_names.py",
         "relax.DataflowVar(_ANY_NAME, var.ty)",
         "relax.DataflowVar(var.name_hint, var.ty)",
         "tests/compiler/test_tasks.py",
     ),
     Mutation(
         "a device's limit of tensors is not asked for",
-        f"{GRAPH}/wide.py",
+        f"{PASSES}/split_wide_functions.py",
         "return max(3, min(int(stated), MOST_TENSORS))",
         "return MOST_TENSORS",
-        "tests/compiler/graph/test_wide.py",
+        "tests/compiler/passes/test_split_wide_functions.py",
     ),
     Mutation(
         "a Vulkan device's memory is not given back",
