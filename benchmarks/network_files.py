@@ -13,8 +13,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import publish
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import InputSpec, ModelSpec

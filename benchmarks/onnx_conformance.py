@@ -27,7 +27,7 @@ from node_processes import load_for_children, run_apart
 from tvmbuild.base.files import write_text
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-MOST_REASONS = 4
+MAX_REASONS = 4
 Verdicts = Mapping[str, tuple[NodeCase, Verdict]]
 _WHERE = re.compile(r"^test_\S+: | \(node '[^']*'\)| \(\S*_\d+\)")
 
@@ -92,8 +92,8 @@ def _row(operator: str, verdicts: Sequence[Verdict]) -> str:
 
 
 def _join(reasons: list[str]) -> str:
-    more = f"; {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
-    return "; ".join(reasons[:MOST_REASONS]) + more
+    more = f"; {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+    return "; ".join(reasons[:MAX_REASONS]) + more
 
 
 def _shorten(reason: str) -> str:

@@ -139,8 +139,8 @@ MUTATIONS = (
     Mutation(
         "a device's limit of tensors is not asked for",
         f"{PASSES}/split_wide_functions.py",
-        "return max(3, min(int(stated), MOST_TENSORS))",
-        "return MOST_TENSORS",
+        "return max(3, min(int(stated), MAX_TENSORS))",
+        "return MAX_TENSORS",
         "tests/compiler/passes/test_split_wide_functions.py",
     ),
     Mutation(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvmbuild.base.nearest import find_nearest, find_nearest_pattern
+from tvmbuild.base.did_you_mean import find_nearest, find_nearest_pattern
 
 IDS = [
     f"{stage}:{model}@{target}"

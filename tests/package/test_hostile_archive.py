@@ -140,9 +140,9 @@ def test_a_hostile_description_is_refused(path: Path, text: bytes, reason: str) 
 
 
 def test_sizes_have_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MOST_METADATA_BYTES", 100)
+    monkeypatch.setattr(archive, "MAX_METADATA_BYTES", 100)
     with pytest.raises(TvmbuildError, match=r"net\.tar is damaged: mod\.json is larger than "):
         read_package(path)
-    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    monkeypatch.setattr(archive, "MAX_BYTES", 1000)
     with pytest.raises(TvmbuildError, match=r"net\.tar is no package: it is larger than "):
         read_package(path)

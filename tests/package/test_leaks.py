@@ -13,7 +13,7 @@ from small_package import build_package
 
 pytestmark = pytest.mark.compiler
 RUNS = 1000
-MOST_GROWTH_KB = 4_000
+MAX_GROWTH_KB = 4_000
 PYTHON = """
 import sys, threading
 import numpy as np
@@ -57,7 +57,7 @@ def expect_nothing_left(output: str) -> None:
     runs, different, before, after = map(int, found.groups())
     assert (runs, different) == (8 * RUNS, 0)
     assert before > 0
-    assert after - before < MOST_GROWTH_KB, output
+    assert after - before < MAX_GROWTH_KB, output
 
 
 def test_eight_threads_of_python_share_a_session(package: Path) -> None:

@@ -21,12 +21,12 @@ from tvmbuild.compiler.apply import RECORDED, REPACKED, SCHEDULED
 from tvmbuild.compiler.codegen.executable import VIRTUAL_MACHINE
 from tvmbuild.compiler.pass_manager import Pass, Phase
 from tvmbuild.compiler.pipeline import PHASES
-from tvmbuild.compiler.schedules.cpu.finish import FINISH
+from tvmbuild.compiler.schedules.cpu.tir_passes import TIR_PASSES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "compiler.md"
 BEGIN, END = "<!-- passes: written by tests/support/compiler_page.py -->", "<!-- end of passes -->"
-LISTED = (*PHASES, RECORDED, SCHEDULED, FINISH, REPACKED, VIRTUAL_MACHINE)
+LISTED = (*PHASES, RECORDED, SCHEDULED, TIR_PASSES, REPACKED, VIRTUAL_MACHINE)
 WIDTH = 118
 DEFAULTS = re.compile(
     r", (out_dtype=None|groups=1|(dilation|strides)=\[1(, 1)*\]|padding=\[0(, 0)*\]|output_padding=\[0, 0\]"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 17
-MOST_PIXELS = 24
+MAX_PIXELS = 24
 Shape: TypeAlias = tuple[int, int, int, int]
 
 
@@ -130,7 +130,7 @@ def _gate(graph: Graph, x: str) -> None:
 
 def _resize(graph: Graph, x: str) -> None:
     _, channels, height, width = graph.shapes[x]
-    if max(height, width) > MOST_PIXELS // 2:
+    if max(height, width) > MAX_PIXELS // 2:
         return
     scales = graph.constant(np.array([1, 1, 2, 2], np.float32))
     mode, coordinates = graph.pick(("nearest", "asymmetric"), ("linear", "half_pixel"), ("linear", "align_corners"))
@@ -140,7 +140,7 @@ def _resize(graph: Graph, x: str) -> None:
 
 def _transposed_convolution(graph: Graph, x: str) -> None:
     _, channels, height, width = graph.shapes[x]
-    if max(height, width) > MOST_PIXELS // 2:
+    if max(height, width) > MAX_PIXELS // 2:
         return
     out, kernel = graph.pick(3, 8), graph.pick(2, 3)
     extra = kernel - 2
@@ -226,7 +226,7 @@ _STEPS: tuple[Callable[[Graph, str], None], ...] = (
 def draw_graphs(draw: st.DrawFn) -> onnx.ModelProto:
     """Draw a model of one input and one or two outputs."""
     graph = Graph(draw, np.random.default_rng(draw(st.integers(0, 999))))
-    size = draw(st.tuples(st.integers(4, MOST_PIXELS // 2), st.integers(4, MOST_PIXELS // 2)))
+    size = draw(st.tuples(st.integers(4, MAX_PIXELS // 2), st.integers(4, MAX_PIXELS // 2)))
     graph.shapes["x"] = (1, graph.pick(1, 3, 8, 12), *size)
     for _ in range(draw(st.integers(1, 8))):
         graph.pick(*_STEPS)(graph, graph.pick(*list(graph.shapes)[-3:]))

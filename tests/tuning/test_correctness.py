@@ -70,8 +70,8 @@ def test_what_rules_leave_to_be_done_is_done_to_a_candidate_too(rows: int) -> No
     import tvm_ffi
     from tvm import te, topi
 
-    from tvmbuild.compiler.schedules.cpu.finish import finish
     from tvmbuild.compiler.schedules.cpu.rules import list_schedules
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
     from tvmbuild.tuning.correctness import find_difference
 
     target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
@@ -79,6 +79,6 @@ def test_what_rules_leave_to_be_done_is_done_to_a_candidate_too(rows: int) -> No
     for function in (te.create_prim_func([x, topi.nn.softmax(x)]), te.create_prim_func([x, w, topi.matmul(x, w)])):
         mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
         schedule, *_ = list_schedules(mod, target, 1)
-        finished = finish(schedule.mod, target)
+        finished = run_tir_passes(schedule.mod, target)
         assert not tvm_ffi.structural_equal(finished, schedule.mod)
         assert find_difference(schedule.mod, mod, target) is None

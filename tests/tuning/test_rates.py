@@ -14,7 +14,7 @@ from tvmbuild.base.specs import TuneOptions
 from tvmbuild.base.steps import TuneStep
 from tvmbuild.tuning import rates
 from tvmbuild.tuning.rates import (
-    MOST_TRIALS,
+    MAX_TRIALS,
     NO_TIME,
     OTHERS,
     USUAL,
@@ -101,9 +101,9 @@ def test_a_handful_of_trials_says_little(tmp_path: Path) -> None:
 
 
 def test_old_searches_fade(tmp_path: Path) -> None:
-    add_rates(Layout(tmp_path), HERE, {"conv2d": Spent(20 * MOST_TRIALS, 20.0 * MOST_TRIALS)})
+    add_rates(Layout(tmp_path), HERE, {"conv2d": Spent(20 * MAX_TRIALS, 20.0 * MAX_TRIALS)})
     for _ in range(8):
-        add_rates(Layout(tmp_path), HERE, {"conv2d": Spent(MOST_TRIALS, 3.0 * MOST_TRIALS)})
+        add_rates(Layout(tmp_path), HERE, {"conv2d": Spent(MAX_TRIALS, 3.0 * MAX_TRIALS)})
     now = estimate(tmp_path, HERE, "conv2d")
     assert now is not None
     assert now.middle == pytest.approx(300.0, rel=0.1)

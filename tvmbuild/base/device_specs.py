@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tvmbuild.base.field_marks import LATER
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 
 
 class DeviceSpec:
@@ -44,9 +44,9 @@ class RpcDevice(DeviceSpec):
     """What the tracker calls the boards."""
     timeout_s: float = 60.0
     """A board that gives no sign of life for so long is lost."""
-    wait_s: float = field(default=600.0, metadata=LATER)
+    wait_s: float = field(default=600.0, metadata=OMIT_WHEN_DEFAULT)
     """So long a busy one is waited for."""
-    session_s: float = field(default=1800.0, metadata=LATER)
+    session_s: float = field(default=1800.0, metadata=OMIT_WHEN_DEFAULT)
     """After so long a session ends, were it forgotten."""
 
 
@@ -55,7 +55,7 @@ class SshDevice(DeviceSpec):
     """A board without Python."""
 
     kind: ClassVar = "ssh"
-    host: str = field(metadata=LATER)
+    host: str = field(metadata=OMIT_WHEN_DEFAULT)
     """What the command ssh is told: user@host, a name of its configuration, or ssh://host:port."""
 
 

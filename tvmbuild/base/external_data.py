@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from tvmbuild.errors import TvmbuildError
 
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 """As the kernel follows."""
 
 
@@ -27,7 +27,7 @@ def locate_external(model: Path, location: str) -> Path:
         )
     path = model
     try:
-        for _ in range(_MOST_LINKS):
+        for _ in range(_MAX_LINKS):
             if (path.parent / location).is_file():
                 return path.parent / location
             if not path.is_symlink():

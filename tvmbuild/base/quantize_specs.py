@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tvmbuild.base.field_marks import TOLD
+from tvmbuild.base.field_marks import NOT_FINGERPRINTED
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Calibration:
     """Real inputs by which the ranges of activations are found: as those of Accuracy."""
 
     kind: Literal["images", "inputs"]
-    paths: tuple[str, ...] = field(metadata=TOLD)
+    paths: tuple[str, ...] = field(metadata=NOT_FINGERPRINTED)
     """Of more than ``count`` pictures those that are taken; the step's inputs tell them."""
     count: int = 64
     """At most so many samples, taken evenly."""

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from tvmbuild.base.field_marks import LATER
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 from tvmbuild.base.frozen_map import FrozenMap
 
 MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
@@ -57,8 +57,8 @@ class Source:
     file: str | None = None
     """For a package or a repository: the file's path in it."""
     sha256: str | None = None
-    export: Export | None = field(default=None, metadata=LATER)
-    revision: str | None = field(default=None, metadata=LATER)
+    export: Export | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    revision: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """Of a repository: a branch, a tag or a commit; None: main."""
 
     def list_extras(self) -> tuple[Extra, ...]:

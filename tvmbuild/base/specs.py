@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmbuild.base.device_specs import DeviceSpec, LocalDevice
-from tvmbuild.base.field_marks import LATER
+from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.source_specs import Source
@@ -47,7 +47,7 @@ class InputSpec:
     low: float | None = None
     high: float | None = None
     """Range of the seeded reference inputs, [low, high); None: [-1, 1) for floats, [0, 2) for integers."""
-    value: str | None = field(default=None, metadata=LATER)
+    value: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """JSON: a number for all elements, or lists with one for each. The input becomes a constant of the model."""
 
 
@@ -60,7 +60,7 @@ class Tolerance:
 
     rtol: float = 1e-3
     atol: float = 1e-3
-    of_largest: float = field(default=0.0, metadata=LATER)
+    of_largest: float = field(default=0.0, metadata=OMIT_WHEN_DEFAULT)
 
     def of_integers(self) -> Tolerance:
         """Return what is allowed of integers and booleans: nothing, where no more is allowed than is by default."""
@@ -96,11 +96,11 @@ class Accuracy:
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
-    top1: float | None = field(default=None, metadata=LATER)
+    top1: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """At least this share of the samples."""
-    rms: float | None = field(default=None, metadata=LATER)
+    rms: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """At most this."""
-    of_largest: float | None = field(default=None, metadata=LATER)
+    of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """At most this."""
 
 
@@ -182,9 +182,9 @@ class TuneOptions:
     cost_model: Literal["xgb", "random"] = "xgb"
     ops: tuple[str, ...] = ("*",)
     """Globs of Task names to search; the others are compiled from whatever records they have."""
-    algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=LATER)
+    algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=OMIT_WHEN_DEFAULT)
     """How convolutions may be computed; which is best, is measured where there are several."""
-    minutes: float | None = field(default=None, metadata=LATER)
+    minutes: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """A run of the step proposes nothing more after so many, but for the first candidates of each Task; None: no
     limit."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeGuard, TypeVar
 
 from tvmbuild.base.device_specs import DeviceSpec
-from tvmbuild.base.field_marks import LATER, TOLD
+from tvmbuild.base.field_marks import NOT_FINGERPRINTED, OMIT_WHEN_DEFAULT
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.source_specs import Source
@@ -59,14 +59,14 @@ class TuneStep:
     measured_on: str | None
     device: DeviceSpec
     tune: TuneOptions
-    precision: Precision = field(default="fp32", metadata=LATER)
-    threads: int = field(default=1, metadata=TOLD)
+    precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
+    threads: int = field(default=1, metadata=NOT_FINGERPRINTED)
     """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
-    rules: int = field(default=1, metadata=LATER)
+    rules: int = field(default=1, metadata=OMIT_WHEN_DEFAULT)
     """The version of the kind's rules for Tasks without a record: a search begins with what they would do."""
-    timed_on: str | None = field(default=None, metadata=TOLD)
+    timed_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
     """The device class that candidates are timed on, where the plan knows it."""
-    needs_records: bool = field(default=True, metadata=TOLD)
+    needs_records: bool = field(default=True, metadata=NOT_FINGERPRINTED)
     """Whether a Task without a record is badly off; the kind tells it."""
 
 
@@ -82,7 +82,7 @@ class CompileStep:
     link: str
     glibc: str | None
     preprocess: Preprocess | None
-    precision: Precision = field(default="fp32", metadata=LATER)
+    precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class ValidateStep:
     attributes: Attributes
     host: Attributes
     tolerance: Tolerance
-    precision: Precision = field(default="fp32", metadata=LATER)
-    stand_in: str | None = field(default=None, metadata=LATER)
+    precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
+    stand_in: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """This machine's device that runs the package in place of the target's; None: its CPU computes the model."""
-    accuracy: Accuracy | None = field(default=None, metadata=LATER)
-    preprocess: Preprocess | None = field(default=None, metadata=LATER)
+    accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    preprocess: Preprocess | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """How a picture becomes the input, where there are pictures to judge the accuracy by."""
 
 
@@ -112,7 +112,7 @@ class BenchmarkStep:
     threads: int
     tolerance: Tolerance
     benchmark: BenchmarkOptions
-    accuracy: Accuracy | None = field(default=None, metadata=LATER)
+    accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
 
 
 StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.base.wording import count
 from tvmbuild.cli.explain_kernel import explain_kernels

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.steps import CompileStep, has_options
 from tvmbuild.errors import TvmbuildError

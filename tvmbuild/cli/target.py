@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.specs import Attributes, freeze_attributes
 from tvmbuild.config.load import load_project, load_questions

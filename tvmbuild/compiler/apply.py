@@ -14,8 +14,8 @@ from tvmbuild.compiler.ir.calls import called_functions, display_name
 from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.pass_manager import Lowering, Phase, from_tvm, of_module, of_target, on_cpu, on_gpu, run_phase
 from tvmbuild.compiler.pipeline import Lowered
-from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
+from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.schedules.gpu.rules import schedule_rest
 from tvmbuild.compiler.tasks import normalised, task_key
 
@@ -54,7 +54,7 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     with target, database:
         recorded = run_phase(RECORDED, lowered.mod, lowering)
         coverage = _coverage(lowered.mod, recorded)
-        scheduled = finish(run_phase(SCHEDULED, recorded, lowering), target)
+        scheduled = run_tir_passes(run_phase(SCHEDULED, recorded, lowering), target)
         return Applied(run_phase(REPACKED, scheduled, lowering), coverage)
 
 

@@ -10,7 +10,7 @@ from tvm import relax
 from tvmbuild.compiler.ir.expressions import shift, static_shape
 
 Emit = Callable[[relax.Expr], relax.Expr]
-MOST_DEPTH = (1 << 31) // (4 * 255 * 128) - 1
+MAX_DEPTH = (1 << 31) // (4 * 255 * 128) - 1
 """Of a row: what is taken off its sum fits in int32 with it."""
 _UNSIGNED = 128
 
@@ -33,7 +33,7 @@ def suits(left: relax.Expr, right: relax.Expr) -> bool:
     before, after = static_shape(left), static_shape(right)
     if before is None or after is None or min(len(before), len(after)) < 2:
         return False
-    return 0 < before[-1] <= MOST_DEPTH
+    return 0 < before[-1] <= MAX_DEPTH
 
 
 def are_paired(left: relax.Expr, right: relax.Expr) -> bool:

@@ -24,7 +24,7 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import allow_tf32
 from tvmbuild.compiler.kernels.attention.cpu.function import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
-from tvmbuild.compiler.kernels.int8.dot_kernels import keep_beginnings
+from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
 from tvmbuild.compiler.machine.dot_instructions import find_instruction
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu, multiplies_bytes, tensor_core_types
@@ -48,34 +48,34 @@ from tvmbuild.compiler.pass_manager import (
     run_passes,
 )
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention
-from tvmbuild.compiler.passes.block_prefix_sums import sum_prefixes_in_blocks
+from tvmbuild.compiler.passes.block_prefix_sums import block_prefix_sums
 from tvmbuild.compiler.passes.canonicalize_var_names import canonicalize_var_names
-from tvmbuild.compiler.passes.convert_each_layout import convert_each
-from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty
+from tvmbuild.compiler.passes.convert_each_layout import convert_each_layout
+from tvmbuild.compiler.passes.drop_empty_tensors import drop_empty_tensors
 from tvmbuild.compiler.passes.find_softmax import find_softmax
-from tvmbuild.compiler.passes.flatten_conv3d import flatten_depth
-from tvmbuild.compiler.passes.fold_constants import fold_constants, prepare
-from tvmbuild.compiler.passes.fuse_normalization import group_rows
-from tvmbuild.compiler.passes.int8.byte_lookup_tables import use_tables
-from tvmbuild.compiler.passes.int8.lower_dot_products import pack_integers
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
-from tvmbuild.compiler.passes.int8.lower_to_dp4a import use_words
-from tvmbuild.compiler.passes.int8.pad_int8_channels import fill_channels
-from tvmbuild.compiler.passes.interleave_conv_transpose_phases import interleave_phases, is_interleaved
+from tvmbuild.compiler.passes.flatten_conv3d import flatten_conv3d
+from tvmbuild.compiler.passes.fold_constants import decompose_and_fold, fold_constants
+from tvmbuild.compiler.passes.fuse_normalization import fuse_normalization
+from tvmbuild.compiler.passes.int8.byte_lookup_tables import use_byte_lookup_tables
+from tvmbuild.compiler.passes.int8.lower_dot_products import lower_dot_products
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
+from tvmbuild.compiler.passes.int8.lower_to_dp4a import lower_to_dp4a
+from tvmbuild.compiler.passes.int8.pad_int8_channels import pad_int8_channels
+from tvmbuild.compiler.passes.interleave_conv_transpose_phases import interleave_conv_transpose_phases, is_interleaved
 from tvmbuild.compiler.passes.join_residuals import join_residuals
-from tvmbuild.compiler.passes.one_hot_to_take import take_rows
-from tvmbuild.compiler.passes.pad_conv_channels import CHOICES, pad_channels
-from tvmbuild.compiler.passes.pad_matmul_columns import pad_columns
-from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import replace_patches
-from tvmbuild.compiler.passes.precision import add_up_products_wide
-from tvmbuild.compiler.passes.scalar_constants import make_scalars
-from tvmbuild.compiler.passes.scatter_to_select import select_cells
+from tvmbuild.compiler.passes.one_hot_to_take import one_hot_to_take
+from tvmbuild.compiler.passes.pad_conv_channels import CHOICES, pad_conv_channels
+from tvmbuild.compiler.passes.pad_matmul_columns import pad_matmul_columns
+from tvmbuild.compiler.passes.patch_conv_transpose_to_conv import patch_conv_transpose_to_conv
+from tvmbuild.compiler.passes.precision import sum_products_in_float32
+from tvmbuild.compiler.passes.scalar_constants import make_scalar_constants
+from tvmbuild.compiler.passes.scatter_to_select import scatter_to_select
 from tvmbuild.compiler.passes.separate_groups import separate_groups
 from tvmbuild.compiler.passes.sink_transposes import sink_transposes
-from tvmbuild.compiler.passes.split_conv_transpose_by_phase import separate_phases
-from tvmbuild.compiler.passes.split_wide_functions import split_concatenations, split_wide
-from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
-from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_algorithms, read_convolutions
+from tvmbuild.compiler.passes.split_conv_transpose_by_phase import split_conv_transpose_by_phase
+from tvmbuild.compiler.passes.split_wide_functions import split_concatenations, split_wide_functions
+from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
+from tvmbuild.compiler.passes.winograd.apply_winograd import ConvolutionCall, apply_winograd, read_convolutions
 from tvmbuild.compiler.passes.winograd.attach_epilogues import attach_epilogues
 from tvmbuild.package.metadata import SLOW, TensorInfo
 
@@ -89,18 +89,18 @@ _NHWC = {
 def _lower_qdq_to_int8(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
     instruction, by_words = find_instruction(lowering.target), multiplies_bytes(lowering.target)
     signed = by_words or (instruction is not None and instruction.tensor == "int8")
-    return use_integers(mod, signed=signed, plain=instruction is None and not by_words)
+    return lower_qdq_to_int8(mod, signed=signed, plain=instruction is None and not by_words)
 
 
 def _separate_phases(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
-    return separate_phases(mod, lambda call: in_nhwc(lowering) and is_interleaved(call, lowering.target))
+    return split_conv_transpose_by_phase(mod, lambda call: in_nhwc(lowering) and is_interleaved(call, lowering.target))
 
 
 def _separate_left(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
     """Split the transposed convolutions that waited for NHWC, which was not to be had."""
     calls = operator_calls(mod, "relax.nn.conv2d_transpose")
     is_left = any(is_interleaved(call, lowering.target) for call in calls)
-    return fold_constants(separate_phases(mod)) if is_left else mod
+    return fold_constants(split_conv_transpose_by_phase(mod)) if is_left else mod
 
 
 def _fuse_attention(mod: tvm.ir.IRModule, lowering: Lowering) -> tvm.ir.IRModule:
@@ -141,40 +141,40 @@ def _in_nhwc_each(lowering: Lowering) -> bool:
 OPERATORS = Phase(
     "operators",
     (
-        of_module("SumProductsInFloat32", add_up_products_wide, on_gpu),
-        of_module("WidenConv1d", widen_one_dimensional, in_nhwc),
+        of_module("SumProductsInFloat32", sum_products_in_float32, on_gpu),
+        of_module("WidenConv1d", widen_conv1d, in_nhwc),
         Pass(
             "LowerQdqToInt8",
             _lower_qdq_to_int8,
-            written_in=use_integers,
+            written_in=lower_qdq_to_int8,
             after={"WidenConv1d": "it knows two-dimensional convolutions only"},
         ),
-        of_module("DropEmptyTensors", drop_empty),
+        of_module("DropEmptyTensors", drop_empty_tensors),
         Pass(
             "SplitConvTransposeByPhase",
             _separate_phases,
-            written_in=separate_phases,
+            written_in=split_conv_transpose_by_phase,
             after={"LowerQdqToInt8": "integers have transposed convolutions of their own"},
         ),
         of_module(
             "FlattenConv3d",
-            flatten_depth,
+            flatten_conv3d,
             in_nhwc,
             after={"SplitConvTransposeByPhase": "phases may be three-dimensional convolutions"},
         ),
         of_module(
             "DecomposeAndFold",
-            prepare,
+            decompose_and_fold,
             after={"LowerQdqToInt8": "dequantised weights would be folded to floats"},
         ),
-        of_module("OneHotToTake", take_rows, after={"DecomposeAndFold": "it looks for constant weights"}),
+        of_module("OneHotToTake", one_hot_to_take, after={"DecomposeAndFold": "it looks for constant weights"}),
         Pass(
             "ScalarConstants",
-            lambda mod, lowering: make_scalars(mod, quantised=lowering.quantised),
-            written_in=make_scalars,
+            lambda mod, lowering: make_scalar_constants(mod, quantised=lowering.quantised),
+            written_in=make_scalar_constants,
             after={"DecomposeAndFold": "it looks for constants"},
         ),
-        of_module("ScatterToSelect", select_cells, after={"DecomposeAndFold": "it looks for constant indices"}),
+        of_module("ScatterToSelect", scatter_to_select, after={"DecomposeAndFold": "it looks for constant indices"}),
         of_module("FindSoftmax", find_softmax),
         Pass(
             "FuseAttention",
@@ -187,10 +187,10 @@ OPERATORS = Phase(
             join_residuals,
             after={"FuseAttention": "it moves the reshapes by which attention is found"},
         ),
-        of_module("BlockPrefixSums", sum_prefixes_in_blocks, on_gpu),
+        of_module("BlockPrefixSums", block_prefix_sums, on_gpu),
         of_target(
             "PadMatmulColumns",
-            pad_columns,
+            pad_matmul_columns,
             on_cpu,
             after={"FuseAttention": "a padded product is no operand of attention"},
         ),
@@ -201,20 +201,20 @@ LAYOUT = Phase(
     "layout",
     (
         from_tvm(lambda: relax.transform.ConvertLayout(_NHWC), _in_nhwc_throughout, name="ConvertLayout"),
-        of_module("ConvertEachLayout", convert_each, _in_nhwc_each),
+        of_module("ConvertEachLayout", convert_each_layout, _in_nhwc_each),
         of_target(
             "InterleaveConvTransposePhases",
-            interleave_phases,
+            interleave_conv_transpose_phases,
             in_nhwc,
             after={"ConvertLayout": "its function is of NHWC already"},
         ),
         of_module(
             "PatchConvTransposeToConv",
-            replace_patches,
+            patch_conv_transpose_to_conv,
             in_nhwc,
             after={"ConvertLayout": "the convolution in its stead is NHWC already"},
         ),
-        Pass("SplitConvTransposeLeft", _separate_left, (in_nchw,), written_in=separate_phases),
+        Pass("SplitConvTransposeLeft", _separate_left, (in_nchw,), written_in=split_conv_transpose_by_phase),
         of_module("SinkTransposes", sink_transposes, in_nhwc, after={"ConvertLayout": "it makes the transposes"}),
         of_module("FoldConstants", fold_constants, in_nhwc, after={"SinkTransposes": "it leaves transposed weights"}),
     ),
@@ -225,28 +225,28 @@ PRODUCTS = Phase(
     (
         Pass(
             "ApplyWinograd",
-            lambda mod, lowering: apply_algorithms(mod, lowering.algorithms, lowering.target),
+            lambda mod, lowering: apply_winograd(mod, lowering.algorithms, lowering.target),
             (on_cpu, in_nhwc),
-            written_in=apply_algorithms,
+            written_in=apply_winograd,
             after={"FoldConstants": "the weights must be constants in HWIO"},
             before={"PadConvChannels": "a convolution's signature has the model's channels"},
         ),
         of_target(
             "PadInt8Channels",
-            fill_channels,
+            pad_int8_channels,
             on_cpu,
             in_nhwc,
             before={"LowerDotProducts": "it packs whole vectors of channels"},
         ),
         of_target(
             "ByteLookupTables",
-            use_tables,
+            use_byte_lookup_tables,
             before={"LowerDotProducts": "it takes the table's place after a convolution into account"},
         ),
-        of_target("LowerDotProducts", pack_integers, before={"SeparateGroups": "groups of bytes are its own"}),
+        of_target("LowerDotProducts", lower_dot_products, before={"SeparateGroups": "groups of bytes are its own"}),
         of_target("SeparateGroups", separate_groups, on_cpu, in_nhwc),
-        of_target("PadConvChannels", pad_channels, on_cpu, in_nhwc),
-        of_target("LowerToDp4a", use_words, on_gpu),
+        of_target("PadConvChannels", pad_conv_channels, on_cpu, in_nhwc),
+        of_target("LowerToDp4a", lower_to_dp4a, on_gpu),
     ),
 )
 """Convolutions and products of matrices by what the target multiplies with."""
@@ -260,9 +260,11 @@ TENSOR_IR = Phase(
         from_tvm(relax.transform.LegalizeOps),
         from_tvm(relax.transform.AnnotateTIROpPattern),
         from_tvm(relax.transform.FoldConstant),
-        of_module("FuseNormalization", group_rows, on_cpu, before={"FuseOps": "it leaves alone what is grouped"}),
+        of_module(
+            "FuseNormalization", fuse_normalization, on_cpu, before={"FuseOps": "it leaves alone what is grouped"}
+        ),
         from_tvm(relax.transform.FuseOps),
-        of_target("SplitWideFunctions", split_wide),
+        of_target("SplitWideFunctions", split_wide_functions),
         from_tvm(relax.transform.FuseTIR),
         # Before Tasks are seen: a reshape is free at run time and not worth a search.
         from_tvm(relax.transform.RewriteDataflowReshape),
@@ -279,7 +281,7 @@ RECORDS = Phase(
         from_tvm(relax.transform.AttachAttrLayoutFreeBuffers, on_cpu),
         of_module(
             "PinInitialValues",
-            keep_beginnings,
+            pin_initial_values,
             on_cpu,
             after={"AttachAttrLayoutFreeBuffers": "it takes buffers from its list"},
         ),

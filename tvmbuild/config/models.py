@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import Accuracy, InputSpec, ModelSpec, Precision, Preprocess, SimplifyOptions, Tolerance
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document

@@ -6,7 +6,7 @@ import glob
 import os
 from pathlib import Path
 
-from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath, show_value
 

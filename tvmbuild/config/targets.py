@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import Attributes, AttributeValue, BenchmarkOptions, TargetSpec, TuneOptions
 from tvmbuild.config.defaults import merge_maps
 from tvmbuild.config.document import Document

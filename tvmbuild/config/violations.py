@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvmbuild.base.nearest import find_nearest
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.config.document import Document
 from tvmbuild.config.mistakes import KeyPath, list_words, show_value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tvmbuild.base.device_specs import DeviceSpec
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.devices.kind import DeviceKind
 from tvmbuild.devices.local.kind import Local
 from tvmbuild.devices.none import Nowhere

@@ -14,7 +14,7 @@ from doit.cmd_base import DodoTaskLoader
 from doit.doit_cmd import DoitMain
 from doit.task import Task
 
-from tvmbuild.base.nearest import find_nearest, find_nearest_pattern, is_pattern, suggest
+from tvmbuild.base.did_you_mean import find_nearest, find_nearest_pattern, is_pattern, suggest
 from tvmbuild.doit_adapter.ending import end_run
 from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.doit_adapter.variables import check_variable

@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 from doit import doit_cmd
 
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.steps import Settings, TuneMode
 from tvmbuild.errors import TvmbuildError
 

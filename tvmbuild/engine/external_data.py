@@ -12,7 +12,7 @@ ENTRY = b"\x0a\x08location\x12"
 
 https://github.com/onnx/onnx/blob/main/docs/ExternalData.md
 """
-_MOST_BITS = 63
+_MAX_BITS = 63
 
 
 def list_external_data(model: Path) -> list[str]:
@@ -46,5 +46,5 @@ def read_varint(data: mmap.mmap, at: int) -> tuple[int, int]:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
-        if byte < 0x80 or shift > _MOST_BITS:
+        if byte < 0x80 or shift > _MAX_BITS:
             return value, at

@@ -20,9 +20,9 @@ LIBRARY = "mod.so"
 PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
-MOST_BYTES = 4 << 30
+MAX_BYTES = 4 << 30
 """A package is read whole."""
-MOST_METADATA_BYTES = 64 << 20
+MAX_METADATA_BYTES = 64 << 20
 _REMEDY = "if it is a package, copy it or build it again"
 
 
@@ -90,21 +90,21 @@ def _archive(contents: Mapping[str, bytes]) -> bytes:
 def _members(path: Path) -> dict[str, bytes]:
     try:
         with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        contents = read_members(data, _NAMES) if len(data) <= MOST_BYTES else {}
+            data = stream.read(MAX_BYTES + 1)
+        contents = read_members(data, _NAMES) if len(data) <= MAX_BYTES else {}
     except FileNotFoundError as error:
         raise TvmbuildError(f"{path.name}: no such package", "build it first") from error
     except OSError as error:
         raise TvmbuildError(f"{path.name} cannot be read: {error.strerror or error}") from error
     except DamagedArchiveError as error:
         raise _damaged(path, str(error)) from error
-    if len(data) > MOST_BYTES:
-        raise TvmbuildError(f"{path.name} is no package: it is larger than {MOST_BYTES >> 30} GiB")
+    if len(data) > MAX_BYTES:
+        raise TvmbuildError(f"{path.name} is no package: it is larger than {MAX_BYTES >> 30} GiB")
     missing = sorted(_NAMES - set(contents))
     if missing:
         raise _damaged(path, f"{', '.join(missing)} missing")
-    if len(contents[METADATA]) > MOST_METADATA_BYTES:
-        raise _damaged(path, f"{METADATA} is larger than {MOST_METADATA_BYTES >> 20} MiB")
+    if len(contents[METADATA]) > MAX_METADATA_BYTES:
+        raise _damaged(path, f"{METADATA} is larger than {MAX_METADATA_BYTES >> 20} MiB")
     return {name: bytes(member) for name, member in contents.items()}
 
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.file_kinds import recognise_wrapping
 from tvmbuild.base.files import publish
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageInfo, TakesInputs, TensorInfo
 from tvmbuild.package.preprocess import first_line, preprocess_picture

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from tvmbuild.base.specs import Preprocess
 
-MOST_TENSOR_BYTES = 1 << 40
+MAX_TENSOR_BYTES = 1 << 40
 _DTYPES = {
     "bool": 1,
     "int8": 1,
@@ -81,7 +81,7 @@ def _dtype(value: Any, where: str) -> None:
 
 def _tensor(value: Any, where: str) -> None:
     _check_map(value, where, {"name": _text, "shape": _each(_natural), "dtype": _dtype})
-    if math.prod(value["shape"]) * _DTYPES[value["dtype"]] > MOST_TENSOR_BYTES:
+    if math.prod(value["shape"]) * _DTYPES[value["dtype"]] > MAX_TENSOR_BYTES:
         raise ValueError(f"{where}.shape is larger than any memory")
 
 

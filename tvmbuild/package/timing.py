@@ -10,7 +10,7 @@ from dataclasses import dataclass
 WARM_UP_S = 0.5
 BUDGET_S = 10.0
 """Of the samples, where the user names no number of them."""
-MOST_SAMPLES = 50
+MAX_SAMPLES = 50
 LEAST_SAMPLES = 5
 
 
@@ -53,7 +53,7 @@ def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None]
 
 def count_samples(sample_ms: float) -> int:
     """Return how many samples fit the budget, within reason."""
-    return max(LEAST_SAMPLES, min(MOST_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
+    return max(LEAST_SAMPLES, min(MAX_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
 
 
 def summarize(samples: Sequence[float], number: int) -> Latency:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.file_kinds import recognise
-from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.open_dimensions import PLACEHOLDERS
 from tvmbuild.base.specs import InputSpec
 from tvmbuild.compiler.importing.reading import tidy

@@ -12,7 +12,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.machine.target import is_gpu, tvm_target
-from tvmbuild.compiler.schedules.cpu.finish import finish
+from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.tasks import task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.replay.traces import load_record, load_workload
@@ -67,7 +67,7 @@ def _replay(mod: tvm.IRModule, trace: str, target: tvm.target.Target) -> str | N
         if not is_gpu(target):
             use_fast_math()
             scheduled = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-            tvm.driver.build(finish(scheduled, target), target=target)
+            tvm.driver.build(run_tir_passes(scheduled, target), target=target)
     except (
         ValueError,
         TypeError,

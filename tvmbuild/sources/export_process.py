@@ -21,8 +21,8 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx.external_data_helper import uses_external_data
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import write_bytes, write_json
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.processes import die_with_parent
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.export import CRASH, ERROR, REQUEST, RESULT

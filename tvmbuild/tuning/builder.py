@@ -15,10 +15,10 @@ def build_candidate(mod: Any, target: Any, library: str, threads: str | None) ->
     """
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415  (after start_worker)
 
-    from tvmbuild.compiler.schedules.cpu.finish import finish  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes  # noqa: PLC0415
 
     removed = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-    return build_library(finish(removed, target), target, library, threads)
+    return build_library(run_tir_passes(removed, target), target, library, threads)
 
 
 def build_library(mod: Any, target: Any, library: str, threads: str | None) -> str:

@@ -16,12 +16,12 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
     import tvm  # noqa: PLC0415  (after start_worker)
 
     from tvmbuild.compiler.codegen.fast_math import use_fast_math  # noqa: PLC0415
-    from tvmbuild.compiler.schedules.cpu.finish import finish  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes  # noqa: PLC0415
 
     use_fast_math()
     inputs = draw_inputs(list_arguments(workload))
     results = []
-    for each in (workload, finish(mod, target)):
+    for each in (workload, run_tir_passes(mod, target)):
         tensors = [tvm.runtime.tensor(value) for value in inputs]
         tvm.compile(each, target=target)["main"](*tensors)
         results.append([tensor.numpy() for tensor in tensors])

@@ -26,7 +26,7 @@ from tvmbuild.tuning.job import Job
 
 
 @dataclass(frozen=True)
-class Ways:
+class AlgorithmCandidates:
     """Every way to compute a model's convolutions, by algorithm, the direct one first."""
 
     lowered: Mapping[str, Lowered]
@@ -48,24 +48,24 @@ class Extracted:
     """What there is to choose; None: nothing."""
     algorithms: FrozenMap[str, str] = FrozenMap()
     """What was chosen, and ``lowered`` follows: convolution's signature → algorithm; one that is absent is direct."""
-    ways: Ways | None = None
+    candidates: AlgorithmCandidates | None = None
     """Where it has still to be measured which is fastest."""
 
     def agenda(self, done: frozenset[str]) -> Agenda:
         """Return the search of its Tasks; those that are ``done`` were searched in this run."""
         return Agenda(self.tasks, self.target, done)
 
-    def agenda_of(self, ways: Ways) -> Agenda:
+    def agenda_of(self, candidates: AlgorithmCandidates) -> Agenda:
         """Return the search of the Tasks of all ways, and of the rest of the model.
 
         All at once: were it interrupted, no Task would be without a record for the sake of a choice.
         """
-        every = {task.key: task for task in (*self.tasks, *ways.tasks)}
+        every = {task.key: task for task in (*self.tasks, *candidates.tasks)}
         return Agenda(tuple(every.values()), self.target, one_model=False)
 
 
 def extract(job: Job, model: Path) -> Extracted:
-    """Return the ONNX model's Tasks: as its choices say, measured or by rule, or direct where it has ``ways``."""
+    """Return the ONNX model's Tasks: as its choices say, measured or by rule, or direct where it has ``candidates``."""
     target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
@@ -81,18 +81,18 @@ def extract(job: Job, model: Path) -> Extracted:
         print(choices.problem)
     known = Choices({}) if job.mode == "full" else choices
     if extracted.graph is not None and job.may_search and must_choose(job.options, extracted.graph, known):
-        return replace(extracted, ways=_find_ways(extracted, extracted.graph, job.options.algorithms))
+        return replace(extracted, candidates=_lower_candidates(extracted, extracted.graph, job.options.algorithms))
     return lower_by(extracted, choices.algorithms(extracted.graph, job.options.algorithms))
 
 
 def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted:
     """Return the model computed by these algorithms, by its convolutions' signatures; nothing is open any more."""
     if not algorithms:
-        return replace(extracted, ways=None)
+        return replace(extracted, candidates=None)
     with device_lock("local", exclusive=False):
         lowered = lower(extracted.imported, extracted.target, None, algorithms)
         tasks = extract_tasks(lowered)
-    return replace(extracted, lowered=lowered, tasks=tasks, algorithms=algorithms, ways=None)
+    return replace(extracted, lowered=lowered, tasks=tasks, algorithms=algorithms, candidates=None)
 
 
 def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Target) -> Graph | None:
@@ -104,7 +104,7 @@ def _find_graph(direct: Lowered, tasks: Sequence[Task], target: tvm.target.Targe
     return describe_graph(keys, by_rule)
 
 
-def _find_ways(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> Ways:
+def _lower_candidates(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> AlgorithmCandidates:
     """Return what every algorithm that is ``allowed`` makes of the model."""
     lowered = {DIRECT: direct.lowered}
     with device_lock("local", exclusive=False):
@@ -116,4 +116,4 @@ def _find_ways(direct: Extracted, graph: Graph, allowed: Sequence[str]) -> Ways:
         involved = {name: find_tasks(each) for name, each in lowered.items()}
         keys = {key for by_signature in involved.values() for found in by_signature.values() for key in found}
         tasks = {task.key: task for each in lowered.values() for task in extract_tasks(each) if task.key in keys}
-    return Ways(lowered, tuple(tasks.values()), involved)
+    return AlgorithmCandidates(lowered, tuple(tasks.values()), involved)

@@ -30,8 +30,8 @@ def tune(job: Job, model: Path) -> Tuned:
     with the rest; then what the chosen way still lacks.
     """
     book, extracted, searched = RecordBook(job), extract(job, model), Searched()
-    if extracted.ways is not None:
-        searched = search(job, book, verify(job, book, extracted.agenda_of(extracted.ways)))
+    if extracted.candidates is not None:
+        searched = search(job, book, verify(job, book, extracted.agenda_of(extracted.candidates)))
         extracted = choose(job, book, extracted)
     searched += search(job, book, verify(job, book, extracted.agenda(done=searched.keys)))
     return Tuned(extracted, searched, elect(job, book, extracted, searched))

@@ -44,7 +44,7 @@ LOOP_S = 0.0107
 MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
 """A time may be so many times shorter or longer than said."""
 _MOST = 10**9
-MOST_TRIALS = 5000
+MAX_TRIALS = 5000
 """Older searches count less and less: when so many trials are known they are halved first."""
 
 
@@ -143,7 +143,7 @@ def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) 
     here = dict(known.get(where, {}))
     for word, each in spent.items():
         before = here.get(word, Spent())
-        if before.trials > MOST_TRIALS:
+        if before.trials > MAX_TRIALS:
             before = Spent(before.trials // 2, before.seconds / 2)
         here[word] = before + each
     rows = {

@@ -15,12 +15,12 @@ from planned_memory import legalize, plan
 from tvm import relax
 
 from tvmbuild.compiler.codegen.executable import VIRTUAL_MACHINE
-from tvmbuild.compiler.codegen.level_order import order_by_level
+from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms
 
 SHAPE = (4, 6)
-ORDER = tvm.transform.module_pass(lambda mod, _: order_by_level(mod), opt_level=0)
+ORDER = tvm.transform.module_pass(lambda mod, _: group_independent_kernels(mod), opt_level=0)
 Reads = tuple[int, int]
 """The numbers of the values that an operator reads; 0 is the input."""
 
@@ -89,7 +89,7 @@ def test_what_it_does_not_know_stays_as_it_is() -> None:
         called = relax.Call(relax.ExternFunc("somewhere.else"), [x], ty_args=[relax.TensorType(SHAPE, "float32")])
         builder.emit_func_output(builder.emit(called))
     mod = builder.get()
-    assert order_by_level(mod).same_as(mod)
+    assert group_independent_kernels(mod).same_as(mod)
 
 
 @pytest.mark.compiler

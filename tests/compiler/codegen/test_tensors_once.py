@@ -9,8 +9,8 @@ import tvm_ffi
 from planned_memory import legalize, plan
 from tvm import relax
 
+from tvmbuild.compiler.codegen.dedupe_allocations import dedupe_allocations
 from tvmbuild.compiler.codegen.executable import build_executable
-from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
 from tvmbuild.compiler.ir.calls import operator_calls
 
 ROUNDS = 6
@@ -34,7 +34,7 @@ def build(shape: tuple[int, ...] = (4, 6)) -> tvm.ir.IRModule:
 def test_calls_become_fewer(cpu: tvm.target.Target) -> None:
     with cpu:
         mod = plan(build())
-        once = make_tensors_once(mod)
+        once = dedupe_allocations(mod)
     assert len(operator_calls(mod, "relax.reshape")) == ROUNDS
     assert operator_calls(once, "relax.reshape") == ()
     before, after = (operator_calls(each, "relax.memory.alloc_tensor") for each in (mod, once))

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmbuild.compiler.importing.importer import import_model
-from tvmbuild.compiler.importing.refusals import MOST_TOLD
+from tvmbuild.compiler.importing.refusals import MAX_TOLD
 from tvmbuild.errors import TvmbuildError
 
 
@@ -85,7 +85,7 @@ def test_ten_lines_and_a_count() -> None:
     names = [f"Unknown{index}" for index in range(13)]
     nodes = [node(name, "x", name, domain="org.example") for name in names]
     *lines, last = refuse(*nodes, helper.make_node("Sum", names, ["y"])).message.splitlines()
-    assert len(lines) == MOST_TOLD + 1
+    assert len(lines) == MAX_TOLD + 1
     assert last == "  and 3 more"
 
 

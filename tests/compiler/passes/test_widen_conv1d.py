@@ -15,7 +15,7 @@ from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
-from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
+from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.preparing.reference import run_onnx
@@ -161,7 +161,7 @@ def test_quantised_ones_are_sums_of_integers(save_model: SaveModel, cpu: tvm.tar
 
 def test_a_graph_without_such_stays_as_it_is(save_convnet: SaveModel) -> None:
     mod = import_onnx(save_convnet()).mod
-    assert widen_one_dimensional(mod).same_as(mod)
+    assert widen_conv1d(mod).same_as(mod)
 
 
 def test_gpus_keep_them(save_model: SaveModel, gpu: tvm.target.Target) -> None:

@@ -29,8 +29,8 @@ from tvmbuild.compiler.ir.prim_funcs import has_plain_loops
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
-from tvmbuild.compiler.schedules.cpu.finish import finish
 from tvmbuild.compiler.schedules.cpu.rules import list_schedules, schedule_function, schedule_uncovered
+from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.schedules.nest import view_nest
 from tvmbuild.compiler.tasks import extract_tasks
 from tvmbuild.replay.traces import dump_trace, load_record
@@ -290,7 +290,7 @@ def test_vectors_are_as_wide_as_the_target_s_registers() -> None:
 
 def test_rows_that_no_vector_divides_have_vectors_that_overlap(cpu: tvm.target.Target) -> None:
     function = te_function(topi.exp, te.placeholder((13, 197), "float32", "x"))
-    scheduled = finish(schedule_uncovered(tvm.IRModule({"main": function}), cpu), cpu)["main"].script()
+    scheduled = run_tir_passes(schedule_uncovered(tvm.IRModule({"main": function}), cpu), cpu)["main"].script()
     assert "T.vectorized(8)" in scheduled
     assert "T.where" not in scheduled
 

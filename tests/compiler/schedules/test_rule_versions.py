@@ -65,12 +65,12 @@ def on_cpus() -> list[str]:
     import tvm
 
     from tvmbuild.compiler.machine.target import tvm_target
-    from tvmbuild.compiler.schedules.cpu.finish import finish
     from tvmbuild.compiler.schedules.cpu.rules import schedule_uncovered
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 
     mod = tvm.IRModule({f"f{place}": each for place, each in enumerate([*list_functions(), write_long_epilogue()])})
     targets = [tvm_target("llvm", FrozenMap({"mcpu": cpu, "num-cores": 2}), FrozenMap()) for cpu in CPUS]
-    return [finish(schedule_uncovered(mod, target), target).script() for target in targets]
+    return [run_tir_passes(schedule_uncovered(mod, target), target).script() for target in targets]
 
 
 def on_a_card() -> list[str]:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvmbuild.base.nearest import find_nearest, is_pattern, suggest
+from tvmbuild.base.did_you_mean import find_nearest, is_pattern, suggest
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.specs import BenchmarkOptions
 from tvmbuild.base.steps import BenchmarkStep, Settings, Step, has_options

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.files import sha256_file
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.errors import TvmbuildError

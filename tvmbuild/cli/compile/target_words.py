@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import TARGETS_YAML
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.cli.target import describe_device

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tvmbuild.base.console import make_console
+from tvmbuild.base.did_you_mean import find_nearest_pattern, suggest
 from tvmbuild.base.files import pretty_json
-from tvmbuild.base.nearest import find_nearest_pattern, suggest
 from tvmbuild.base.pace import round_duration
 from tvmbuild.base.steps import SimplifyStep, has_options
 from tvmbuild.base.wording import count

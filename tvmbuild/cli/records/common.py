@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import MODELS_YAML, Layout
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.config import load_project
 from tvmbuild.engine.project_lock import hold_project_lock
 from tvmbuild.errors import TvmbuildError

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.cli.records.common import find_target, hold_records, list_targets
 from tvmbuild.cli.records.conversion import convert
 from tvmbuild.errors import TvmbuildError

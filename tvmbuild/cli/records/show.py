@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.nearest import find_nearest, suggest
 from tvmbuild.cli.records.common import list_targets, plain, show_time
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.project import find_root

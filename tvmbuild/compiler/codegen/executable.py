@@ -8,9 +8,9 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
+from tvmbuild.compiler.codegen.dedupe_allocations import dedupe_allocations
 from tvmbuild.compiler.codegen.generators import pass_config, use_generators
-from tvmbuild.compiler.codegen.level_order import order_by_level
-from tvmbuild.compiler.codegen.tensors_once import make_tensors_once
+from tvmbuild.compiler.codegen.group_independent_kernels import group_independent_kernels
 from tvmbuild.compiler.codegen.vulkan.names import shorten_names
 from tvmbuild.compiler.culprit import name_culprit
 from tvmbuild.compiler.ir.calls import operator_calls
@@ -19,7 +19,7 @@ from tvmbuild.compiler.pass_manager import Lowering, Phase, as_tvms, from_tvm, o
 from tvmbuild.errors import TvmbuildError
 
 PROFILED = "main_bytecode"
-MOST_COMPILED = 4000
+MAX_COMPILED = 4000
 """Bindings of a ``main`` that is made machine code."""
 _CONFIG = {"relax.backend.use_cuda_graph": True}
 """Without it RewriteCUDAGraph does nothing."""
@@ -68,7 +68,7 @@ def _build_twice(mod: tvm.ir.IRModule, target: tvm.target.Target) -> relax.VMExe
     functions = {variable: each for variable, each in mod.functions.items() if variable.name_hint != "main"}
     profiled = {tvm.ir.GlobalVar(PROFILED): mod["main"].with_attr("global_symbol", PROFILED)}
     _vmcodegen(builder, tvm.ir.IRModule(functions | profiled, attrs=mod.attrs), "bytecode")
-    form = "compiled" if _count_bindings(mod["main"]) <= MOST_COMPILED else "bytecode"
+    form = "compiled" if _count_bindings(mod["main"]) <= MAX_COMPILED else "bytecode"
     return _vmlink(builder, target, _filter_tir(_vmcodegen(builder, mod, form)))
 
 
@@ -94,13 +94,18 @@ VIRTUAL_MACHINE = Phase(
         from_tvm(relax.transform.ToNonDataflow),
         from_tvm(relax.transform.RemovePurityChecking),
         from_tvm(relax.transform.CallTIRRewrite),
-        of_module("OrderByLevel", order_by_level, _on_vulkan, before={"StaticPlanBlockMemory": "it changes lifetimes"}),
+        of_module(
+            "OrderByLevel",
+            group_independent_kernels,
+            _on_vulkan,
+            before={"StaticPlanBlockMemory": "it changes lifetimes"},
+        ),
         from_tvm(relax.transform.StaticPlanBlockMemory),
         # All launches but the first and the last are one graph.
         from_tvm(relax.transform.RewriteCUDAGraph, _on_cuda),
         from_tvm(relax.transform.LowerAllocTensor),
         of_module(
-            "MakeTensorsOnce", make_tensors_once, _not_on_cuda, after={"LowerAllocTensor": "it looks for tensors"}
+            "MakeTensorsOnce", dedupe_allocations, _not_on_cuda, after={"LowerAllocTensor": "it looks for tensors"}
         ),
         from_tvm(relax.transform.KillAfterLastUse),
         from_tvm(relax.transform.LowerRuntimeBuiltin),

@@ -16,7 +16,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_nodes
 from tvmbuild.errors import TvmbuildError
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 """Nodes of a cycle that an error names."""
 _NUMBERS: Mapping[str, Any] = {
     "value_float": np.float32,
@@ -152,8 +152,8 @@ def _sort(nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
 
 def _refuse_cycle(cycle: list[onnx.NodeProto]) -> TvmbuildError:
     named = [f"{node.op_type} ({node.name or node.output[0]})" for node in reversed(cycle)]
-    more = ["…"] if len(named) > _MOST_NAMED else []
+    more = ["…"] if len(named) > _MAX_NAMED else []
     return TvmbuildError(
-        f"its nodes wait for each other in a circle: {' → '.join(named[:_MOST_NAMED] + more)}",
+        f"its nodes wait for each other in a circle: {' → '.join(named[:_MAX_NAMED] + more)}",
         "export the model again: no order of its nodes can be computed",
     )

@@ -14,8 +14,8 @@ ONNX = ("", "ai.onnx", "ai.onnx.preview")
 """The domains of ONNX's own operators."""
 OWN = "tvmbuild"
 """The domain of operators that only expansions write."""
-MOST_TOLD = 10
-_MOST_NODES = 3
+MAX_TOLD = 10
+_MAX_NODES = 3
 """That a line names."""
 _REPLACE = "replace what the model does with other operators"
 _LENGTH = "and a package has fixed shapes"
@@ -109,8 +109,8 @@ def combine(errors: Sequence[NodeError]) -> TvmbuildError:
     if len(groups) == 1:
         return TvmbuildError(_tell(errors), errors[0].hint)
     lines = [f"{_tell(group)} ({group[0].hint})" for group in groups.values()]
-    rest = len(lines) - MOST_TOLD
-    shown = lines[:MOST_TOLD] + ([f"and {rest} more"] if rest > 0 else [])
+    rest = len(lines) - MAX_TOLD
+    shown = lines[:MAX_TOLD] + ([f"and {rest} more"] if rest > 0 else [])
     return TvmbuildError(
         "\n  ".join([f"{len(errors)} nodes cannot be built:", *shown]), "replace them in the model as each line says"
     )
@@ -120,8 +120,8 @@ def _tell(errors: Sequence[NodeError]) -> str:
     first = errors[0]
     named = all(error.node.name for error in errors)
     names = [repr(error.node.name if named else error.node.output[0]) for error in errors]
-    rest = len(names) - _MOST_NODES
-    shown = ", ".join(names[:_MOST_NODES]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(names) - _MAX_NODES
+    shown = ", ".join(names[:_MAX_NODES]) + (f" and {rest} more" if rest > 0 else "")
     which = f"{first.node.op_type} ({'node' if named else 'output'}{'s' if len(names) > 1 else ''} {shown})"
     which += f" of {first.node.domain}" if first.node.domain not in ONNX else ""
     if first.by_tvm:

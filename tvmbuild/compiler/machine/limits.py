@@ -26,7 +26,7 @@ class CpuLimits:
 
 
 USUAL_CPU = CpuLimits()
-MOST_TENSORS = 32
+MAX_TENSORS = 32
 """That a function takes and returns, where a target allows more too: the time that making its code takes grows with
 the square of them."""
 

@@ -7,8 +7,8 @@ from typing import Any
 import tvm
 from tvm.target import codegen
 
+from tvmbuild.base.did_you_mean import find_nearest
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.nearest import find_nearest
 from tvmbuild.base.specs import Attributes, AttributeValue
 from tvmbuild.errors import TvmbuildError
 

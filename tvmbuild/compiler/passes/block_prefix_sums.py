@@ -21,7 +21,7 @@ BLOCK = 64
 """Elements: each is read so often, on average half as often."""
 
 
-def sum_prefixes_in_blocks(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def block_prefix_sums(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with such functions in the place of `relax.cumsum`."""
     return rewrite_calls(mod, _rewrite) if operator_calls(mod, "relax.cumsum") else mod
 

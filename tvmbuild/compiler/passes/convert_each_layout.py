@@ -12,7 +12,7 @@ from tvmbuild.compiler.ir.rewrite import rewrite_calls
 _TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
 
-def convert_each(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def convert_each_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Compute each convolution and pooling of ``main`` in NHWC, between transposes."""
     return rewrite_calls(mod, _convert)
 

@@ -15,18 +15,18 @@ from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
 
 
-def drop_empty(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module without empty parts, where a part is left that is not."""
     splits, joins = (operator_calls(mod, f"relax.{name}") for name in ("split", "concat"))
     parts = [field for call in splits for field in call.ty.fields]
     parts += [field.ty for call in joins if isinstance(call.args[0], relax.Tuple) for field in call.args[0].fields]
     if not any(_is_empty(part) for part in parts):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod)))
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _DropEmptyTensors(mod)))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if not is_call(call, "relax.concat"):

@@ -15,11 +15,11 @@ def find_softmax(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with a softmax for each exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
     if not operator_calls(mod, "relax.exp"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod)))
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _FindSoftmax(mod)))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _FindSoftmax(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if not is_call(call, "relax.divide"):

@@ -16,7 +16,7 @@ from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Emit
 Shape = tuple[int, ...]
 
 
-def flatten_depth(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def flatten_conv3d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Rewrite each NCDHW convolution of floats and known shapes; depthwise ones, of few sums, are well as they are."""
     return rewrite_calls(mod, _replace)
 

@@ -16,7 +16,7 @@ from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
 
-def prepare(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Decompose and fold what is known when the package is built."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
     return relax.transform.DeadCodeElimination()(fold_constants(decomposed))

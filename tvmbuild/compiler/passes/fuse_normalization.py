@@ -21,7 +21,7 @@ _MOST = 32
 """Operators in one function."""
 
 
-def group_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def fuse_normalization(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with each chain of operators over the same rows a function for FuseTIR."""
     main = mod["main"]
     blocks, changed = [], False

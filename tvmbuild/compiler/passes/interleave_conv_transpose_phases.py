@@ -26,7 +26,7 @@ _OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
-def interleave_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution that `is_interleaved`, for a graph whose convolutions are in NHWC.
 
     It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.

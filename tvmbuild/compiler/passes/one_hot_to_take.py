@@ -18,17 +18,17 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def take_rows(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with rows taken in the products' place.
 
     What is computed of each row alone, with constants, is computed of the weights, when the package is built.
     """
-    rewritten = rewrite_main(mod, _Rewriter(mod))
+    rewritten = rewrite_main(mod, _OneHotToTake(mod))
     return relax.transform.DeadCodeElimination()(fold_constants(rewritten))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         taken = None

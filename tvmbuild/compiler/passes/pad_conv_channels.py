@@ -22,12 +22,12 @@ from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
 
-MOST_COLOURS = 4
+MAX_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
 TILE = 8
 """Pixels: with two vectors of channels each as many sums as hide a multiplication's latency."""
-MOST_IN_TILE, FEWEST_IN_TILE = 28, 5
-FEWEST_PIXELS = 64
+MAX_IN_TILE, MIN_IN_TILE = 28, 5
+MIN_PIXELS = 64
 """Fewer become too many more."""
 _NAME = "conv2d"
 CHOICES = "tvmbuild.convolutions"
@@ -50,12 +50,12 @@ def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
     return (mod.attrs or {}).get(CHOICES) or ()
 
 
-def pad_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Pad the output channels of each NHWC convolution with constant float32 weights where it takes fewer vectors.
 
     One of a picture in NCHW reads it as it is: to bring it to NHWC first takes a pass through memory.
     """
-    rewriter = _Rewriter(mod, describe_machine(target))
+    rewriter = _PadConvChannels(mod, describe_machine(target))
     padded = rewrite_main(mod, rewriter)
 
     def replace(weights: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
@@ -71,7 +71,7 @@ def padded_channels(channels: int, lanes: int) -> int:
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, machine: Machine) -> None:
         super().__init__(mod)
         self._machine = machine
@@ -99,7 +99,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if not is_call(source, "relax.permute_dims"):
             return None
         axes = [int(axis) for axis in source.attrs.axes or ()]
-        return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MOST_COLOURS else None
+        return source.args[0] if axes == [0, 2, 3, 1] and int(data.ty.shape.values[3]) <= MAX_COLOURS else None
 
 
 def is_known_convolution(call: relax.Call) -> bool:
@@ -133,7 +133,7 @@ def _more_pixels(call: relax.Call, machine: Machine) -> tuple[int, int]:
     extent = columns if columns > 1 else rows
     more = -extent % TILE
     large = math.prod(int(each) for each in call.args[1].ty.shape.values) > machine.limits.near_weights
-    if not large or extent < FEWEST_PIXELS or max(divisors(extent, MOST_IN_TILE)) >= FEWEST_IN_TILE:
+    if not large or extent < MIN_PIXELS or max(divisors(extent, MAX_IN_TILE)) >= MIN_IN_TILE:
         return 0, 0
     return (0, more) if columns > 1 else (more, 0)
 

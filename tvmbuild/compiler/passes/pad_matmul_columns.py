@@ -25,7 +25,7 @@ LARGE = 1 << 18
 _NAME = "matmul"
 
 
-def pad_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def pad_matmul_columns(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Pad the columns of each product in float32 with one constant matrix where that takes fewer vectors."""
     return rewrite_calls(mod, partial(_pad, describe_machine(target).lanes(32)))
 

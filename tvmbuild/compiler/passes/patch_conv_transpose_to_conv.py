@@ -16,7 +16,7 @@ from tvmbuild.compiler.ir.rewrite import rewrite_calls
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
-def replace_patches(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Rewrite each such convolution with constant weights, for a graph whose other convolutions are in NHWC.
 
     It has a transpose on either side, which `sink_transposes` cancels with ConvertLayout's.

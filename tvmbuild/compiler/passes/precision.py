@@ -23,7 +23,7 @@ from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
-from tvmbuild.compiler.passes.fold_constants import prepare
+from tvmbuild.compiler.passes.fold_constants import decompose_and_fold
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
 from tvmbuild.errors import TvmbuildError
 
@@ -87,13 +87,13 @@ def reduce_precision(
         return imported
     if precision == "tf32":
         return replace(imported, tf32=True)
-    before = prepare(imported.mod)
+    before = decompose_and_fold(imported.mod)
     converter = _Converter(before, _TYPES[precision], on_cpu=kind == "llvm")
     mod = replace_main(before, converter.visit_expr(before["main"]))
     return replace(imported, mod=relax.transform.DeadCodeElimination()(mod))
 
 
-def add_up_products_wide(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def sum_products_in_float32(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with float32 sums in its products of 16-bit floats: those of a file that came in float16."""
 
     def widen(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

@@ -23,19 +23,19 @@ _OPERATORS = frozenset(
 )
 
 
-def make_scalars(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
+def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IRModule:
     """Return the module with each operand of one element that is constant a scalar, where that changes no shape.
 
     A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
     so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
     """
-    rewriter = _Rewriter(mod, find_rounded(mod["main"], quantised=quantised))
+    rewriter = _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised))
     rewritten = rewrite_main(mod, rewriter)
     return rewritten if rewriter.changed else mod
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
     changed = False
 
     def __init__(self, mod: tvm.ir.IRModule, rounded: set[relax.Var]) -> None:

@@ -14,7 +14,7 @@ from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.rewrite import resolve, rewrite_calls
 
 
-def select_cells(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with a selection for each such write, where the cache lay before it was transposed."""
     if not operator_calls(mod, "relax.scatter_nd"):
         return mod

@@ -34,13 +34,13 @@ def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
     Roundings to integers are elementwise where one step is that of all; the extremes of all elements need no transpose.
     """
-    sunk = rewrite_main(mod, _Rewriter(mod))
+    sunk = rewrite_main(mod, _SinkTransposes(mod))
     # FuseOps does not see through one variable that is another.
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if not isinstance(call.op, tvm.ir.Op):

@@ -59,10 +59,13 @@ def describe_direction(window: Window, inputs: int, outputs: int) -> Direction:
     return Direction(stride, taps, before, after, cropped)
 
 
-def separate_phases(mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False) -> tvm.ir.IRModule:
+def split_conv_transpose_by_phase(
+    mod: tvm.ir.IRModule, is_left: Callable[[relax.Call], bool] = lambda _: False
+) -> tvm.ir.IRModule:
     """Rewrite each transposed convolution of floats and known shapes, but for those of windows that do not overlap.
 
-    These are products of matrices where the layout allows it (`replace_patches`). So does it those that are left.
+    Those are products of matrices where the layout allows it (`patch_conv_transpose_to_conv`).
+    What ``is_left`` says yes to stays as it is.
     """
     return rewrite_calls(mod, lambda builder, call: None if is_left(call) else _replace(builder, call))
 

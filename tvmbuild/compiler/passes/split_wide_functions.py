@@ -16,17 +16,17 @@ from tvmbuild.compiler.ir.calls import display_name, is_call
 from tvmbuild.compiler.ir.expressions import INJECTIVE
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.rewrite import count_uses, list_variables, rewrite_calls
-from tvmbuild.compiler.machine.limits import MOST_TENSORS
+from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.row_operators import find_pattern
 
-_MOST_OPERATORS = 64
+_MAX_OPERATORS = 64
 """In one piece: FuseOps' own number is 256, and the time that making code takes grows with the square of it."""
 
 
 def most_tensors(target: tvm.target.Target) -> int:
     """Return how many tensors a function for the target may take and return."""
-    stated = target.attrs.get("max_per_stage_descriptor_storage_buffer", MOST_TENSORS)
-    return max(3, min(int(stated), MOST_TENSORS))
+    stated = target.attrs.get("max_per_stage_descriptor_storage_buffer", MAX_TENSORS)
+    return max(3, min(int(stated), MAX_TENSORS))
 
 
 def split_concatenations(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -64,7 +64,7 @@ def _concatenate(builder: relax.BlockBuilder, parts: Sequence[relax.Expr], call:
     return parts[0] if len(parts) == 1 else builder.emit(relax.op.concat(parts, call.attrs.axis))
 
 
-def split_wide(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def split_wide_functions(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return a module that FuseOps has fused with each function of more than ``most`` tensors as several.
 
     Each piece has one result; what lies between its operators is in no memory. FuseOps also stops after so many
@@ -127,7 +127,7 @@ class _Split:
                 given = [pieces[each] for each in list_variables(binding.value) if each in pieces and uses[each] == 1]
                 for other in sorted(given, key=lambda each: each.buffers):
                     joined = piece.follow(other)
-                    fits = joined.buffers <= self._most and len(joined.bindings) <= _MOST_OPERATORS
+                    fits = joined.buffers <= self._most and len(joined.bindings) <= _MAX_OPERATORS
                     if fits and other.result in self._taken:
                         piece = joined
                         del pieces[other.result]

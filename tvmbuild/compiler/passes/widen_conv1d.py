@@ -25,13 +25,13 @@ _ROUNDED = frozenset({"relax.quantize", "relax.dequantize"})
 """So that a sum of integers is rounded at once."""
 
 
-def widen_one_dimensional(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def widen_conv1d(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Rewrite those of ``main`` whose shapes are known; a reshape on either side is a view."""
-    return rewrite_main(mod, _Rewriter(mod)) if any(operator_calls(mod, name) for name in _RULES) else mod
+    return rewrite_main(mod, _WidenConv1d(mod)) if any(operator_calls(mod, name) for name in _RULES) else mod
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = super().visit_call_(call)
         if not isinstance(call.op, tvm.ir.Op) or len(static_shape(call) or ()) != _RANK:

@@ -14,7 +14,7 @@ from tvmbuild.compiler.machine.machine import CHUNKS_PER_THREAD, PARALLEL_WORK, 
 from tvmbuild.compiler.schedules.access import Access, collect, list_moduli, uses
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 
-MOST_TOGETHER = 8
+MAX_TOGETHER = 8
 """Steps of a loop that are written out one after another."""
 
 
@@ -24,9 +24,9 @@ class Variant:
 
     rank: int = 0
     """Which of its tiles, the best one first."""
-    turned: bool = False
+    swap_outer_loops: bool = False
     """Go through the tiles in the other order."""
-    otherwise_padded: bool = False
+    flip_padding: bool = False
     """Pad the whole input first where a few rows at a time seem better, and the other way round."""
     blocked: bool = False
     """Do long sums in blocks."""
@@ -98,7 +98,7 @@ class Nest:
     def find_period(self, axis: Axis) -> int:
         """Return after how many steps along the axis the branches come again; 1 where they do not, or after many."""
         periods = {period for condition in self.conditions for period in list_moduli(condition, axis.var)}
-        small = [each for each in periods if 1 < each <= MOST_TOGETHER and axis.extent % each == 0]
+        small = [each for each in periods if 1 < each <= MAX_TOGETHER and axis.extent % each == 0]
         return max(small, default=1)
 
 

@@ -10,7 +10,7 @@ from tvmbuild.devices.local.cuda_driver import capture, open_stream, synchronize
 from tvmbuild.devices.local.gpu_timer import use_gpu
 from tvmbuild.devices.lock import device_lock
 
-GRAPH_S, MOST_CALLS = 300e-6, 50
+GRAPH_S, MAX_CALLS = 300e-6, 50
 """A graph has so many calls that it takes about so long: then what starts it does not count."""
 
 
@@ -39,7 +39,7 @@ def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -
         rough = time_on_device(stream, lambda: launch(1))
         if rough > timing.enough_s + GRAPH_S:
             return [rough]
-        calls = max(1, min(MOST_CALLS, int(GRAPH_S / rough)))
+        calls = max(1, min(MAX_CALLS, int(GRAPH_S / rough)))
         with capture(stream, lambda: launch(calls)) as run:
             run()
             return _take_samples(stream, run, calls, timing)

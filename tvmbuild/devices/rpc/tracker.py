@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tvmbuild.base.nearest import find_nearest, suggest
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.errors import TvmbuildError
 
 CONNECT_S = 5.0

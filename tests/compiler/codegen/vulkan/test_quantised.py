@@ -16,7 +16,7 @@ from vulkan_kernels import lavapipe
 
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
 from tvmbuild.preparing.simplify import simplify
 
 pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.compiler, pytest.mark.vulkan]
 
 def check(case: Case, target: tvm.target.Target | None = None) -> None:
     model, shape = case
-    sums = operator_calls(use_integers(import_onnx(model).mod), "relax.nn.conv2d")
+    sums = operator_calls(lower_qdq_to_int8(import_onnx(model).mod), "relax.nn.conv2d")
     assert {str(call.ty.dtype) for call in sums} <= {"int32"}
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     want = run_optimized(model, {"x": x})["y"]

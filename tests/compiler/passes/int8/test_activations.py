@@ -14,7 +14,7 @@ from quantized_nodes import BYTES, Drawn, run_onnx
 from vulkan_devices import HOST, LEAST
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.byte_matrices import MOST_DEPTH
+from tvmbuild.compiler.byte_matrices import MAX_DEPTH
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model, import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
@@ -22,7 +22,7 @@ from tvmbuild.compiler.ir.prim_funcs import list_blocks
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, find_instruction
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import host_target, tvm_target
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles
 from tvmbuild.compiler.tasks import extract_tasks
@@ -68,7 +68,7 @@ def draw() -> np.ndarray:
 @pytest.mark.parametrize("activations", BYTES)
 def test_attention(activations: str, zeros: tuple[int, int], cpu: str) -> None:
     model = attention(activations, zeros)
-    sums = operator_calls(use_integers(import_onnx(model).mod), "relax.matmul")
+    sums = operator_calls(lower_qdq_to_int8(import_onnx(model).mod), "relax.matmul")
     assert [str(call.ty.dtype) for call in sums] == ["int32", "int32"]
     want = run_attention(zeros)
     assert np.unique(want).size > 10
@@ -91,7 +91,7 @@ def test_the_target_s_instruction_is_used(cpu: str) -> None:
 
 def test_they_stay_in_floats_without_an_instruction() -> None:
     model = attention()
-    sums = operator_calls(use_integers(import_onnx(model).mod, plain=True), "relax.matmul")
+    sums = operator_calls(lower_qdq_to_int8(import_onnx(model).mod, plain=True), "relax.matmul")
     assert [str(call.ty.dtype) for call in sums] == ["float32", "float32"]
 
 
@@ -134,14 +134,14 @@ def test_bytes_whose_zero_points_the_call_knows(
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("depth", [MOST_DEPTH, MOST_DEPTH + 1])
+@pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1])
 def test_the_longest_rows(depth: int) -> None:
     fed = {"a": np.full((1, depth), 255, "uint8"), "b": np.full((depth, 2), 0, "uint8")}
     drawn = Drawn(np.random.default_rng(0), fed=fed)
     names = ["a", "b", drawn.constant("az", 0, "uint8"), drawn.constant("bz", 255, "uint8")]
     imported = import_model(drawn.model(helper.make_node("MatMulInteger", names, ["y"])), "node")
     (product,) = operator_calls(imported.mod, "relax.matmul")
-    assert str(product.args[0].ty.dtype) == ("uint8" if depth == MOST_DEPTH else "int32")
+    assert str(product.args[0].ty.dtype) == ("uint8" if depth == MAX_DEPTH else "int32")
     target = host_target(threads=2)
     (got,) = build_here(lower(imported, target), target)(fed).values()
     assert got.tolist() == [[-255 * 255 * depth] * 2]

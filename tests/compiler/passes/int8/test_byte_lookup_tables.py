@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.kernels.int8.lookup import find_lookup
 from tvmbuild.compiler.machine.target import host_target, tvm_target
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.preparing.reference import run_onnx
 
@@ -154,7 +154,7 @@ def test_depthwise_convolutions_read_channels_of_different_steps(activation: str
     zeros = net.random.randint(0, 90, channels) if zero is None else np.full(channels, zero)
     zeros -= 128 if dtype == "int8" else 0
     model = finish_by_channel(net, active, scales, zeros.astype(dtype), shape)
-    mod = use_integers(import_onnx(model).mod)
+    mod = lower_qdq_to_int8(import_onnx(model).mod)
     assert {str(call.ty.dtype) for call in operator_calls(mod, "relax.nn.conv2d")} == {"int32"}
     check_by_channel(model, shape)
 
@@ -171,7 +171,7 @@ def test_after_an_activation_that_gives_nothing_negative_they_read_bytes(zeros: 
     scales = net.random.uniform(0.02, 0.03, channels).astype(np.float32)
     chosen = net.random.choice(zeros, channels) - (128 if dtype == "int8" else 0)
     model = finish_by_channel(net, active, scales, chosen.astype(dtype), shape)
-    *_, depthwise = operator_calls(use_integers(import_onnx(model).mod), "relax.nn.conv2d")
+    *_, depthwise = operator_calls(lower_qdq_to_int8(import_onnx(model).mod), "relax.nn.conv2d")
     assert str(depthwise.args[0].ty.dtype) == "uint8"
     check_by_channel(model, shape)
 

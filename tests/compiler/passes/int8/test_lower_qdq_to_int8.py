@@ -24,7 +24,7 @@ from tvmbuild.base.specs import AttributeValue
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import host_target, tvm_target
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
 from tvmbuild.compiler.pipeline import lower
 from tvmbuild.preparing.reference import run_onnx
 
@@ -34,7 +34,7 @@ PLAIN: dict[str, AttributeValue] = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linu
 
 def left_in_floats(model: bytes) -> set[str]:
     """Return the sums that are not computed in integers."""
-    mod = use_integers(import_onnx(model).mod)
+    mod = lower_qdq_to_int8(import_onnx(model).mod)
     calls = (*operator_calls(mod, "relax.nn.conv"), *operator_calls(mod, "relax.matmul"))
     return {call.op.name for call in calls if str(call.ty.dtype) != "int32"}
 
@@ -61,7 +61,7 @@ def test_convolutions_of_other_cpus(name: str) -> None:
 @pytest.mark.parametrize("name", ["groups", "odd groups", "two outputs a channel"])
 def test_groups_of_several_channels_are_left_in_floats_without_an_instruction(name: str) -> None:
     model, shape = convolution(np.random.RandomState(0), **CONVOLUTIONS[name])
-    (call,) = operator_calls(use_integers(import_onnx(model).mod, plain=True), "relax.nn.conv2d")
+    (call,) = operator_calls(lower_qdq_to_int8(import_onnx(model).mod, plain=True), "relax.nn.conv2d")
     assert str(call.ty.dtype) == "float32"
     x = np.random.RandomState(1).uniform(-3, 3, shape).astype(np.float32)
     plain = tvm_target("llvm", FrozenMap({**PLAIN, "mcpu": "x86-64"}), FrozenMap())
@@ -100,7 +100,7 @@ def test_products(transposed: int, activations: str) -> None:
 def test_what_leaves_numbers_as_they_are_is_done_to_integers() -> None:
     model, shape = moved(np.random.RandomState(5))
     assert left_in_floats(model) == set()
-    mod = use_integers(import_onnx(model).mod)
+    mod = lower_qdq_to_int8(import_onnx(model).mod)
     (pool,), (concat,) = operator_calls(mod, "relax.nn.max_pool2d"), operator_calls(mod, "relax.concat")
     assert str(pool.ty.dtype) == str(concat.ty.dtype) == "uint8"
     check(model, shape)
@@ -161,7 +161,7 @@ def test_a_bias_in_floats_is_taken_too() -> None:
 
 def count_float_sums(model: bytes) -> int:
     """Return how many numbers are added to something that has as many channels, as a bias is."""
-    calls = operator_calls(use_integers(import_onnx(model).mod), "relax.add")
+    calls = operator_calls(lower_qdq_to_int8(import_onnx(model).mod), "relax.add")
     return sum(str(call.ty.dtype) == "float32" and len(getattr(call.args[1].ty, "shape", ())) > 0 for call in calls)
 
 
@@ -173,7 +173,7 @@ def test_bounds_of_a_sum_are_bounds_of_its_integers(high: float) -> None:
     made = net.add("Conv", [net.round("x", IN_SCALE, 100), weights, net.offset(16, scales, IN_SCALE)])
     bounded = net.add("Clip", [made, net.keep(np.float32(0)), net.keep(np.float32(high))])
     model = net.finish(net.round(bounded, 6 / 255, 0), (1, 8, 6, 6))
-    mod = use_integers(import_onnx(model).mod)
+    mod = lower_qdq_to_int8(import_onnx(model).mod)
     highs = [float(call.args[1].value.numpy()) for call in operator_calls(mod, "relax.minimum")]
     assert highs == [255, min(255, round(high * 255 / 6))]
     x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
@@ -204,7 +204,7 @@ def test_a_bias_of_many_steps_is_added_as_floats() -> None:
     bias = net.keep(np.random.RandomState(0).uniform(-1, 1, 16).astype(np.float32))
     made = net.add("Relu", [net.add("Conv", [net.round("x", IN_SCALE, 100), weights, bias])])
     model = net.finish(net.round(made, OUT_SCALE, 20), (1, 8, 6, 6))
-    mod = use_integers(import_onnx(model).mod)
+    mod = lower_qdq_to_int8(import_onnx(model).mod)
     assert count_float_sums(model) == 1
     assert len(operator_calls(mod, "relax.maximum")) == 2  # of the input and the result: ReLU is a bound of its own
     x = np.random.RandomState(1).uniform(-3, 3, (1, 8, 6, 6)).astype(np.float32)
@@ -233,4 +233,4 @@ def test_a_network_without_quantisation_stays_as_it_is() -> None:
     net = Network(np.random.RandomState(13))
     weights = net.keep(np.ones((4, 4, 1, 1), np.float32))
     imported = import_onnx(net.finish(net.add("Conv", ["x", weights]), (1, 4, 5, 5)))
-    assert use_integers(imported.mod).same_as(imported.mod)
+    assert lower_qdq_to_int8(imported.mod).same_as(imported.mod)

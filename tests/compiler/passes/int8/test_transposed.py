@@ -16,8 +16,8 @@ from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import host_target, tvm_target
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
-from tvmbuild.compiler.passes.widen_conv1d import widen_one_dimensional
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
+from tvmbuild.compiler.passes.widen_conv1d import widen_conv1d
 from tvmbuild.compiler.pipeline import lower
 
 pytestmark = pytest.mark.compiler
@@ -49,7 +49,7 @@ def transposed(given: dict[str, Any], seed: int = 0, activations: str = "uint8",
 
 def find_types(model: bytes) -> set[str]:
     """Return the types of the convolutions' sums."""
-    mod = use_integers(widen_one_dimensional(import_onnx(model).mod))
+    mod = lower_qdq_to_int8(widen_conv1d(import_onnx(model).mod))
     return {str(call.ty.dtype) for call in operator_calls(mod, "relax.nn.conv")}
 
 
@@ -108,7 +108,7 @@ def test_groups_and_dilation_stay_in_floats(attributes: dict[str, Any]) -> None:
 
 def test_they_stay_in_floats_without_an_instruction() -> None:
     model, shape = transposed(CASES["patches"])
-    (call,) = operator_calls(use_integers(import_onnx(model).mod, plain=True), "relax.nn.conv")
+    (call,) = operator_calls(lower_qdq_to_int8(import_onnx(model).mod, plain=True), "relax.nn.conv")
     assert str(call.ty.dtype) == "float32"
     check(compute(model, draw(shape), host_target("x86-64", 2)), run_optimized(model, {"x": draw(shape)})["y"])
 

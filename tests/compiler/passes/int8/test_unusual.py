@@ -12,7 +12,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.machine.target import tvm_target
-from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import use_integers
+from tvmbuild.compiler.passes.int8.lower_qdq_to_int8 import lower_qdq_to_int8
 from tvmbuild.preparing.reference import run_onnx
 
 pytestmark = pytest.mark.compiler
@@ -140,7 +140,7 @@ def test_a_factor_before_a_product_is_a_part_of_its_steps(alpha: float) -> None:
     made = net.round(net.add("Gemm", [net.round("x", SCALE, 120), weights, bias], alpha=alpha), 0.2, 120)
     check(net, made, (9, 40), allowed=0.2 * 1.01)
     net.nodes.pop()  # what `check` appended
-    products = operator_calls(use_integers(import_onnx(net.finish(made, (9, 40))).mod), "relax.matmul")
+    products = operator_calls(lower_qdq_to_int8(import_onnx(net.finish(made, (9, 40))).mod), "relax.matmul")
     assert [str(call.ty.dtype) for call in products] == ["int32"]
 
 
@@ -162,7 +162,7 @@ def test_a_bound_on_either_side(kind: str, *, is_first: bool) -> None:
     got = check(net, net.round(made, SCALE, 120))
     assert got.min() >= 0.7 - SCALE if kind == "Max" else got.max() <= 0.7 + SCALE
     net.nodes.pop()
-    mod = use_integers(import_onnx(net.finish(net.nodes[-1].output[0], SHAPE)).mod)
+    mod = lower_qdq_to_int8(import_onnx(net.finish(net.nodes[-1].output[0], SHAPE)).mod)
     bounds = (operator_calls(mod, f"relax.{each}") for each in ("maximum", "minimum"))
     rounded_once = 2  # the input's
     assert [len(calls) for calls in bounds] == [rounded_once, rounded_once]

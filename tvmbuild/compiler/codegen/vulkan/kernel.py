@@ -22,7 +22,7 @@ from tvmbuild.errors import TvmbuildError
 
 _SCALARS = {"int32": 0, "int64": 1, "float32": 2, "uint32": 3, "bool": 4}
 """The module's numbers of scalar arguments' types."""
-MOST_BUFFERS = 64
+MAX_BUFFERS = 64
 """Whatever a device takes: the runtime's own limit."""
 _FEATURES = {
     Capability.FLOAT16: (0, "supports_float16"),
@@ -38,7 +38,7 @@ _GRANTED = frozenset({Capability.SHADER, Capability.DOT_PRODUCT_INPUT_4X8BIT_PAC
 _LIMITS = {
     "max_threads_per_block": ("threads in a block", 1024),
     "max_shared_memory_per_block": ("bytes of shared memory", 16384),
-    "max_per_stage_descriptor_storage_buffer": ("buffers", MOST_BUFFERS),
+    "max_per_stage_descriptor_storage_buffer": ("buffers", MAX_BUFFERS),
     "max_push_constants_size": ("bytes of scalar arguments", 128),
 }
 """By the target's attributes: what they count, and what is allowed where a target does not say."""
@@ -170,9 +170,9 @@ class _Generator:
             "max_per_stage_descriptor_storage_buffer": buffers,
             "max_push_constants_size": 8 * scalars,
         }
-        if buffers > MOST_BUFFERS:
+        if buffers > MAX_BUFFERS:
             raise TvmbuildError(
-                f"the kernel {self._name} has {buffers} buffers; the Vulkan runtime takes {MOST_BUFFERS}",
+                f"the kernel {self._name} has {buffers} buffers; the Vulkan runtime takes {MAX_BUFFERS}",
                 "simplify this part of the model: a concatenation of so many tensors, say, in two steps",
             )
         for attribute, count in counts.items():

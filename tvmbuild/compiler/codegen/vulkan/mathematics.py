@@ -13,7 +13,7 @@ from tvmbuild.compiler.codegen.vulkan import trigonometry as t
 from tvmbuild.compiler.codegen.vulkan.exact import Exact
 from tvmbuild.compiler.codegen.vulkan.opcodes import Glsl, Op
 
-_MOST_TIMES = 2.0**22
+_MAX_TIMES = 2.0**22
 
 
 def _round(x: Exact) -> Exact:
@@ -23,7 +23,7 @@ def _round(x: Exact) -> Exact:
 
 
 def _remainder(x: Exact, y: Exact) -> Exact:
-    """Return what division leaves, with the sign of x: exactly, of a quotient below ``_MOST_TIMES``."""
+    """Return what division leaves, with the sign of x: exactly, of a quotient below ``_MAX_TIMES``."""
     size, divisor = x.apply(Glsl.F_ABS), y.apply(Glsl.F_ABS)
     count = (size / divisor).apply(Glsl.TRUNC)
     high, low = count.split(), divisor.split()
@@ -31,7 +31,7 @@ def _remainder(x: Exact, y: Exact) -> Exact:
     rest = rest.select(rest < 0.0, rest + divisor)  # the quotient was rounded up
     above = x.emitter.pure(Op.F_ORD_GREATER_EQUAL, "bool", rest.id, divisor.id)
     rest = rest.select(above, rest - divisor)
-    rest = rest.select(count > _MOST_TIMES, 0.0).select(y.is_infinite(), size)
+    rest = rest.select(count > _MAX_TIMES, 0.0).select(y.is_infinite(), size)
     undefined = x.emitter.pure(Op.LOGICAL_OR, "bool", x.is_infinite(), y.is_zero())
     return rest.select(undefined, math.nan).with_sign(x).select(y.is_nan(), y)
 

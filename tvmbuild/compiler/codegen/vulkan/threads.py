@@ -12,11 +12,11 @@ from tvmbuild.compiler.codegen.vulkan.expressions import Expressions
 from tvmbuild.compiler.codegen.vulkan.opcodes import Op, Storage
 from tvmbuild.compiler.codegen.vulkan.values import Value
 
-MOST_GROUPS = 65535
+MAX_GROUPS = 65535
 """In each direction: what every device has."""
 AXES = "xyz"
 FOLDED = -2
-"""In the place of an axis' extent: it continues x, whose groups are more than MOST_GROUPS."""
+"""In the place of an axis' extent: it continues x, whose groups are more than MAX_GROUPS."""
 _BUILTINS = {
     f"{tag}.{axis}": (number, index)
     for tag, number in (("blockIdx", opcodes.WORKGROUP_ID), ("threadIdx", opcodes.LOCAL_INVOCATION_ID))
@@ -59,7 +59,7 @@ class Threads:
     @property
     def fold(self) -> int | None:
         """The axis that continues x."""
-        if self.extents.get("blockIdx.x", 1) <= MOST_GROUPS:
+        if self.extents.get("blockIdx.x", 1) <= MAX_GROUPS:
             return None
         return next((axis for axis in (2, 1) if f"blockIdx.{AXES[axis]}" not in self._tags), None)
 
@@ -84,7 +84,7 @@ class Threads:
                 raise NotImplementedError(f"{self.extents[tag]} blocks in {tag}, more than {self._most_groups(tag)}")
 
     def _most_groups(self, tag: str) -> int:
-        return MOST_GROUPS**2 if tag == "blockIdx.x" and self.fold is not None else MOST_GROUPS
+        return MAX_GROUPS**2 if tag == "blockIdx.x" and self.fold is not None else MAX_GROUPS
 
     def _number_folded(self, axis: int) -> int:
         """Return a block's number in x where rows of blocks follow each other along another axis."""

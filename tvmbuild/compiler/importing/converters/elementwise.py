@@ -16,7 +16,7 @@ _LOG_2 = 0.6931471805599453
 _THIRD, _FOURTH = 3.0, 4.0
 _SELU_GAMMA = 1.05070102214813232421875
 _TERMS = {"float64": 9}
-_FEWEST_TERMS = 5
+_MIN_TERMS = 5
 """Of Taylor's series of sinh, which below one leave less than the type's last bit."""
 
 
@@ -65,7 +65,7 @@ def convert_sinh(call: NodeCall) -> relax.Expr:
         relax.op.multiply, call.emit(relax.op.sign, call.data), call.emit(relax.op.subtract, rising, falling)
     )
     square = call.emit(relax.op.multiply, call.data, call.data)
-    powers = range(_TERMS.get(call.dtype, _FEWEST_TERMS), 0, -1)
+    powers = range(_TERMS.get(call.dtype, _MIN_TERMS), 0, -1)
     first, *others = (1 / math.factorial(2 * power + 1) for power in powers)
     series = call.number(first)
     for coefficient in others:

@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.expand.tensor_sequences import OPERATORS
 from tvmbuild.compiler.importing.spellings import find_rank
 
-MOST_ELEMENTS = 1 << 22
+MAX_ELEMENTS = 1 << 22
 """Of a constant that folding makes: larger ones are left to be computed."""
 _UNKNOWN = OPERATORS | frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
@@ -100,7 +100,7 @@ def _evaluate(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:
     found = [np.asarray(next(results)) if name else np.empty(0) for name in node.output]
     fits = all(_has_right_type(name, array, scope) for name, array in zip(node.output, found, strict=True))
     fits = fits and not any(array.dtype.kind in "OSU" for array in found)  # texts
-    return found if fits and all(array.size <= MOST_ELEMENTS for array in found) else None
+    return found if fits and all(array.size <= MAX_ELEMENTS for array in found) else None
 
 
 def _read_inputs(node: onnx.NodeProto, scope: Scope) -> dict[str, np.ndarray | None]:
@@ -121,7 +121,7 @@ def _has_right_type(name: str, array: np.ndarray, scope: Scope) -> bool:
 
 def _is_large(node: onnx.NodeProto, scope: Scope) -> bool:
     shapes = [scope.shape(name) for name in node.output if name]
-    return any(shape is not None and np.prod(shape, dtype=np.int64) > MOST_ELEMENTS for shape in shapes)
+    return any(shape is not None and np.prod(shape, dtype=np.int64) > MAX_ELEMENTS for shape in shapes)
 
 
 def _evaluate_shape(node: onnx.NodeProto, scope: Scope) -> list[np.ndarray] | None:

@@ -13,9 +13,9 @@ from tvmbuild.compiler.importing.expand.constants import fold_nodes
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.refusals import refuse
 
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 """That a loop may be unrolled to."""
-MOST_COPIES = 5_000
+MAX_COPIES = 5_000
 _SCAN_WITHOUT_BATCH = 9
 """From this opset on Scan has no dimension of batches of its own."""
 
@@ -109,7 +109,7 @@ class _Body:
         self._constants = self.scope.adopt_constants(self.graph.initializer, self.hint)
 
     def check_length(self, node: onnx.NodeProto) -> None:
-        if len(self.composer.nodes) > MOST_NODES or self.copies > MOST_COPIES:
+        if len(self.composer.nodes) > MAX_NODES or self.copies > MAX_COPIES:
             why = f"its body would be copied {self.copies} times and more"
             raise refuse(node, why, "export one step, and repeat it in the program")
 

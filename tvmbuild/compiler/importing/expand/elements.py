@@ -12,7 +12,7 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import refuse
 
-_MOST_ROWS = 4
+_MAX_ROWS = 4
 
 
 def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -22,8 +22,8 @@ def determinant(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if shape is None:
         return None
     rows = shape[-1]
-    if rows > _MOST_ROWS:
-        raise refuse(node, f"its matrices have {rows} rows", f"export matrices of {_MOST_ROWS} rows at most")
+    if rows > _MAX_ROWS:
+        raise refuse(node, f"its matrices have {rows} rows", f"export matrices of {_MAX_ROWS} rows at most")
     flat = composer.reshape(node.input[0], math.prod(shape[:-2]), rows * rows)
     elements = composer.split(flat, 1, [1] * rows * rows)
     minors: dict[tuple[int, ...], str] = {(column,): elements[(rows - 1) * rows + column] for column in range(rows)}

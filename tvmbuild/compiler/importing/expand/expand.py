@@ -30,7 +30,7 @@ from tvmbuild.compiler.importing.expand.tensor_sequences import RULES as SEQUENC
 from tvmbuild.compiler.importing.refusals import ONNX, NodeError, combine
 from tvmbuild.errors import TvmbuildError
 
-MOST_ROUNDS = 32
+MAX_ROUNDS = 32
 """Of rules within what rules have made; loops in loops, functions in functions."""
 _FUNCTIONS = (
     "BlackmanWindow",
@@ -107,14 +107,14 @@ def expand_what_can_be(
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
     rounds, left = 0, _count_with_rules(result.graph)
-    while rounds < MOST_ROUNDS:
+    while rounds < MAX_ROUNDS:
         expanded, folded = _expand_once(result, first, refused)
         if not expanded and not folded:
             drop_unused(result.graph)
             return result, refused
         before, left = left, _count_with_rules(result.graph)
         rounds += expanded and left >= before  # one operator after another, each of which wants the last one's shape
-    raise TvmbuildError(f"operators are nested more than {MOST_ROUNDS} deep", "rewrite these parts of the model")
+    raise TvmbuildError(f"operators are nested more than {MAX_ROUNDS} deep", "rewrite these parts of the model")
 
 
 def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dict[str, NodeError]) -> tuple[bool, bool]:

@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope, attributes_of
 from tvmbuild.compiler.importing.refusals import refuse
 
 _AXIS_AS_INPUT = 20
-MOST_PRODUCTS = 1 << 22
+MAX_PRODUCTS = 1 << 22
 """Of samples and frequencies: 2,048 of both make a matrix of 64 MB at most."""
 
 
@@ -75,8 +75,8 @@ def _integer(node: onnx.NodeProto, index: int, scope: Scope) -> int | None:
 
 
 def _check_size(node: onnx.NodeProto, samples: int, frequencies: int) -> None:
-    if samples * frequencies > MOST_PRODUCTS:
-        remedy = f"transform pieces of {math.isqrt(MOST_PRODUCTS)}"
+    if samples * frequencies > MAX_PRODUCTS:
+        remedy = f"transform pieces of {math.isqrt(MAX_PRODUCTS)}"
         raise refuse(node, f"it transforms {samples} samples, too many for a matrix", remedy)
 
 

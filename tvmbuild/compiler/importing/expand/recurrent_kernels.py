@@ -19,7 +19,7 @@ QUANTIZED = "tvmbuild_quantized"
 """Attribute of an LSTM whose inputs are the gates of the data, integers and scales, as the kernel reads them."""
 LARGEST_WEIGHTS = 1 << 19
 """Numbers that one thread reads at each step; larger products are for all threads."""
-MOST_SEQUENCES = 4
+MAX_SEQUENCES = 4
 """In a batch: with more, a product of matrices reads the weights once for several sequences."""
 _ACTIVATIONS: Mapping[Kind, tuple[str, ...]] = {
     "LSTM": ("sigmoid", "tanh", "tanh"),
@@ -45,7 +45,7 @@ def describe_recurrence(
     unknown = any(attributes.get(name, value) != value for name, value in _ALONE.items())
     if unknown or (activations != default and not is_relu):
         return None
-    if steps < 2 or batch > MOST_SEQUENCES or GATES[kind] * hidden * hidden > LARGEST_WEIGHTS:
+    if steps < 2 or batch > MAX_SEQUENCES or GATES[kind] * hidden * hidden > LARGEST_WEIGHTS:
         return None
     backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     return Recurrence(

@@ -158,7 +158,7 @@ def write_depthwise(
     return finish([data, weights, *first, made], whole.op.name if first else None)
 
 
-def keep_beginnings(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def pin_initial_values(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Take what sums begin with from the constants that a search may lay out otherwise: it is in no block's reads."""
     return map_prim_funcs(mod, _keep_beginning)
 

@@ -34,7 +34,7 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     combined = combine_projections(mod, graph, found)
     if combined is not mod:
         graph, found = _find(combined)
-    rewriter = _Rewriter(combined, graph, {hash(each.product): each for each in found}, write)
+    rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
     rewritten = rewrite_main(combined, rewriter) if found else mod
     if not rewriter.changed:
         return mod
@@ -49,7 +49,7 @@ def _find(mod: tvm.ir.IRModule) -> tuple[Graph, list[Pattern]]:
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _FuseAttention(PyExprMutator):  # type: ignore[misc]
     changed = False
 
     def __init__(self, mod: tvm.ir.IRModule, graph: Graph, found: dict[int, Pattern], write: Write) -> None:

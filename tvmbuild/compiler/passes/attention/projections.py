@@ -39,12 +39,12 @@ def combine_projections(mod: tvm.ir.IRModule, graph: Graph, patterns: Sequence[P
     groups = [group for pattern in patterns for group in _group(graph, pattern)]
     if not groups:
         return mod
-    rewritten = rewrite_main(mod, _Rewriter(mod, groups))
+    rewritten = rewrite_main(mod, _Projections(mod, groups))
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _Projections(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, groups: Sequence[Sequence[_Projection]]) -> None:
         super().__init__(mod)
         self._groups = {hash(each.value): group for group in groups for each in group}

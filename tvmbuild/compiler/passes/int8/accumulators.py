@@ -13,13 +13,20 @@ from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.passes.int8.int_matmul import convolve, is_depthwise, multiply, multiply_both
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 from tvmbuild.compiler.passes.int8.quant_ops import sum_up
-from tvmbuild.compiler.passes.int8.quant_params import MOST, MOST_OF_BIAS, ByChannel, Known, Quantised, Sum
+from tvmbuild.compiler.passes.int8.quant_params import (
+    MAX_OF_BIAS,
+    MOST,
+    Accumulator,
+    ByChannel,
+    Quantised,
+    QuantizedConstant,
+)
 from tvmbuild.compiler.passes.int8.rounding import sign
 from tvmbuild.compiler.passes.int8.transposed import convolve_transposed
 
 
 def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+    def compute(data: Quantised | ByChannel, weights: QuantizedConstant) -> Accumulator | None:
         groups = int(call.attrs.groups)
         is_dense = not is_depthwise(weights.values.shape, groups)
         if ledger.is_plain and is_dense and groups > 1:
@@ -32,7 +39,7 @@ def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _convolve_transposed(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+    def compute(data: Quantised | ByChannel, weights: QuantizedConstant) -> Accumulator | None:
         if ledger.is_plain or isinstance(data, ByChannel):
             return None
         return convolve_transposed(ledger.emit, call, sign(ledger, data) if ledger.wants_signed else data, weights)
@@ -48,7 +55,7 @@ def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
         first = sign(ledger, left) if ledger.wants_signed else left
         return _keep(ledger, multiply_both(ledger.emit, first, sign(ledger, right)))
 
-    def compute(data: Quantised | ByChannel, weights: Known) -> Sum | None:
+    def compute(data: Quantised | ByChannel, weights: QuantizedConstant) -> Accumulator | None:
         if isinstance(data, ByChannel):
             return None
         return multiply(ledger.emit, sign(ledger, data) if ledger.wants_signed else data, weights)
@@ -57,15 +64,15 @@ def _multiply(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
 
 
 def _product(
-    ledger: Ledger, call: relax.Call, compute: Callable[[Quantised | ByChannel, Known], Sum | None]
+    ledger: Ledger, call: relax.Call, compute: Callable[[Quantised | ByChannel, QuantizedConstant], Accumulator | None]
 ) -> relax.Expr | None:
     data, weights = (ledger.find(each) for each in call.args)
-    if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, Known):
+    if not isinstance(data, Quantised | ByChannel) or not isinstance(weights, QuantizedConstant):
         return None
     return _keep(ledger, compute(data, weights))
 
 
-def _keep(ledger: Ledger, made: Sum | None) -> relax.Expr | None:
+def _keep(ledger: Ledger, made: Accumulator | None) -> relax.Expr | None:
     return None if made is None else ledger.track(sum_up(ledger.emit, made), made)
 
 
@@ -73,12 +80,12 @@ def _add(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     """Take a constant that is added, a bias, as a number of the sum's steps."""
     for one, other in (call.args, reversed(call.args)):
         found, bias = ledger.find(one), ledger.read_number(other)
-        if isinstance(found, Sum) and bias is not None and not found.is_bounded:
+        if isinstance(found, Accumulator) and bias is not None and not found.is_bounded:
             return _add_bias(ledger, call, found, bias)
     return None
 
 
-def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any, Any]) -> relax.Expr | None:
+def _add_bias(ledger: Ledger, call: relax.Call, found: Accumulator, bias: np.ndarray[Any, Any]) -> relax.Expr | None:
     if static_shape(call) != static_shape(found.value):
         return None
     shape = np.broadcast_shapes(found.offset.shape, found.scale.shape)
@@ -88,7 +95,7 @@ def _add_bias(ledger: Ledger, call: relax.Call, found: Sum, bias: np.ndarray[Any
     if steps.size > max(int(np.prod(shape)), 1) or not np.all(np.isfinite(own)):
         return None
     offset = found.offset + steps
-    if not np.all(np.abs(steps) < MOST_OF_BIAS) or not np.all(np.abs(offset) < MOST):
+    if not np.all(np.abs(steps) < MAX_OF_BIAS) or not np.all(np.abs(offset) < MOST):
         before = np.float32(0) if found.bias is None else found.bias
         return ledger.track(call, replace(found, bias=np.asarray(before + own, np.float32)))
     return ledger.track(call, replace(found, offset=offset.astype(np.int64)))
@@ -98,7 +105,7 @@ def _bound(
     ledger: Ledger, call: relax.Call, low: float, high: float, data: relax.Expr | None = None
 ) -> relax.Expr | None:
     found = ledger.find(call.args[0] if data is None else data)
-    if not isinstance(found, Sum):
+    if not isinstance(found, Accumulator):
         return None
     low, high = (min(max(each, low), high) for each in (found.low, found.high))
     return ledger.track(call, replace(found, low=low, high=high))

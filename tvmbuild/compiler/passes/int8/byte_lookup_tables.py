@@ -25,12 +25,12 @@ Values = np.ndarray[Any, Any]
 _BYTES = frozenset({"uint8", "int8"})
 
 
-def use_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with tables where the target looks them up quicker than it computes."""
     lookup = find_lookup(target)
     if lookup is None:
         return mod
-    rewriter = _Rewriter(mod, lookup, describe_machine(target))
+    rewriter = _ByteLookupTables(mod, lookup, describe_machine(target))
     rewritten = rewrite_main(mod, rewriter)
     if not rewriter.changed:
         return mod
@@ -48,7 +48,7 @@ class _OfByte:
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
     changed = False
 
     def __init__(self, mod: tvm.ir.IRModule, lookup: Lookup, machine: Machine) -> None:

@@ -21,7 +21,7 @@ Write = Callable[..., tirx.PrimFunc]
 
 
 @dataclass(frozen=True)
-class Sums:
+class DotCall:
     """What a function is called with that adds up products, and how it is written otherwise."""
 
     name: str
@@ -32,7 +32,7 @@ class Sums:
     in_floats: int | None = None
     """How much its sums may be, where they are floats."""
 
-    def begin_with(self, addend: relax.Expr, outputs: int) -> Sums | None:
+    def begin_with(self, addend: relax.Expr, outputs: int) -> DotCall | None:
         """Return the function whose sums begin with a number for each output; None for other addends."""
         values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
         if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
@@ -46,7 +46,7 @@ class Sums:
         write, arguments = partial(self.write, begin=begin), (*self.arguments, begin)
         return replace(self, write=write, arguments=arguments, in_floats=in_floats)
 
-    def keep_floats(self) -> Sums | None:
+    def keep_floats(self) -> DotCall | None:
         """Return the function whose sums are not made integers."""
         return None if self.in_floats is None else replace(self, write=partial(self.write, result="float32"))
 

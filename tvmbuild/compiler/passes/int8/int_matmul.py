@@ -10,10 +10,19 @@ from tvm import relax
 from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.passes.int8.quant_ops import Emit
-from tvmbuild.compiler.passes.int8.quant_params import MOST, UNSIGNED, ByChannel, Known, Quantised, Sum
+from tvmbuild.compiler.passes.int8.quant_params import (
+    MOST,
+    UNSIGNED,
+    Accumulator,
+    ByChannel,
+    Quantised,
+    QuantizedConstant,
+)
 
 
-def convolve(emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: Known) -> Sum | None:
+def convolve(
+    emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: QuantizedConstant
+) -> Accumulator | None:
     """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
 
     So has data with a scale for each channel, unless each output is of the channel of its number.
@@ -43,7 +52,7 @@ def convolve(emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights:
     scale = np.asarray(
         data.scale * weights.scales.astype(np.float32).reshape(over_channels if weights.is_per_axis else ())
     )
-    return Sum(emit(total), offset, scale)
+    return Accumulator(emit(total), offset, scale)
 
 
 def is_depthwise(weights: Sequence[int], groups: int) -> bool:
@@ -51,7 +60,7 @@ def is_depthwise(weights: Sequence[int], groups: int) -> bool:
     return groups > 1 and weights[1] == 1 and weights[0] == groups
 
 
-def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
+def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumulator | None:
     """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
     values = read_weights(weights, outputs=-1)
     if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
@@ -59,18 +68,18 @@ def multiply(emit: Emit, data: Quantised, weights: Known) -> Sum | None:
     total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
     offset = -data.zero * values.astype(np.int64).sum(axis=0)
     scale = data.scale * weights.scales.astype(np.float32)
-    return Sum(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
+    return Accumulator(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
 
 
-def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Sum | None:
+def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator | None:
     """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
     if not suits(left.value, right.value):
         return None
     total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
-    return Sum(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
+    return Accumulator(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
 
 
-def read_weights(weights: Known, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
     """Return the weights without their zeros; None where they or what an output adds up are too large."""
     values = weights.differences
     if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:

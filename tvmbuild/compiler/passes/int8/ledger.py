@@ -14,9 +14,9 @@ from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import find_origin, resolve
 from tvmbuild.compiler.passes.int8.quant_ops import dequantise
-from tvmbuild.compiler.passes.int8.quant_params import ByChannel, Joined, Known, Quantised, Sum
+from tvmbuild.compiler.passes.int8.quant_params import Accumulator, ByChannel, Joined, Quantised, QuantizedConstant
 
-Tracked = Quantised | ByChannel | Known | Sum | Joined
+Tracked = Quantised | ByChannel | QuantizedConstant | Accumulator | Joined
 
 
 class Ledger:
@@ -62,7 +62,7 @@ class Ledger:
     def read_number(self, expr: relax.Expr) -> np.ndarray[Any, Any] | None:
         """Return a constant of float32, dequantised or not."""
         found = self.find(expr)
-        if isinstance(found, Known):
+        if isinstance(found, QuantizedConstant):
             return found.numbers
         value = self.read_constant(expr)
         return value if value is not None and value.dtype == np.float32 else None

@@ -32,7 +32,7 @@ from tvmbuild.compiler.kernels.int8.te_blocks import Padded
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_instruction
 from tvmbuild.compiler.passes.int8.dot_call import (
     EXACT,
-    Sums,
+    DotCall,
     Write,
     add_up_most,
     count_filled,
@@ -47,21 +47,21 @@ _TO_NHWC = [0, 2, 3, 1]
 _BYTES = frozenset({"uint8", "int8"})
 
 
-def pack_integers(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def lower_dot_products(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite each NHWC convolution with constant int8 weights and each product that the target has one for."""
     instruction = find_instruction(target)
     if instruction is None:
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod, instruction)))
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerDotProducts(mod, instruction)))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, instruction: DotInstruction) -> None:
         super().__init__(mod)
         self._instruction = instruction
         self._uses = count_uses(mod["main"])
-        self._sums: dict[relax.GlobalVar, Sums] = {}
+        self._sums: dict[relax.GlobalVar, DotCall] = {}
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         is_used_once = bool(call.args) and self._uses[call.args[0]] == 1
@@ -88,7 +88,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         packed = constant(pack_weights(weights, instruction))
         begin = undo(by, weights, packed)
         write: Write = partial(write_dense, call, padded, packed, instruction, *begin)
-        return self._call(Sums(CONVOLUTION, write, (padded.source, packed, *begin), count_filled(packed)), call.ty)
+        return self._call(DotCall(CONVOLUTION, write, (padded.source, packed, *begin), count_filled(packed)), call.ty)
 
     def _pack_depthwise(self, call: relax.Call, padded: Padded) -> relax.Expr:
         weights = call.args[1].value.numpy()
@@ -96,13 +96,13 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         if window is not None:
             packed = constant(pack_window(weights, window))
             write: Write = partial(write_windows, call, padded, packed, window)
-            return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
+            return self._call(DotCall(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
         if add_up_most(weights) >= EXACT:
             return call
         packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
         write = partial(write_depthwise, call, padded, packed)
         in_floats = add_up_most(weights) if self._instruction.depthwise == "float32" else None
-        return self._call(Sums(CONVOLUTION, write, (padded.source, packed), weights.shape[3], in_floats), call.ty)
+        return self._call(DotCall(CONVOLUTION, write, (padded.source, packed), weights.shape[3], in_floats), call.ty)
 
     def _pack_groups(self, call: relax.Call, padded: Padded) -> relax.Expr:
         weights, groups = call.args[1].value.numpy(), int(call.attrs.groups)
@@ -119,7 +119,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         more = -by * weights.astype(np.int64).sum(axis=(0, 1, 2))
         return relax.op.add(self.builder_.emit(sums), constant(more.astype(np.int32)))
 
-    def _call(self, sums: Sums, type_: Any) -> relax.Expr:
+    def _call(self, sums: DotCall, type_: Any) -> relax.Expr:
         variable = self.builder_.add_func(sums.write(), sums.name)
         self._sums[variable] = sums
         return relax.call_tir(variable, sums.arguments, type_)
@@ -163,7 +163,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         packed = constant(pack_weights(weights[None, None], instruction))
         begin = undo(by, weights, packed)
         write = partial(write_product, call, data, packed, instruction, *begin)
-        return self._call(Sums(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
+        return self._call(DotCall(PRODUCT, write, (data, packed, *begin), count_filled(packed)), call.ty)
 
     def _pack_matrices(self, call: relax.Call) -> relax.Expr:
         """Multiply matrices of the call, one after the other; what the data's type adds to sums is taken off them."""
@@ -177,7 +177,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         )
         packed = self.builder_.emit(packing)
         write = partial(write_product, call, data, packed, instruction)
-        sums = self._call(Sums(PRODUCT, write, (data, packed), count_filled(packed)), call.ty)
+        sums = self._call(DotCall(PRODUCT, write, (data, packed), count_filled(packed)), call.ty)
         if not by:
             return sums
         columns = add_up(self.builder_.emit, matrices, -2)

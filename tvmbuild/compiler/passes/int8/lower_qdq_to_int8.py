@@ -19,7 +19,7 @@ from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 _RULES: Mapping[str, Rule] = {**rounding.RULES, **accumulators.RULES, **moves.RULES}
 
 
-def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
+def lower_qdq_to_int8(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = False) -> tvm.ir.IRModule:
     """Compute in integers what stands between quantisations; a module without any stays as it is.
 
     ``signed``: products and dense convolutions get their data as int8, which the target's dot instruction takes.
@@ -28,12 +28,14 @@ def use_integers(mod: tvm.ir.IRModule, *, signed: bool = False, plain: bool = Fa
     """
     if not operator_calls(mod, "relax.dequantize"):
         return mod
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, signed=signed, plain=plain)))
+    rewritten = relax.transform.CanonicalizeBindings()(
+        rewrite_main(mod, _LowerQdqToInt8(mod, signed=signed, plain=plain))
+    )
     return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _LowerQdqToInt8(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, *, signed: bool, plain: bool) -> None:
         super().__init__(mod)
         self._ledger = Ledger(self, wants_signed=signed, is_plain=plain)

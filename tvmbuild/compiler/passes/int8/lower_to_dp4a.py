@@ -36,7 +36,7 @@ _OF_ZEROS = int(np.full(BYTES, -UNSIGNED, np.int8).view(np.int32)[0])
 """A word of zeros of uint8, when they have become int8."""
 
 
-def use_words(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Rewrite NCHW convolutions and products of bytes with int8 weights, where the target has `dp4a`.
 
     A convolution's groups are of whole words. A product's second operand is a constant, or another tensor of int8.
@@ -44,11 +44,11 @@ def use_words(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModul
     if not multiplies_bytes(target):
         return mod
     register_byte_products()
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _Rewriter(mod)))
+    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerToDp4a(mod)))
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule) -> None:
         super().__init__(mod)
         self._words: dict[tuple[relax.Expr, int], relax.Expr] = {}

@@ -9,13 +9,13 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
-from tvmbuild.compiler.passes.int8.quant_params import Joined, Known, Quantised
+from tvmbuild.compiler.passes.int8.quant_params import Joined, Quantised, QuantizedConstant
 
 
 def _move(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     """Do to the integers what is done to the numbers."""
     found = ledger.find(call.args[0])
-    if isinstance(found, Known):
+    if isinstance(found, QuantizedConstant):
         return _move_known(ledger, call, found)
     if not isinstance(found, Quantised):
         return None
@@ -23,7 +23,7 @@ def _move(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     return ledger.restore(replace(found, value=moved))
 
 
-def _move_known(ledger: Ledger, call: relax.Call, found: Known) -> relax.Expr | None:
+def _move_known(ledger: Ledger, call: relax.Call, found: QuantizedConstant) -> relax.Expr | None:
     if call.op.name == "relax.permute_dims":
         rank = found.values.ndim
         axes = tuple(int(axis) % rank for axis in call.attrs.axes or range(rank)[::-1])

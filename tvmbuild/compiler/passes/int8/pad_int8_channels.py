@@ -27,17 +27,17 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def fill_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
     """Return the module with the channels of NHWC integer convolutions filled up to whole vectors of the CPU target."""
     if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
         return mod
     lanes = describe_machine(target).lanes(32)
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _Rewriter(mod, lanes)))
+    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _PadInt8Channels(mod, lanes)))
     return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, lanes: int) -> None:
         super().__init__(mod)
         self._lanes = lanes

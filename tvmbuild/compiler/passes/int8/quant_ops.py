@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import constant
-from tvmbuild.compiler.passes.int8.quant_params import ByChannel, Quantised, Steps, Sum, Whole
+from tvmbuild.compiler.passes.int8.quant_params import Accumulator, ByChannel, Quantised, QuantParams, Whole
 
 Emit = Callable[[relax.Expr], relax.Expr]
 
@@ -23,7 +23,7 @@ def dequantise(emit: Emit, source: Quantised | ByChannel) -> relax.Expr:
     return relax.op.multiply(wide, _number(source.scale))
 
 
-def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
+def quantise(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
     """Return the integers nearest to the numbers, even ones where two are as near."""
     # A division takes as long as 30 additions. The last bit differs; the graph's other scalars are multiplied by, too.
     with np.errstate(divide="ignore", over="ignore"):
@@ -33,23 +33,23 @@ def quantise(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
     return _clip(emit, emit(steady), steps)
 
 
-def requantise(emit: Emit, data: Sum, steps: Steps) -> relax.Expr:
+def requantise(emit: Emit, data: Accumulator, steps: QuantParams) -> relax.Expr:
     """Return the integers nearest to the sum, as ONNX Runtime computes them: one product of the integer."""
     return _clip(emit, emit(_scale(emit, data, steps.scale)), narrow(data, steps))
 
 
-def narrow(data: Sum, steps: Steps) -> Steps:
+def narrow(data: Accumulator, steps: QuantParams) -> QuantParams:
     """Return the steps between the bounds of a sum."""
     low, high = (_round_bound(bound, steps) for bound in (data.low, data.high))
     return replace(steps, low=low, high=high)
 
 
-def sum_up(emit: Emit, data: Sum) -> relax.Expr:
+def sum_up(emit: Emit, data: Accumulator) -> relax.Expr:
     """Return the numbers that a sum stands for, its bounds left out."""
     return _scale(emit, data, np.float32(1))
 
 
-def _scale(emit: Emit, data: Sum, unit: Any) -> relax.Expr:
+def _scale(emit: Emit, data: Accumulator, unit: Any) -> relax.Expr:
     """Return the sum, its bounds left out, in units. With a bias, the offset is a part of that."""
     value, ratio = data.value, np.asarray(data.scale / unit, np.float32)
     if data.bias is None and np.any(data.offset):
@@ -61,7 +61,7 @@ def _scale(emit: Emit, data: Sum, unit: Any) -> relax.Expr:
     return relax.op.add(emit(scaled), _number(bias))
 
 
-def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
+def _clip(emit: Emit, data: relax.Expr, steps: QuantParams) -> relax.Expr:
     """Bound by one number after rounding, as an instruction does it; by channel before it, as whole numbers allow."""
     low, high = (bound - steps.zero for bound in (steps.low, steps.high))
     if np.ndim(high):
@@ -78,7 +78,7 @@ def _clip(emit: Emit, data: relax.Expr, steps: Steps) -> relax.Expr:
     return relax.op.astype(rounded, steps.dtype)
 
 
-def _round_bound(bound: float, steps: Steps) -> Whole | int:
+def _round_bound(bound: float, steps: QuantParams) -> Whole | int:
     """Return the integers that stand for the bound, or for what is nearest to it of those that there are."""
     rounded = np.rint(np.float32(bound) / steps.scale) + steps.zero
     return _unite(np.asarray(np.clip(rounded, steps.low, steps.high)).astype(np.int64))

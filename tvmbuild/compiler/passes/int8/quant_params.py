@@ -15,7 +15,7 @@ UNSIGNED = 128
 """What makes a signed number of 8 bits one without sign."""
 MOST = 1 << 30
 """Of a sum's products and of its offset: together they fit in int32."""
-MOST_OF_BIAS = 1 << 23
+MAX_OF_BIAS = 1 << 23
 """Steps of a sum: with them, what few products add up to is exact in float32."""
 
 
@@ -31,7 +31,7 @@ class Quantised:
         """Say whether equal integers stand for equal numbers in both."""
         return self.scale == other.scale and self.zero == other.zero
 
-    def is_of(self, steps: Steps) -> bool:
+    def is_of(self, steps: QuantParams) -> bool:
         """Say whether they are what rounding so gives."""
         is_one = np.ndim(steps.scale) == 0 and steps.dtype == "uint8"
         return is_one and bool(self.scale == steps.scale) and self.zero == steps.zero
@@ -50,7 +50,7 @@ class ByChannel:
 
 
 @dataclass(frozen=True)
-class Steps:
+class QuantParams:
     """How numbers are rounded: to ``scale`` times an integer within bounds, of which ``zero`` stands for 0.
 
     Scale and bounds are one, or spread over the tensor.
@@ -64,7 +64,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Known:
+class QuantizedConstant:
     """(values - zeros) * scales, a constant; scales and zeros are one, or one for each index of an axis."""
 
     values: Integers
@@ -95,13 +95,13 @@ class Known:
         result: Floats = np.multiply(self.differences, self.widen(self.scales), dtype=np.float64).astype(np.float32)
         return result
 
-    def transpose(self, axes: tuple[int, ...]) -> Known:
+    def transpose(self, axes: tuple[int, ...]) -> QuantizedConstant:
         """Return the transposed constant."""
         return replace(self, values=self.values.transpose(axes), axis=axes.index(self.axis % self.values.ndim))
 
 
 @dataclass(frozen=True)
-class Sum:
+class Accumulator:
     """(value + offset) * scale + bias within bounds, where the value is a tensor of int32.
 
     Offset, scale and bias spread over the value, along one axis at most.

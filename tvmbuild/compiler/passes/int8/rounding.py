@@ -12,7 +12,15 @@ from tvm import relax
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 from tvmbuild.compiler.passes.int8.quant_ops import narrow, quantise, requantise
-from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED, ByChannel, Joined, Known, Quantised, Steps, Sum
+from tvmbuild.compiler.passes.int8.quant_params import (
+    UNSIGNED,
+    Accumulator,
+    ByChannel,
+    Joined,
+    Quantised,
+    QuantizedConstant,
+    QuantParams,
+)
 
 
 def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
@@ -21,7 +29,7 @@ def _dequantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
         return None
     if data is not None and data.dtype.kind in "iu":
         axis = int(call.attrs.axis) % max(data.ndim, 1)
-        of_data = Known(data, scales, zeros.astype(np.int64), axis)
+        of_data = QuantizedConstant(data, scales, zeros.astype(np.int64), axis)
         return ledger.track(constant(of_data.numbers), of_data)
     origin = ledger.find_origin(call.args[0])
     if origin in ledger.by_channel:
@@ -47,7 +55,7 @@ def _quantise(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
     if scales.size > 1:
         return _quantise_channels(ledger, call, scales, zeros)
     scale, zero = np.float32(scales.reshape(())), int(zeros.reshape(())) + (UNSIGNED if dtype == "int8" else 0)
-    made = ledger.emit(_to_integers(ledger, call.args[0], Steps(scale, zero)))
+    made = ledger.emit(_to_integers(ledger, call.args[0], QuantParams(scale, zero)))
     if dtype == "uint8":
         return made
     signed = shift(ledger.emit, made, -UNSIGNED, "int8")
@@ -69,12 +77,12 @@ def _quantise_channels(
     of_channels = np.broadcast_to(zeros, scales.shape).astype(np.int64).reshape(1, -1, 1, 1)
     scale, most = scales.reshape(1, -1, 1, 1), np.iinfo(dtype)
     if dtype == "uint8" and np.all(zeros == zeros.flat[0]):
-        made = ledger.emit(_to_integers(ledger, call.args[0], Steps(scale, int(zeros.flat[0]))))
+        made = ledger.emit(_to_integers(ledger, call.args[0], QuantParams(scale, int(zeros.flat[0]))))
         ledger.by_channel[made] = call, ByChannel(made, scale, int(zeros.flat[0]))
         return made
-    steps = Steps(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
+    steps = QuantParams(scale, 0, most.min - of_channels, most.max - of_channels, "int16")
     found = ledger.find(call.args[0])
-    bounded = narrow(found, steps) if isinstance(found, Sum) else steps
+    bounded = narrow(found, steps) if isinstance(found, Accumulator) else steps
     if np.min(bounded.low) >= 0:
         steps = replace(steps, dtype="uint8")
     centred = ledger.emit(_to_integers(ledger, call.args[0], steps))
@@ -85,9 +93,9 @@ def _quantise_channels(
     return made
 
 
-def _to_integers(ledger: Ledger, data: relax.Expr, steps: Steps) -> relax.Expr:
+def _to_integers(ledger: Ledger, data: relax.Expr, steps: QuantParams) -> relax.Expr:
     found = ledger.find(data)
-    if isinstance(found, Sum):
+    if isinstance(found, Accumulator):
         return requantise(ledger.emit, found, steps)
     if isinstance(found, Quantised) and found.is_of(steps):
         return found.value

@@ -14,11 +14,13 @@ from tvm import relax
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.passes.int8.int_matmul import read_weights
 from tvmbuild.compiler.passes.int8.quant_ops import Emit
-from tvmbuild.compiler.passes.int8.quant_params import Known, Quantised, Sum
+from tvmbuild.compiler.passes.int8.quant_params import Accumulator, Quantised, QuantizedConstant
 from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Direction, Window, describe_direction
 
 
-def convolve_transposed(emit: Emit, call: relax.Call, data: Quantised, weights: Known) -> Sum | None:
+def convolve_transposed(
+    emit: Emit, call: relax.Call, data: Quantised, weights: QuantizedConstant
+) -> Accumulator | None:
     """Return the sum of a transposed NCHW convolution; None for groups, dilation and what `convolve` refuses."""
     values, shape, output = read_weights(weights, outputs=1), static_shape(data.value), static_shape(call)
     attributes = call.attrs
@@ -46,7 +48,7 @@ def convolve_transposed(emit: Emit, call: relax.Call, data: Quantised, weights: 
         offset = -data.zero * kernels.astype(np.int64).sum(axis=(1, 2, 3))
         total = emit(relax.op.add(total, constant(offset.astype(np.int32).reshape(1, -1, 1, 1))))
     scale = data.scale * weights.scales.astype(np.float32)
-    return Sum(
+    return Accumulator(
         _put_in_order(emit, total, ways, output),
         np.zeros((), np.int64),
         np.asarray(scale.reshape([1, -1, 1, 1] if weights.is_per_axis else ())),

@@ -24,9 +24,9 @@ from tvmbuild.compiler.passes.pad_conv_channels import keep_choices, padded_chan
 
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
 """Algorithm → rows and columns of outputs in a tile."""
-FEWEST_CHANNELS = 16
+MIN_CHANNELS = 16
 """With fewer, the transforms cost more than the products save."""
-FEWEST_LANES = 4
+MIN_LANES = 4
 """With fewer channels in a vector, the transforms take as long as the convolution."""
 VECTORS_IN_PANEL = 4
 
@@ -52,7 +52,7 @@ class Convolution:
         """Return the convolution in the algorithm's tiles, in vectors of the target's width."""
         width = describe_machine(target).lanes(32)
         inputs = power_of_two_divisor(self.shape[3], width)
-        lanes = inputs if inputs >= FEWEST_LANES else width, power_of_two_divisor(self.channels, width)
+        lanes = inputs if inputs >= MIN_LANES else width, power_of_two_divisor(self.channels, width)
         panel = power_of_two_divisor(padded_channels(self.channels, width), VECTORS_IN_PANEL * width)
         return Tiling(TILES[algorithm], self.shape, self.channels, self.padding, lanes, panel)
 
@@ -69,9 +69,9 @@ def find_convolution(call: relax.Call) -> Convolution | None:
     layouts = (attributes.data_layout, attributes.kernel_layout)
     if layouts != ("NHWC", "HWIO") or kernel[:2] != (3, 3) or steps != {1}:
         return None
-    if min(kernel[2:]) < FEWEST_CHANNELS or min(output[1:3]) < min(TILES.values()):
+    if min(kernel[2:]) < MIN_CHANNELS or min(output[1:3]) < min(TILES.values()):
         return None
-    if kernel[3] % FEWEST_LANES:
+    if kernel[3] % MIN_LANES:
         return None
     top, left, bottom, right = (int(each) for each in attributes.padding)
     return Convolution((shape[0], shape[1], shape[2], shape[3]), kernel[3], (top, left, bottom, right))
@@ -96,14 +96,14 @@ def read_convolutions(mod: tvm.ir.IRModule) -> tuple[ConvolutionCall, ...]:
     return tuple(found)
 
 
-def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> tvm.ir.IRModule:
+def apply_winograd(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> tvm.ir.IRModule:
     """Compute each convolution as ``algorithms`` (signature → Algorithm) says; directly where it says nothing.
 
     One that is not direct becomes one function, or three where its weights are large, each a Task: transform of the
     input, products of matrices, inverse transform; the last takes in what follows elementwise. The weights are
     transformed here. Convolutions that have a choice become an attribute of the module (`read_convolutions`).
     """
-    rewriter = _Rewriter(mod, algorithms, target)
+    rewriter = _ApplyWinograd(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
     found = [(each.convolution, each.weights) for each in rewriter.found]
     changed = any(algorithms.get(convolution.signature) in TILES for convolution, _ in found)
@@ -112,7 +112,7 @@ def apply_algorithms(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target
 
 
 @mutator
-class _Rewriter(PyExprMutator):  # type: ignore[misc]
+class _ApplyWinograd(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: tvm.target.Target) -> None:
         super().__init__(mod)
         self._algorithms = algorithms

@@ -17,11 +17,11 @@ from tvmbuild.compiler.schedules.cpu.tile import UNROLLED, attach_epilogue, fini
 from tvmbuild.compiler.schedules.cpu.tile_size import Tile
 from tvmbuild.compiler.schedules.nest import Nest, count, require_nest, run_parallel, view_nest
 
-MOST_ROWS = 8
+MAX_ROWS = 8
 """Of the output at once."""
-MOST_SUMS = 16
+MAX_SUMS = 16
 """In registers; as many are left for weights, which are the same for the whole row."""
-MOST_VECTORS = 3
+MAX_VECTORS = 3
 """Of channels at once."""
 CACHED = 8
 """The words of a part are at most so great a share of what stays in the second-level cache."""
@@ -92,8 +92,8 @@ def _list_parts(sch: s_tir.Schedule, nest: Nest, columns: Any, machine: Machine,
     window = 1 + sum((load.stride(axis.var) or 0) // row * (axis.extent - 1) for axis in nest.reduced)
     height, down = (others[-1].extent, (load.stride(others[-1].var) or 0) // row) if others else (1, 0)
     parts = []
-    for rows in divisors(height, MOST_ROWS):
-        for vectors in divisors(channels.extent // lanes, MOST_VECTORS):
+    for rows in divisors(height, MAX_ROWS):
+        for vectors in divisors(channels.extent // lanes, MAX_VECTORS):
             read = (rows - 1) * down + window
             size = read * row // channels.extent * BYTES * vectors * lanes
             chunks = (height // rows) * (channels.extent // lanes // vectors)
@@ -113,6 +113,6 @@ def _choose_width(nest: Nest) -> int:
     along = nest.spatial[-2].extent
     weights = next(each for each in nest.loads if str(each.buffer.dtype) == "int32")
     shared = int(weights.shape[0])
-    if along <= MOST_SUMS:
+    if along <= MAX_SUMS:
         return along
-    return max(each for each in divisors(along, MOST_SUMS) if each % shared == 0)
+    return max(each for each in divisors(along, MAX_SUMS) if each % shared == 0)

@@ -13,7 +13,7 @@ from tvmbuild.compiler.schedules.access import Access
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.partition import PARTITIONED
-from tvmbuild.compiler.schedules.nest import MOST_TOGETHER, Axis, Nest, count, require_nest, run_parallel, view_nest
+from tvmbuild.compiler.schedules.nest import MAX_TOGETHER, Axis, Nest, count, require_nest, run_parallel, view_nest
 
 TRANSPOSE_TILE = 16
 """Elements: a cache line of float32, so that each line that a transpose touches is used whole."""
@@ -84,7 +84,7 @@ def schedule_injective(sch: s_tir.Schedule, block: Any, machine: Machine) -> Non
     outer = [axis.loop for axis in nest.axes[:-1]]
     crossed = _crossing_axis(nest, last)
     if nest.is_conditional_on(last):
-        together = last.extent if last.extent <= MOST_TOGETHER else nest.find_period(last)
+        together = last.extent if last.extent <= MAX_TOGETHER else nest.find_period(last)
         if together > 1:
             # What goes around among several inputs, channels that are shuffled: each branch has its place in the loop.
             sch.unroll(sch.split(last.loop, [None, together])[1])

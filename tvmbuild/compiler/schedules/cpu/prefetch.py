@@ -22,11 +22,11 @@ _PREFETCH = "tvmbuild.prefetch"
 _LINE_BITS = 512
 _READ, _SECOND_LEVEL, _DATA = (tirx.IntImm("int32", number) for number in (0, 2, 1))
 """How LLVM's `llvm.prefetch` has it."""
-FEWEST_STEPS = 2
+MIN_STEPS = 2
 """Steps of a sum for each line: with fewer rows, asking would take as long as waiting."""
-MOST_TURNS = 64
+MAX_TURNS = 64
 """Tiles of rows that go past a panel: among more, the first one's waiting is nothing."""
-FEWEST_TOGETHER, MOST_TOGETHER = 32, 96
+MIN_TOGETHER, MAX_TOGETHER = 32, 96
 """Steps between two times of asking.
 
 LLVM takes the instruction for one that may write, and stores a tile's sums around it:
@@ -40,7 +40,7 @@ def count_steps(turns: int, width: int, bits: int) -> int:
     Zero: they are so few, or so many, that it does not pay. ``width``: elements of a panel's row.
     """
     steps = turns * (_LINE_BITS // bits) // width
-    return steps if steps >= FEWEST_STEPS and turns <= MOST_TURNS else 0
+    return steps if steps >= MIN_STEPS and turns <= MAX_TURNS else 0
 
 
 def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> list[Any]:
@@ -49,8 +49,8 @@ def ask_for_prefetch(sch: s_tir.Schedule, summed: Sequence[Any], steps: int) -> 
     ``steps``: see :func:`count_steps`; of zero the loop stays as it is.
     """
     *_, last = summed
-    together = int(sch.get(last).extent) if len(summed) > 1 else max(divisors(int(sch.get(last).extent), MOST_TOGETHER))
-    if not steps or together < FEWEST_TOGETHER:
+    together = int(sch.get(last).extent) if len(summed) > 1 else max(divisors(int(sch.get(last).extent), MAX_TOGETHER))
+    if not steps or together < MIN_TOGETHER:
         return list(summed)
     outer, inner = summed if len(summed) > 1 else sch.split(last, [None, together])
     sch.annotate(outer, _PREFETCH, together)

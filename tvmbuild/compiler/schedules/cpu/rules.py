@@ -51,8 +51,8 @@ def list_schedules(mod: tvm.ir.IRModule, target: tvm.target.Target, limit: int) 
     if given is not None:
         return [given]
     machine, found = describe_machine(target), dict[int, s_tir.Schedule]()
-    ways: tuple[dict[str, bool], ...] = ({}, {"otherwise_padded": True}, {"turned": True}, {"blocked": True})
-    variants = (Variant(rank, **way) for rank in range(MOST_RANKS) for way in ways)
+    ways: tuple[dict[str, bool], ...] = ({}, {"flip_padding": True}, {"swap_outer_loops": True}, {"blocked": True})
+    variants = (Variant(rank, **way) for rank in range(MAX_RANKS) for way in ways)
     for variant in variants:
         sch = _schedule(mod["main"], machine, variant)
         if sch is not None:
@@ -149,7 +149,7 @@ def _schedule_outer_loops(sch: s_tir.Schedule, block: Any, machine: Machine) -> 
 
 
 Rule = Callable[[s_tir.Schedule, Any, Machine], None]
-MOST_RANKS = 8
+MAX_RANKS = 8
 
 
 def _list_rules(variant: Variant) -> tuple[Rule, ...]:

@@ -41,9 +41,9 @@ def schedule_tiled(sch: s_tir.Schedule, block: Any, machine: Machine, variant: V
     if tile is None:
         raise ScheduleRefused("no axis of the output makes vectors")
     padding = find_padding(sch, nest, (tile.vector, tile.reuse))
-    if padding is not None and padding.is_best_near is variant.otherwise_padded:
+    if padding is not None and padding.is_best_near is variant.flip_padding:
         padding = None
-    outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.turned
+    outside = padding is not None or vectors_go_outside(nest, tile, machine) is not variant.swap_outer_loops
     loops = split_loops(sch, nest, tile, vectors_outside=outside)
     summed = split_sum(sch, loops.reduced) if is_narrow else list(loops.reduced)
     outer = loops.outer if padding is None else pad_near(sch, padding, loops.outer, machine)

@@ -16,8 +16,8 @@ from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.matrices import MatrixProduct
 from tvmbuild.compiler.schedules.gpu.staged_tiles import (
     ALIGNED,
-    FEWEST_OUTPUTS,
-    FEWEST_ROWS,
+    MIN_OUTPUTS,
+    MIN_ROWS,
     VECTOR,
     StagedTile,
     list_staged_tiles,
@@ -27,9 +27,9 @@ from tvmbuild.compiler.schedules.gpu.tiled_product import TiledProduct
 
 def list_staged(product: MatrixProduct | None, target: tvm.target.Target, limit: int) -> list[s_tir.Schedule]:
     """Return at most ``limit`` schedules, the most promising first; none for what is no product of matrices."""
-    if product is None or product.sizes.rows < FEWEST_ROWS:
+    if product is None or product.sizes.rows < MIN_ROWS:
         return []
-    if product.is_unfolded and product.sizes.outputs < FEWEST_OUTPUTS:
+    if product.is_unfolded and product.sizes.outputs < MIN_OUTPUTS:
         return []
     tiles = list_staged_tiles(product.sizes, staging_limits(target.attrs), limit)
     schedules = (try_rule(stage, product, tile) for tile in tiles)

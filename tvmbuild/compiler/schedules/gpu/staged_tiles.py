@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tvmbuild.compiler.machine.limits import GpuLimits
-from tvmbuild.compiler.schedules.gpu.tiles import MOST_BLOCKS, WARP
+from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS, WARP
 
 VECTOR = 4
 """Numbers that a thread reads and writes together."""
@@ -26,14 +26,14 @@ LATENCY = 680
 """Cycles of a step beside what it computes: the loads of the next, and two barriers."""
 GATHER = 100
 """Cycles of a step for each number that a thread gathers one by one: fitted to 52 kernels of 13 convolutions there."""
-FEWEST_ROWS = 8
+MIN_ROWS = 8
 """Of fewer there is little that the threads could share."""
-FEWEST_OUTPUTS = 4096
+MIN_OUTPUTS = 4096
 """Of a sum over windows: few blocks wait for long sums whose operands are gathered one by one.
 12 x 20 of 2,304 products took nine times as long as in parts on an H200, 512 x 49 of 4,608 a third."""
-MOST_WASTE = 1.35
+MAX_WASTE = 1.35
 """Of what a tile computes over what the product has, where there is such a tile."""
-FEWEST_THREADS, MOST_THREADS = 64, 256
+MIN_THREADS, MAX_THREADS = 64, 256
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class StagedTile:
     def fits(self, product: Matrices, limits: GpuLimits) -> bool:
         """Say whether the target allows it."""
         grid = (product.outer, math.ceil(product.rows / self.height), math.ceil(product.columns / self.width))
-        enough = max(grid) <= MOST_BLOCKS and self.threads <= limits.threads
+        enough = max(grid) <= MAX_BLOCKS and self.threads <= limits.threads
         return enough and self.shared_bytes(product) <= limits.shared_bytes
 
     def _gathers(self, product: Matrices) -> float:
@@ -134,7 +134,7 @@ class StagedTile:
 def list_staged_tiles(product: Matrices, limits: GpuLimits, limit: int) -> list[StagedTile]:
     """Return at most ``limit`` tiles, the most promising first, no two of them much alike."""
     fitting = [tile for tile in _all_tiles() if tile.fits(product, limits)]
-    tiles = [tile for tile in fitting if tile.waste(product) <= MOST_WASTE] or fitting
+    tiles = [tile for tile in fitting if tile.waste(product) <= MAX_WASTE] or fitting
     tiles.sort(key=lambda tile: (tile.estimate(product, limits), tile.threads, tile.parts, tile.rows, tile.row_threads))
     best: dict[tuple[int, int], StagedTile] = {}
     for tile in tiles:  # of each number of parts and of rows, for no estimate is that good
@@ -147,5 +147,5 @@ def _all_tiles() -> Iterable[StagedTile]:
     sizes = itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8), (2, 4, 8, 16), (1, 2, 4, 8, 16, 32), (4, 8, 16, 32))
     for row_threads, rows, column_threads, parts, chunk in sizes:
         tile = StagedTile(row_threads, rows, column_threads, parts, chunk)
-        if FEWEST_THREADS <= tile.threads <= MOST_THREADS:
+        if MIN_THREADS <= tile.threads <= MAX_THREADS:
             yield tile

@@ -13,12 +13,12 @@ from tvmbuild.compiler.machine.machine import divisors
 WARP = 32
 UNROLLED = 4
 """Steps along the sum whose loads are under way together."""
-FEWEST_THREADS, MOST_THREADS = 64, 512
-MOST_ROWS, MOST_COLUMNS = 8, 4
-MOST_PARTS = 64
-MOST_SUMS = 32
+MIN_THREADS, MAX_THREADS = 64, 512
+MAX_ROWS, MAX_COLUMNS = 8, 4
+MAX_PARTS = 64
+MAX_SUMS = 32
 """Running sums in a thread's registers."""
-MOST_BLOCKS = 65535
+MAX_BLOCKS = 65535
 """Along one axis of the grid: CUDA's limit for the second, and all that Vulkan promises of any."""
 
 
@@ -73,7 +73,7 @@ class Tile:
         """Say whether the target allows it."""
         grid = max(product.rows // self.height, product.columns // self.width)
         return (
-            self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MOST_BLOCKS
+            self.threads <= limits.threads and self.shared_bytes(product) <= limits.shared_bytes and grid <= MAX_BLOCKS
         )
 
     def estimate(self, product: Product, limits: GpuLimits) -> float:
@@ -103,14 +103,14 @@ def list_tiles(product: Product, limits: GpuLimits, limit: int) -> list[Tile]:
 
 def _all_tiles(product: Product) -> Iterable[Tile]:
     """Return the tiles that divide the product without a rest."""
-    heights = _pairs(product.rows, WARP, MOST_ROWS)
-    widths = _pairs(product.columns, 2 * WARP, MOST_COLUMNS)
-    parts = [part for part in divisors(product.depth, MOST_PARTS) if 1 < part < product.depth]
+    heights = _pairs(product.rows, WARP, MAX_ROWS)
+    widths = _pairs(product.columns, 2 * WARP, MAX_COLUMNS)
+    parts = [part for part in divisors(product.depth, MAX_PARTS) if 1 < part < product.depth]
     for (row_threads, rows), (column_threads, columns) in itertools.product(heights, widths):
-        if rows * columns > MOST_SUMS:
+        if rows * columns > MAX_SUMS:
             continue
         for part in parts:
-            if FEWEST_THREADS <= row_threads * column_threads * part <= MOST_THREADS:
+            if MIN_THREADS <= row_threads * column_threads * part <= MAX_THREADS:
                 yield Tile(row_threads, rows, column_threads, columns, part)
 
 

@@ -96,7 +96,7 @@ TILES = (
     WarpTile(2, 2, 4, 4, 2, 0, Times(0.720, 0.553, 2.500)),
 )
 """The last wants more shared memory than targets state, and was timed by hand."""
-_MOST_OUTER = 65535
+_MAX_OUTER = 65535
 """Of the third dimension of a grid, and of the second."""
 
 
@@ -110,5 +110,5 @@ def list_warp_tiles(product: Matrices, limits: GpuLimits, limit: int, *, ahead: 
         for tile in TILES
         if tile.shared_bytes(product.operand_bytes) <= limits.shared_bytes and (ahead or not tile.ahead)
     ]
-    fitting = [tile for tile in held if max(product.outer, -(-product.rows // tile.height)) <= _MOST_OUTER]
+    fitting = [tile for tile in held if max(product.outer, -(-product.rows // tile.height)) <= _MAX_OUTER]
     return sorted(fitting, key=lambda tile: tile.estimate(product, limits.multiprocessors))[:limit]

@@ -11,14 +11,14 @@ from tvmbuild.compiler.schedules.cpu.tile_size import BARE
 
 _SPARE_REGISTERS = 4
 """For what is multiplied, at least; the rest may hold sums."""
-_MOST_SUMS = 16
+_MAX_SUMS = 16
 """Registers of a tile: more hide no latency."""
-_FEWEST_LANES = 4
-_MOST_VECTORS, _MOST_SHORT_VECTORS = 2, 3
+_MIN_LANES = 4
+_MAX_VECTORS, _MAX_SHORT_VECTORS = 2, 3
 """Of queries in a block. Where registers are few their vectors are short, and keys would serve few queries."""
 _NEAR_SCORES = 1 << 13
 """Bytes of scores that stay in the first-level cache beside keys and values."""
-_MOST_PIECES = 4
+_MAX_PIECES = 4
 _NEAR_BYTES = 32
 """A cycle, from the second-level cache."""
 
@@ -55,8 +55,8 @@ class Sizes:
 def choose_sizes(form: Attention, machine: Machine) -> Sizes:
     """Return the sizes that take the fewest cycles, by a rough model of two loads and two sums a cycle."""
     width = machine.lanes(32)
-    lanes = min(width, max(_FEWEST_LANES, 1 << (form.rows - 1).bit_length()))
-    most = _MOST_SHORT_VECTORS if machine.registers <= BARE else _MOST_VECTORS
+    lanes = min(width, max(_MIN_LANES, 1 << (form.rows - 1).bit_length()))
+    most = _MAX_SHORT_VECTORS if machine.registers <= BARE else _MAX_VECTORS
     choices = [_sizes(form, machine, lanes, vectors) for vectors in range(1, most + 1)]
     return min(choices, key=lambda sizes: _cost(form, sizes, width))
 
@@ -70,7 +70,7 @@ def choose_last(form: Attention, machine: Machine, sizes: Sizes) -> Sizes | None
 
 
 def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes:
-    sums = min(machine.registers - max(_SPARE_REGISTERS, vectors + 2), _MOST_SUMS)
+    sums = min(machine.registers - max(_SPARE_REGISTERS, vectors + 2), _MAX_SUMS)
     key_tile = max(1, min(sums // vectors, form.keys))
     rows = lanes * vectors
     most = max(2 * key_tile, _NEAR_SCORES // (4 * rows))
@@ -82,12 +82,12 @@ def _sizes(form: Attention, machine: Machine, lanes: int, vectors: int) -> Sizes
 
 def _choose_tile(form: Attention, machine: Machine, rows: int) -> tuple[int, int]:
     """Return the rows and vectors of a tile of the output: as many sums as registers hold, for the fewest loads."""
-    most = min(len(cut(form.width, machine.lanes(32))), _MOST_PIECES)
+    most = min(len(cut(form.width, machine.lanes(32))), _MAX_PIECES)
     tiles = [
         (row_tile, pieces)
         for row_tile in divisors(rows, 1 << (form.rows - 1).bit_length())
         for pieces in range(1, most + 1)
-        if row_tile * pieces <= min(machine.registers - pieces - 2, _MOST_SUMS)
+        if row_tile * pieces <= min(machine.registers - pieces - 2, _MAX_SUMS)
     ]
     return max(tiles, key=lambda tile: (tile[0] * tile[1], -tile[0] - tile[1], tile[0]))
 

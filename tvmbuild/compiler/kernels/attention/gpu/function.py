@@ -24,7 +24,7 @@ from tvmbuild.compiler.kernels.attention.gpu.steps import (
 from tvmbuild.compiler.kernels.attention.signature import begin_function
 from tvmbuild.compiler.kernels.vectors import number, store
 from tvmbuild.compiler.machine.limits import staging_limits
-from tvmbuild.compiler.schedules.gpu.tiles import MOST_BLOCKS
+from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS
 
 
 def write_attention(form: Attention, target: tvm.target.Target) -> tirx.PrimFunc | None:
@@ -34,7 +34,7 @@ def write_attention(form: Attention, target: tvm.target.Target) -> tirx.PrimFunc
     """
     sizes = choose_sizes(form, staging_limits(target.attrs))
     heads = math.prod(form.heads)
-    if sizes is None or heads > MOST_BLOCKS:
+    if sizes is None or heads > MAX_BLOCKS:
         return None
     blocks = -(-form.rows // sizes.rows)
     with (

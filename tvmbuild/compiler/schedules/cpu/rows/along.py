@@ -18,7 +18,7 @@ from tvmbuild.compiler.schedules.cpu.rows.statements import (
     vectorized,
 )
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass
-from tvmbuild.compiler.schedules.cpu.rows.writer import MOST_SUMS, Vector, Writer
+from tvmbuild.compiler.schedules.cpu.rows.writer import MAX_SUMS, Vector, Writer
 
 
 class Along(Writer):
@@ -27,7 +27,7 @@ class Along(Writer):
     def choose_width(self) -> int:
         """Return the lanes of all vectors of partial sums."""
         sums = 1
-        while 2 * sums <= min(MOST_SUMS, self.extent // self.lanes):
+        while 2 * sums <= min(MAX_SUMS, self.extent // self.lanes):
             sums *= 2
         return sums * self.lanes
 

@@ -25,7 +25,7 @@ from tvmbuild.compiler.schedules.cpu.rows.statements import (
 )
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows
 
-MOST_SUMS = 4
+MAX_SUMS = 4
 """Vectors of partial sums: as many as hide the time that one addition takes."""
 _REPEATABLE = (tirx.Max, tirx.Min)
 """Reductions that an element may enter twice."""

@@ -20,7 +20,7 @@ _FIRST, _THEN, _LAST = range(3)
 """In a level: what its kernels write, the kernels, what only looks at that."""
 
 
-def order_by_level(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def group_independent_kernels(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with ``main``'s calls sorted by level, allocations explicit and their memory not yet planned.
 
     What a level writes is allocated before its first kernel, so that none of it takes the place of what another of its

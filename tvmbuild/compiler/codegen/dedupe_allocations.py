@@ -17,7 +17,7 @@ from tvmbuild.compiler.ir.modules import replace_bindings
 _ALLOCATION, _RESHAPE = "relax.memory.alloc_tensor", "relax.reshape"
 
 
-def make_tensors_once(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+def dedupe_allocations(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module, its memory planned, with one ``alloc_tensor`` for equal ones; before objects are killed.
 
     A ``main`` with branches, or with shapes that are found at run time, stays as it is.

@@ -13,8 +13,8 @@ from tvmbuild.compiler.schedules.cpu.prefetch import prefetch_panels
 from tvmbuild.compiler.schedules.cpu.round_to_int import round_to_integers
 from tvmbuild.compiler.schedules.cpu.rows.rule import expand_rows
 
-FINISH = Phase(
-    "finish",
+TIR_PASSES = Phase(
+    "TIR",
     (
         of_module("OverlapTiles", overlap_tiles, on_cpu),
         of_target("ExpandRows", expand_rows, on_cpu),
@@ -28,6 +28,6 @@ FINISH = Phase(
 """Whole tiles, loops of rows, indices that can be taken apart; a GPU's functions stay as they are."""
 
 
-def finish(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
-    """Run the passes of `FINISH`: packages, the tuner's candidates and checks of records all go through here."""
-    return run_phase(FINISH, mod, Lowering(target))
+def run_tir_passes(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
+    """Run the passes of `TIR_PASSES`: packages, the tuner's candidates and checks of records all go through here."""
+    return run_phase(TIR_PASSES, mod, Lowering(target))
