@@ -25,7 +25,7 @@ from tvmbuild.compiler import apply
 from tvmbuild.compiler.apply import Applied, apply_records
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.importing.importer import import_onnx
-from tvmbuild.compiler.ir.prim_funcs import has_plain_loops
+from tvmbuild.compiler.ir.prim_funcs import has_plain_loops, list_nodes
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.pipeline import lower
@@ -50,6 +50,10 @@ def conv(channels: int, out: int, kernel: int, size: tuple[int, int], **attribut
     return onnx_graphs.conv(RANDOM, channels, out, kernel, size, RELU, **attributes)
 
 
+def graph(shape: tuple[int, ...], *nodes: onnx.NodeProto, **weights: np.ndarray) -> Graph:
+    return nodes, weights, shape
+
+
 CONVOLUTIONS: dict[str, Graph] = {
     "pointwise": conv(16, 64, 1, (14, 14)),
     "first": conv(3, 32, 3, (30, 30), strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -66,11 +70,15 @@ CONVOLUTIONS: dict[str, Graph] = {
     "channels-of-a-detector": conv(32, 255, 1, (13, 13)),
     "no-more-than-a-pixel": conv(32, 1000, 1, (1, 1)),
     "many-channels": conv(128, 256, 1, (7, 7)),
+    "transposed": graph(
+        (1, 24, 9, 10),
+        node("ConvTranspose", "x", "w", strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
+        w=draw(24, 16, 3, 3),
+    ),
+    "transposed-equal": graph(
+        (1, 24, 8, 10), node("ConvTranspose", "x", "w", strides=[2, 2], pads=[1, 1, 1, 1]), w=draw(24, 32, 4, 4)
+    ),
 }
-
-
-def graph(shape: tuple[int, ...], *nodes: onnx.NodeProto, **weights: np.ndarray) -> Graph:
-    return nodes, weights, shape
 
 
 OTHERS: dict[str, Graph] = {
@@ -102,6 +110,10 @@ OTHERS: dict[str, Graph] = {
     "concat": graph((1, 24, 9, 9), node("Tanh", "x", out="t"), node("Concat", "x", "t", "x", axis=1)),
     "concat-last": graph((5, 7), node("Tanh", "x", out="t"), node("Concat", "x", "t", axis=1)),
     "transpose": graph((1, 48, 20, 20), node("Transpose", "x", perm=[0, 2, 3, 1])),
+    "transpose-of-pages": graph((1, 24, 32, 32), node("Transpose", "x", perm=[0, 2, 3, 1])),
+    "transpose-to-pages": graph((1, 32, 32, 24), node("Transpose", "x", perm=[0, 3, 1, 2])),
+    "transpose-to-pages-of-pages": graph((32, 32, 1024), node("Transpose", "x", perm=[2, 0, 1])),
+    "transpose-of-few": graph((1, 20, 12, 12), node("Transpose", "x", perm=[0, 2, 3, 1])),
     "transpose-odd": graph((3, 37, 41), node("Transpose", "x", perm=[2, 0, 1])),
     "resize-nearest": graph(
         (1, 16, 13, 13),
@@ -158,7 +170,7 @@ def test_the_numbers_are_right_without_records(name: str, save_model: SaveModel,
 
 
 @pytest.mark.compiler
-@pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded", "first"])
+@pytest.mark.parametrize("name", ["pointwise", "depthwise", "padded", "first", "transposed", "transposed-equal"])
 def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
     name: str, save_model: SaveModel, cpu: tvm.target.Target
 ) -> None:
@@ -177,6 +189,17 @@ def test_every_schedule_worth_measuring_can_be_a_record_and_is_right(
         applied = apply_records(lowered, cpu, database)
         assert list(applied.coverage.covered) == [task.key]
         np.testing.assert_allclose(run(applied, data, cpu), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("perm", [(0, 2, 3, 1), (0, 3, 1, 2)])
+@pytest.mark.parametrize("shape", [(1, 32, 32, 32), (1, 24, 56, 56), (2, 40, 16, 8)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+def test_transposes_are_vectors(
+    shape: tuple[int, ...], perm: tuple[int, ...], dtype: str, cpu: tvm.target.Target
+) -> None:
+    function = te_function(lambda x: topi.transpose(x, perm), te.placeholder(shape, dtype, "x"))
+    loops = list_nodes(schedule_function(function, describe_machine(cpu)), tirx.For)
+    assert [int(loop.extent) for loop in loops if loop.kind == tirx.ForKind.VECTORIZED] == [8]
 
 
 @pytest.mark.parametrize(("name", "near_first"), [("first", True), ("padded", False)])
