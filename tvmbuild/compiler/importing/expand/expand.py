@@ -106,6 +106,7 @@ def expand_what_can_be(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
+    drop_unused(result.graph)  # a classifier's labels that nobody reads may be texts
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MOST_ROUNDS:
         expanded, folded = _expand_once(result, first, refused)

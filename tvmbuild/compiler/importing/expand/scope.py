@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -27,6 +28,11 @@ class Scope:
         self._numbers = count()
         self.sequences = _find_sequences(model.graph)
         """Sequences whose elements are known → those."""
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        read = {name for node in self.model.graph.node for name in list_read(node)}
+        return frozenset(read | {value.name for value in self.model.graph.output})
 
     def constant(self, name: str) -> np.ndarray | None:
         """Return the value's array, None for one that is not known."""
@@ -53,6 +59,10 @@ class Scope:
             return int(self._tensors[name].data_type)
         kind = int(self._types[name].tensor_type.elem_type) if name in self._types else 0
         return kind or None
+
+    def is_read(self, name: str) -> bool:
+        """Say whether the value is an output of the model, or some node takes it."""
+        return name in self._read
 
     def fresh(self, hint: str) -> str:
         """Return a name that no value has."""
