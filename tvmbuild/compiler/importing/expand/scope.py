@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tvmbuild.compiler.importing.refusals import OWN
+
 Nodes: TypeAlias = list[onnx.NodeProto]
 
 
@@ -75,6 +77,12 @@ class Scope:
         name = self.fresh(hint)
         self.set_constant(name, array)
         return name
+
+    def set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
+        """Say what comes out of an operator of our own, which ONNX does not know."""
+        self.model.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
+        if all(entry.domain != OWN for entry in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # else ONNX infers no types at all
 
     def set_constant(self, name: str, array: Any) -> None:
         """Make the value, which no node computes any more, a constant."""

@@ -27,6 +27,12 @@ def read_rows(composer: NodeComposer, kind: int = TensorProto.FLOAT) -> str | No
     return cast(composer, rows, kind)
 
 
+def count_rows(composer: NodeComposer) -> int:
+    """Return how many rows there are where `read_rows` returns some."""
+    shape = composer.known_shape(0) or ()
+    return 1 if len(shape) == 1 else shape[0]
+
+
 def cast(composer: NodeComposer, value: str, kind: int) -> str:
     """Return the value as ``kind``."""
     return value if composer.scope.element_type(value) == kind else composer.add("Cast", value, to=kind)

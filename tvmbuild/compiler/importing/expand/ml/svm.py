@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from tvmbuild.compiler.importing.expand.ml.labels import Labels, find_above, find_labels, write_labels
 from tvmbuild.compiler.importing.expand.ml.linear import add_up
-from tvmbuild.compiler.importing.expand.ml.rows import read_rows
+from tvmbuild.compiler.importing.expand.ml.rows import count_rows, read_rows
 from tvmbuild.compiler.importing.expand.ml.transforms import kind_of, transform, write_pair
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
@@ -167,4 +167,6 @@ def _find_probabilities(composer: NodeComposer, pairs: str, classes: int) -> str
         places[i, j], places[j, i] = place, count + place
     both = composer.add("Concat", first, second, axis=1)
     matrix = composer.add("Gather", both, composer.constant(places.reshape(-1)), axis=1)
-    return composer.add(COUPLING, matrix, domain=OWN)
+    result = composer.add(COUPLING, matrix, domain=OWN)
+    composer.scope.set_type(result, TensorProto.FLOAT, (count_rows(composer), classes))
+    return result

@@ -12,7 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from tvmbuild.compiler.importing.expand.ml.labels import find_labels
 from tvmbuild.compiler.importing.expand.ml.opset_5 import as_opset_3
-from tvmbuild.compiler.importing.expand.ml.rows import cast, numbers_of, read_rows, to_dtype
+from tvmbuild.compiler.importing.expand.ml.rows import cast, count_rows, numbers_of, read_rows, to_dtype
 from tvmbuild.compiler.importing.expand.ml.scores import Classes, Sums, finish, write_classes
 from tvmbuild.compiler.importing.expand.ml.transforms import kind_of
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
@@ -122,6 +122,7 @@ def _combine(composer: NodeComposer, of: str, sums: Sums, *, is_sure: bool) -> S
     values = cast(composer, rows, onnx.helper.np_dtype_to_tensor_dtype(splits))
     arrays = (trees.features, trees.splits.astype(splits), trees.kinds, trees.yes, trees.no, trees.roots)
     leaves = composer.add(LEAVES, values, *map(composer.constant, arrays), domain=OWN)
+    composer.scope.set_type(leaves, TensorProto.INT32, (count_rows(composer), len(trees.roots)))
     found = composer.add("Gather", composer.constant(weights), leaves, axis=0)
     result = composer.reduce(_AGGREGATES[aggregate], found, 1)
     if is_sure:
