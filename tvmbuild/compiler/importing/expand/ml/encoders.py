@@ -13,6 +13,8 @@ from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OF_TEXTS, NodeError
 
+_NAN_IS_EQUAL = 4
+"""From this opset of ai.onnx.ml on NaN is a key like others."""
 _DEFAULTS = {"floats": np.float32(-0.0), "int64s": np.int64(-1)}
 
 
@@ -28,7 +30,7 @@ def label_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     data = cast(composer, node.input[0], onnx.helper.np_dtype_to_tensor_dtype(keys.dtype))
     apart = composer.unsqueeze(data, [len(shape)])
     found = composer.add("Equal", apart, composer.constant(keys))
-    if keys.dtype.kind == "f" and np.isnan(keys).any():
+    if keys.dtype.kind == "f" and np.isnan(keys).any() and _find_version(scope) >= _NAN_IS_EQUAL:
         both = composer.add("And", composer.add("IsNaN", apart), composer.constant(np.isnan(keys)))
         found = composer.add("Or", found, both)
     numbers = composer.constant(np.arange(keys.size, dtype=np.int32))
@@ -37,6 +39,10 @@ def label_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     known = composer.constant(np.append(values, _read_default(composer, values)))
     composer.name(composer.add("Gather", known, first, axis=0), node.output[0])
     return composer.nodes
+
+
+def _find_version(scope: Scope) -> int:
+    return next(entry.version for entry in scope.model.opset_import if entry.domain == "ai.onnx.ml")
 
 
 def _read_tensor(composer: NodeComposer, name: str) -> np.ndarray | None:

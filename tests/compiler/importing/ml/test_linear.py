@@ -1,0 +1,80 @@
+"""Linear models beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from machine_learning_nodes import TRANSFORMS, check, draw_rows, make_model
+
+from tvmbuild.compiler.importing.importer import import_model
+from tvmbuild.errors import TvmbuildError
+
+pytestmark = pytest.mark.compiler
+NUMBERS = ("float32", "float64", "int64", "int32")
+
+
+def weights(count: int, features: int = 5) -> list[float]:
+    """Return some whose sums lie between 0 and 1, with the intercepts: PROBIT takes no others."""
+    return (np.random.default_rng(count).integers(-4, 5, count * features) / 64).tolist()
+
+
+@pytest.mark.parametrize("shape", [(5,), (7, 5)])
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("intercepts", [[], [0.5], [0.5, 0.25, 0.0]])
+def test_regressors(
+    shape: tuple[int, ...], targets: int, transform: str, intercepts: list[float], cpu: tvm.target.Target
+) -> None:
+    """Any other number of intercepts than targets counts for nothing."""
+    fed = {"x": draw_rows(0, shape)}
+    attributes = {"targets": targets, "coefficients": weights(targets), "post_transform": transform}
+    attributes |= {"intercepts": intercepts} if intercepts else {}
+    check(make_model("LinearRegressor", fed, attributes), fed, cpu)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_classifiers(dtype: str, count: int, transform: str, cpu: tvm.target.Target) -> None:
+    fed = {"x": draw_rows(1, dtype=dtype)}
+    attributes = {"coefficients": weights(count), "intercepts": [0.5, 0.25, 0.5, 0.75][:count]}
+    attributes |= {"classlabels_ints": [*range(10, 10 + count)], "post_transform": transform}
+    check(make_model("LinearClassifier", fed, attributes, ("label", "scores")), fed, cpu)
+
+
+@pytest.mark.parametrize("labels", [[7], [7, -3], [7, -3, 5]])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_classifiers_of_one_sum(labels: list[int], transform: str, cpu: tvm.target.Target) -> None:
+    """Of two classes both get a score, and LOGISTIC transforms none; of other numbers the classes are 0 and 1."""
+    fed = {"x": draw_rows(2)}
+    attributes = {"coefficients": weights(1), "intercepts": [0.0], "post_transform": transform}
+    model = make_model("LinearClassifier", fed, attributes | {"classlabels_ints": labels}, ("label", "scores"))
+    if transform == "PROBIT" and len(labels) == 2:
+        with pytest.raises(TvmbuildError, match="leaves one of its two scores undefined"):
+            import_model(model, "net")
+    else:
+        check(model, fed, cpu)
+
+
+def test_one_row(cpu: tvm.target.Target) -> None:
+    fed = {"x": draw_rows(3, (5,))}
+    attributes = {"coefficients": weights(3), "intercepts": [0.0, 0.25, 0.0], "classlabels_ints": [1, 2, 3]}
+    check(make_model("LinearClassifier", fed, attributes, ("label", "scores")), fed, cpu)
+
+
+@pytest.mark.parametrize("changes", [{"intercepts": []}, {"post_transform": "SQUARE"}])
+def test_what_is_refused(changes: dict[str, Any]) -> None:
+    fed = {"x": draw_rows(4)}
+    attributes = {"coefficients": weights(2), "intercepts": [0.0, 0.25], "classlabels_ints": [1, 2]} | changes
+    attributes = {name: value for name, value in attributes.items() if value}
+    with pytest.raises(TvmbuildError, match="it has no intercepts|its transformation of scores is SQUARE"):
+        import_model(make_model("LinearClassifier", fed, attributes, ("label", "scores")), "net")
+
+
+def test_an_input_of_many_dimensions() -> None:
+    fed = {"x": draw_rows(5, (2, 3, 5))}
+    with pytest.raises(TvmbuildError, match="its input has 3 dimensions"):
+        import_model(make_model("LinearRegressor", fed, {"coefficients": weights(1), "targets": 1}), "net")
