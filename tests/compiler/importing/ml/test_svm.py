@@ -93,6 +93,16 @@ def test_classifiers_without_support_vectors(
     attributes |= {"coefficients": (np.array(draw_floats(np.random.default_rng(2), FEATURES * count, low)) / 8).tolist()}
     attributes |= {"rho": [0.5, 7.0], "kernel_type": "RBF", "kernel_params": [0.5, 0.0, 3.0]}
     attributes |= {"prob_a": [1.0], "prob_b": [0.5]} if with_probabilities else {}
+    model = make_model("SVMClassifier", fed, attributes, ("label", "scores"))
+    check(model, fed, cpu, rtol=2e-2 if transform == "PROBIT" else 1e-4)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS[:-1])
+def test_classifiers_of_one_pair(transform: str, cpu: tvm.target.Target) -> None:
+    random, fed = np.random.default_rng(4), {"x": draw_rows(4)}
+    attributes = {"classlabels_ints": [7, -3], "vectors_per_class": [2, 1], "coefficients": [1.0, 0.5, -1.0]}
+    attributes |= {"support_vectors": draw_floats(random, 3 * FEATURES), "post_transform": transform, "rho": [0.25]}
+    attributes |= {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
     check(make_model("SVMClassifier", fed, attributes, ("label", "scores")), fed, cpu)
 
 

@@ -27,28 +27,21 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Name the class with the largest sum, and all sums.
-
-    As in ONNX Runtime there are as many sums as intercepts;
-    of one alone both of two classes get a score, s and 1 - s, which nothing transforms.
-    """
+    """Name the class with the largest sum, and all sums; one sum is the score of the second of two classes."""
     composer = NodeComposer(node, scope)
     labels, intercepts = find_labels(composer, "classlabels_ints"), composer.attributes.get("intercepts", [])
-    if not intercepts:
-        raise refuse(node, "it has no intercepts, and ONNX Runtime takes none for no class", "export it with intercepts")
     count = len(intercepts)
+    if count != labels.count and (count, labels.count) != (1, _TWO):
+        raise refuse(node, f"it has {count} intercepts for {labels.count} classes", "export it with one for each class")
     sums = add_up(composer, count, intercepts)
     if sums is None:
         return None
-    if count > 1:
+    if count == labels.count:
         write_labels(composer, composer.add("ArgMax", sums, axis=1, keepdims=0), labels.numbers)
         composer.name(transform(composer, sums, count), composer.output(1))
         return composer.nodes
-    numbers = labels.numbers if labels.numbers is None or labels.count == _TWO else (0, 1)
-    write_labels(composer, find_above(composer, sums, 0.0), numbers)
-    is_pair = labels.count == _TWO
-    scores = write_pair(composer, sums, opposite=False) if is_pair else transform(composer, sums, 1)
-    composer.name(scores, composer.output(1))
+    write_labels(composer, find_above(composer, sums, 0.0), labels.numbers)
+    composer.name(write_pair(composer, sums, opposite=False), composer.output(1))
     return composer.nodes
 
 

@@ -144,7 +144,7 @@ def _vote(composer: NodeComposer, pairs: str, classes: int) -> str:
 def _score(composer: NodeComposer, pairs: str, classes: int) -> str:
     """Return the pairs' scores, or, where there are ``prob_a`` and ``prob_b``, probabilities of classes.
 
-    Of one pair ONNX Runtime returns -s and s, or 1 - s and s with any other transformation than NONE.
+    Of one pair ONNX Runtime returns -s and s, or 1 - s and s with SOFTMAX and SOFTMAX_ZERO.
     """
     if composer.attributes.get("prob_a"):
         return transform(composer, _find_probabilities(composer, pairs, classes), classes)

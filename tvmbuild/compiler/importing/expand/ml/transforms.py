@@ -45,19 +45,19 @@ def transform(composer: NodeComposer, scores: str, count: int) -> str:
 def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
     """Return both classes' scores where one has a score, [rows, 1]: ``opposite`` is its negative, else it is 1 - score.
 
-    ONNX Runtime transforms the former by LOGISTIC, and nothing else.
+    ONNX Runtime transforms them by LOGISTIC, and by nothing else.
     """
-    if kind_of(composer) == "PROBIT":
+    kind = kind_of(composer)
+    if kind == "PROBIT":
         raise refuse(
             composer.node,
-            "ONNX Runtime leaves one of its two scores undefined: PROBIT of one score",
+            "ONNX Runtime leaves one of its two scores undefined, PROBIT of one score",
             "export it with scores of both classes",
         )
-    if not opposite:
-        other = composer.add("Sub", composer.constant(np.float32(1)), score)
-        return composer.add("Concat", other, score, axis=1)
-    both = composer.add("Concat", composer.add("Neg", score), score, axis=1)
-    return composer.add("Sigmoid", both) if kind_of(composer) == "LOGISTIC" else both
+    if kind == "LOGISTIC":
+        return composer.add("Sigmoid", composer.add("Concat", composer.add("Neg", score), score, axis=1))
+    other = composer.add("Neg", score) if opposite else composer.add("Sub", composer.constant(np.float32(1)), score)
+    return composer.add("Concat", other, score, axis=1)
 
 
 def _apply_softmax_zero(composer: NodeComposer, scores: str) -> str:
