@@ -11,9 +11,11 @@ from onnx import numpy_helper
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _MEMBER = _MODES.index("BRANCH_MEMBER")
-_EQUAL = _MODES.index("BRANCH_EQ")
+_MOST_BITS = 30
+"""The largest member of a set that ONNX Runtime keeps in the bits of a word."""
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+_TRANSFORMS = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
+"""As ONNX Runtime numbers them; the specification has SOFTMAX before LOGISTIC."""
 
 
 def as_opset_3(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,17 +85,34 @@ class _Writer:
         self._add_node(0, "LEAF", 0, 0)
 
     def _add_branch(self, place: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-        """Write the node, a set of members as one comparison for each; return who waits for its two targets."""
-        mode = int(self._modes[place])
+        """Write the node, a set of members as several; return who waits for its two targets."""
+        feature = self.attributes["nodes_featureids"][place]
         tracks = (self.attributes.get("nodes_missing_value_tracks_true") or {place: 0})[place]
-        members = self._members[place] if mode == _MEMBER else [self.splits[place]]
-        name = _MODES[_EQUAL if mode == _MEMBER else mode]
-        numbers = [
-            self._add_node(self.attributes["nodes_featureids"][place], name, member, tracks) for member in members
-        ]
-        for first, second in zip(numbers[:-1], numbers[1:], strict=True):
-            self.nodes["falsenodeids"][first] = self.nodes["nodeids"][second]
-        return [("truenodeids", number) for number in numbers], [("falsenodeids", numbers[-1])]
+        holds: list[int] = []
+        fails: list[int] = []
+        for comparisons in self._list_alternatives(place):
+            for number in fails:
+                self.nodes["falsenodeids"][number] = self._count
+            fails = []
+            for mode, value in comparisons:
+                if fails:
+                    self.nodes["truenodeids"][fails[-1]] = self._count
+                fails.append(self._add_node(feature, mode, value, tracks))
+            holds.append(fails[-1])
+        return [("truenodeids", number) for number in holds], [("falsenodeids", number) for number in fails]
+
+    def _list_alternatives(self, place: int) -> list[list[tuple[str, Any]]]:
+        """Return the comparisons of a node, of which all of one list must hold.
+
+        ONNX Runtime cuts fractions off before it looks for a number among members, if these are many, large or negative.
+        """
+        mode = int(self._modes[place])
+        if mode != _MEMBER:
+            return [[(_MODES[mode], self.splits[place])]]
+        members = self._members[place]
+        if len(members) <= _MOST_BITS and all(0 <= each <= _MOST_BITS for each in members):
+            return [[("BRANCH_EQ", each)] for each in members]
+        return [_cut(each) for each in members]
 
     def _add_node(self, feature: int, mode: str, value: Any, tracks: int) -> int:
         for name, each in zip(
@@ -115,3 +134,11 @@ class _Writer:
                     break
                 found[place].append(number)
         return found
+
+
+def _cut(member: Any) -> list[tuple[str, Any]]:
+    """Return the comparisons that hold for numbers that are the member without their fraction."""
+    return [
+        ("BRANCH_GTE", member) if member > 0 else ("BRANCH_GT", member - 1),
+        ("BRANCH_LEQ", member) if member < 0 else ("BRANCH_LT", member + 1),
+    ]

@@ -89,11 +89,12 @@ def _add_two_bases(
 ) -> tuple[str, str]:
     """Return what decides, and the scores.
 
-    Where the second class has weights, ONNX Runtime adds its base to the first one's sum, which it gives both, signed.
+    Where the second class has weights, ONNX Runtime adds its base to the first one's sum, which it gives both, signed;
+    where it has none, it gets no base.
     """
     if ids == (0,):
-        scores = composer.concat([_add_base(composer, each, base[[place]]) for place, each in enumerate(sums)], 1)
-        return _add_base(composer, sums[0], base[:1]), transform(composer, scores, _TWO)
+        decides = _add_base(composer, sums[0], base[:1])
+        return decides, transform(composer, composer.concat([decides, sums[1]], 1), _TWO)
     decides = _add_base(composer, sums[0], base[1:])
     sign = composer.constant(np.float32(-1 if ids == (0, 1) else 0))
     other = composer.add("Mul", decides, sign)

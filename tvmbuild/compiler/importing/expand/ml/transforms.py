@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from onnx import TensorProto
 
@@ -25,21 +27,9 @@ def transform(composer: NodeComposer, scores: str, count: int) -> str:
     Of a row of one score ONNX Runtime transforms by PROBIT alone, whatever the specification says.
     """
     kind = kind_of(composer)
-    if kind == "NONE" or (count == 1 and kind != "PROBIT"):
-        return scores
-    if kind == "LOGISTIC":
-        return composer.add("Sigmoid", scores)
-    if kind == "SOFTMAX":
-        return composer.add("Softmax", scores, axis=1)
-    if kind == "SOFTMAX_ZERO":
-        return _apply_softmax_zero(composer, scores)
-    if kind == "PROBIT":
-        return _apply_probit(composer, scores)
-    raise refuse(
-        composer.node,
-        f"its transformation of scores is {kind}",
-        "export it with NONE, SOFTMAX, SOFTMAX_ZERO, LOGISTIC or PROBIT",
-    )
+    if kind not in _KINDS:
+        raise refuse(composer.node, f"its transformation of scores is {kind}", f"export it with {', '.join(_KINDS)}")
+    return _KINDS[kind](composer, scores) if count > 1 or kind == "PROBIT" else scores
 
 
 def write_pair(composer: NodeComposer, score: str, *, opposite: bool) -> str:
@@ -88,3 +78,12 @@ def _apply_probit(composer: NodeComposer, scores: str) -> str:
     negative = composer.add("Cast", add("Less", x, 0), to=TensorProto.FLOAT)
     signed = composer.add("Mul", size, add("Add", add("Mul", negative, -2), 1))
     return add("Mul", signed, 1.41421356)
+
+
+_KINDS: Mapping[str, Callable[[NodeComposer, str], str]] = {
+    "NONE": lambda _, scores: scores,
+    "LOGISTIC": lambda composer, scores: composer.add("Sigmoid", scores),
+    "SOFTMAX": lambda composer, scores: composer.add("Softmax", scores, axis=1),
+    "SOFTMAX_ZERO": _apply_softmax_zero,
+    "PROBIT": _apply_probit,
+}
