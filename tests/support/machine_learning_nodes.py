@@ -37,15 +37,29 @@ def make_model(
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
+def join(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """Return one model of all their nodes, which take the same inputs: one is built faster than many."""
+    result = onnx.ModelProto()
+    result.CopyFrom(models[0])
+    del result.graph.node[:], result.graph.output[:]
+    for number, model in enumerate(models):
+        for node in model.graph.node:
+            node.name += str(number)
+            node.output[:] = [f"{name}{number}" for name in node.output]
+        for value in model.graph.output:
+            value.name += str(number)
+        result.graph.node.extend(model.graph.node)
+        result.graph.output.extend(model.graph.output)
+    return result
+
+
 def draw_rows(seed: int, shape: Sequence[int] = (7, 5), dtype: str = "float32") -> np.ndarray:
     """Return quarters from -1 to 1, or integers from -4 to 4: many are equal, and some zero."""
     values = np.random.default_rng(seed).integers(-4, 5, shape)
     return values.astype(dtype) if np.issubdtype(dtype, np.integer) else (values / 4).astype(dtype)
 
 
-def check(
-    model: onnx.ModelProto, fed: Mapping[str, np.ndarray], cpu: tvm.target.Target, rtol: float = 1e-4
-) -> None:
+def check(model: onnx.ModelProto, fed: Mapping[str, np.ndarray], cpu: tvm.target.Target, rtol: float = 1e-4) -> None:
     """Assert that what is built gives what ONNX Runtime gives, integers exactly."""
     for got, want in zip(run_built(model, fed, cpu), run_onnx(model, fed), strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)

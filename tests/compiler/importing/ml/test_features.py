@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import tvm
-from machine_learning_nodes import check, draw_rows, make_model
+from machine_learning_nodes import check, draw_rows, join, make_model
 from onnx import helper, numpy_helper
 
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.preparing.onnx_graph import load_model
 
 pytestmark = pytest.mark.compiler
 NUMBERS = ("float32", "float64", "int64", "int32")
@@ -22,19 +24,18 @@ OFFSET, SCALE = [0.5, -1.0, 0.0, 3.0, 1.5], [2.0, 0.25, -1.0, 0.3, 1.0]
 
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 5, 2)])
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("count", [1, 5])
-def test_scaler(shape: tuple[int, ...], dtype: str, count: int, cpu: tvm.target.Target) -> None:
+def test_scaler(shape: tuple[int, ...], dtype: str, cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(0, shape, dtype)}
-    check(make_model("Scaler", fed, {"offset": OFFSET[:count], "scale": SCALE[:count]}), fed, cpu)
+    forms = [{"offset": OFFSET[:count], "scale": SCALE[:count]} for count in (1, 5)]
+    check(join([make_model("Scaler", fed, form) for form in forms]), fed, cpu)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", NUMBERS)
-@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
-def test_normalizer(shape: tuple[int, ...], dtype: str, norm: str, cpu: tvm.target.Target) -> None:
+def test_normalizer(shape: tuple[int, ...], dtype: str, cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(1, shape, dtype)}
     fed["x"][0] = 0  # a row of zeros, where there are rows
-    check(make_model("Normalizer", fed, {"norm": norm}), fed, cpu)
+    check(join([make_model("Normalizer", fed, {"norm": norm}) for norm in ("MAX", "L1", "L2")]), fed, cpu)
 
 
 def test_squares_that_are_too_small_for_float32(cpu: tvm.target.Target) -> None:
@@ -45,13 +46,12 @@ def test_squares_that_are_too_small_for_float32(cpu: tvm.target.Target) -> None:
 
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 5, 2)])
 @pytest.mark.parametrize("replaced", [0.25, float("nan")])
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_imputer(shape: tuple[int, ...], replaced: float, count: int, cpu: tvm.target.Target) -> None:
+def test_imputer(shape: tuple[int, ...], replaced: float, cpu: tvm.target.Target) -> None:
     """Any other number of values than the columns': the first one counts."""
     fed = {"x": draw_rows(2, shape)}
     fed["x"][fed["x"] == 0.5] = np.nan
-    attributes = {"imputed_value_floats": SCALE[:count], "replaced_value_float": replaced}
-    check(make_model("Imputer", fed, attributes), fed, cpu)
+    forms = [{"imputed_value_floats": SCALE[:count], "replaced_value_float": replaced} for count in (1, 3, 5)]
+    check(join([make_model("Imputer", fed, form) for form in forms]), fed, cpu)
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -74,12 +74,10 @@ def test_binarizer(attributes: dict[str, float], cpu: tvm.target.Target) -> None
     check(make_model("Binarizer", fed, attributes), fed, cpu)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5)])
-@pytest.mark.parametrize("places", [[3], [0, 4, 4], [[1], [2]]])
-def test_array_feature_extractor(
-    dtype: str, shape: tuple[int, ...], places: list[Any], cpu: tvm.target.Target
-) -> None:
+@pytest.mark.parametrize("places", [[0, 4, 4], [[1], [2]]])
+def test_array_feature_extractor(dtype: str, shape: tuple[int, ...], places: list[Any], cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(4, shape, dtype), "places": np.array(places)}
     check(make_model("ArrayFeatureExtractor", fed, {}), fed, cpu)
 
@@ -109,10 +107,14 @@ def test_feature_vectorizer_of_other_shapes(shape: tuple[int, ...], dtype: str, 
     check(make_model("FeatureVectorizer", fed, {"inputdimensions": [4]}), fed, cpu)
 
 
-@pytest.mark.parametrize(("operator", "remedy"), [("CastMap", "tensor"), ("DictVectorizer", "tensor"), ("CategoryMapper", "texts")])
+@pytest.mark.parametrize(
+    ("operator", "remedy"), [("CastMap", "tensor"), ("DictVectorizer", "tensor"), ("CategoryMapper", "texts")]
+)
 def test_what_is_refused(operator: str, remedy: str) -> None:
     fed = {"x": draw_rows(8)}
-    with pytest.raises(TvmbuildError, match=rf"{operator} \(node 'node'\) of ai.onnx.ml cannot be built: it works") as caught:
+    with pytest.raises(
+        TvmbuildError, match=rf"{operator} \(node 'node'\) of ai.onnx.ml cannot be built: it works"
+    ) as caught:
         import_model(make_model(operator, fed, {}), "net")
     assert remedy in str(caught.value.hint)
 
@@ -129,10 +131,8 @@ def test_one_refusal_hides_what_follows() -> None:
     assert "first" in str(caught.value)
 
 
-def test_a_model_without_an_opset_of_onnx(tmp_path: Any, cpu: tvm.target.Target) -> None:
+def test_a_model_without_an_opset_of_onnx(tmp_path: Path, cpu: tvm.target.Target) -> None:
     """As skl2onnx writes a scaler alone."""
-    from tvmbuild.preparing.onnx_graph import load_model
-
     fed = {"x": draw_rows(10)}
     model = make_model("Scaler", fed, {"offset": OFFSET, "scale": SCALE}, version=1)
     del model.opset_import[0]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
-from machine_learning_nodes import TRANSFORMS, check, draw_rows, make_model
+from machine_learning_nodes import TRANSFORMS, check, draw_rows, join, make_model
 
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.errors import TvmbuildError
@@ -18,46 +19,44 @@ NUMBERS = ("float32", "float64", "int64", "int32")
 
 def weights(count: int, features: int = 5) -> list[float]:
     """Return some whose sums lie between 0 and 1, with the intercepts: PROBIT takes no others."""
-    return (np.random.default_rng(count).integers(-4, 5, count * features) / 64).tolist()
+    return [float(each) / 64 for each in np.random.default_rng(count).integers(-4, 5, count * features)]
+
+
+def make_classifier(fed: dict[str, np.ndarray], attributes: dict[str, Any], labels: list[int]) -> onnx.ModelProto:
+    return make_model("LinearClassifier", fed, attributes | {"classlabels_ints": labels}, ("label", "scores"))
 
 
 @pytest.mark.parametrize("shape", [(5,), (7, 5)])
 @pytest.mark.parametrize("targets", [1, 3])
-@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("intercepts", [[], [0.5], [0.5, 0.25, 0.0]])
-def test_regressors(
-    shape: tuple[int, ...], targets: int, transform: str, intercepts: list[float], cpu: tvm.target.Target
-) -> None:
+def test_regressors(shape: tuple[int, ...], targets: int, intercepts: list[float], cpu: tvm.target.Target) -> None:
     """Any other number of intercepts than targets counts for nothing."""
     fed = {"x": draw_rows(0, shape)}
-    attributes = {"targets": targets, "coefficients": weights(targets), "post_transform": transform}
+    attributes = {"targets": targets, "coefficients": weights(targets)}
     attributes |= {"intercepts": intercepts} if intercepts else {}
-    check(make_model("LinearRegressor", fed, attributes), fed, cpu)
+    forms = [attributes | {"post_transform": transform} for transform in TRANSFORMS]
+    check(join([make_model("LinearRegressor", fed, form) for form in forms]), fed, cpu)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("transform", TRANSFORMS)
-def test_classifiers(dtype: str, count: int, transform: str, cpu: tvm.target.Target) -> None:
+def test_classifiers(dtype: str, count: int, cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(1, dtype=dtype)}
     attributes = {"coefficients": weights(count), "intercepts": [0.5, 0.25, 0.5, 0.75][:count]}
-    attributes |= {"classlabels_ints": [*range(10, 10 + count)], "post_transform": transform}
-    check(make_model("LinearClassifier", fed, attributes, ("label", "scores")), fed, cpu)
+    forms = [attributes | {"post_transform": transform} for transform in TRANSFORMS]
+    check(join([make_classifier(fed, form, [*range(10, 10 + count)]) for form in forms]), fed, cpu)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS[:-1])
-def test_classifiers_of_one_sum(transform: str, cpu: tvm.target.Target) -> None:
+def test_classifiers_of_one_sum(cpu: tvm.target.Target) -> None:
     """SOFTMAX transforms neither of both scores."""
-    fed = {"x": draw_rows(2)}
-    attributes = {"coefficients": weights(1), "intercepts": [0.0], "post_transform": transform}
-    model = make_model("LinearClassifier", fed, attributes | {"classlabels_ints": [7, -3]}, ("label", "scores"))
-    check(model, fed, cpu)
+    fed, attributes = {"x": draw_rows(2)}, {"coefficients": weights(1), "intercepts": [0.0]}
+    forms = [attributes | {"post_transform": transform} for transform in TRANSFORMS[:-1]]
+    check(join([make_classifier(fed, form, [7, -3]) for form in forms]), fed, cpu)
 
 
 def test_one_row(cpu: tvm.target.Target) -> None:
     fed = {"x": draw_rows(3, (5,))}
-    attributes = {"coefficients": weights(3), "intercepts": [0.0, 0.25, 0.0], "classlabels_ints": [1, 2, 3]}
-    check(make_model("LinearClassifier", fed, attributes, ("label", "scores")), fed, cpu)
+    check(make_classifier(fed, {"coefficients": weights(3), "intercepts": [0.0, 0.25, 0.0]}, [1, 2, 3]), fed, cpu)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +69,9 @@ def test_one_row(cpu: tvm.target.Target) -> None:
 )
 def test_what_is_refused(changes: dict[str, Any], said: str) -> None:
     fed = {"x": draw_rows(4)}
-    attributes = {"coefficients": weights(6), "intercepts": [0.0, 0.25], "classlabels_ints": [1, 2]} | changes
+    attributes = {"coefficients": weights(6), "intercepts": [0.0, 0.25]} | changes
     with pytest.raises(TvmbuildError, match=said):
-        import_model(make_model("LinearClassifier", fed, attributes, ("label", "scores")), "net")
+        import_model(make_classifier(fed, attributes, [1, 2]), "net")
 
 
 def test_an_input_of_many_dimensions() -> None:

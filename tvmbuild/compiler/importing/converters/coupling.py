@@ -40,7 +40,7 @@ class _Work:
     """Probabilities times the gradient."""
     error: Any
     change: Any
-    round: Any
+    rounds: Any
 
 
 def _write(rows: int, classes: int) -> tirx.PrimFunc:
@@ -55,24 +55,27 @@ def _write(rows: int, classes: int) -> tirx.PrimFunc:
             T.reads(pairs[row, 0 : classes * classes])
             T.writes(result[row, column])
             sizes = (classes * classes, classes, classes, 1, 1, 1)
-            local = [T.sblock_alloc_buffer((size,), "float32", scope="local", layout=None) for size in sizes]
-            work = _Work(classes, *local, T.sblock_alloc_buffer((1,), "int32", scope="local", layout=None))
+            products, found, gradient, mean, error, change = (
+                T.sblock_alloc_buffer((size,), "float32", scope="local", layout=None) for size in sizes
+            )
+            rounds = T.sblock_alloc_buffer((1,), "int32", scope="local", layout=None)
+            work = _Work(classes, products, found, gradient, mean, error, change, rounds)
             _begin(work, pairs, row)
-            with T.While(work.round[0] < _MOST_ROUNDS):
+            with T.While(work.rounds[0] < _MOST_ROUNDS):
                 _measure(work)
                 with T.If(work.error[0] < _ERROR / classes):
                     with T.Then():
-                        T.buffer_store(work.round, _MOST_ROUNDS, [0])
+                        T.buffer_store(work.rounds, _MOST_ROUNDS, [0])
                     with T.Else():
                         _improve(work)
-                        T.buffer_store(work.round, work.round[0] + 1, [0])
+                        T.buffer_store(work.rounds, work.rounds[0] + 1, [0])
             T.buffer_store(result, work.found[column], [row, column])
     return builder.get()
 
 
 def _begin(work: _Work, pairs: Any, row: Any) -> None:
     count = work.classes
-    T.buffer_store(work.round, 0, [0])
+    T.buffer_store(work.rounds, 0, [0])
     with T.serial(count) as i:
         T.buffer_store(work.found, tirx.const(1 / count, "float32"), [i])
         T.buffer_store(work.products, tirx.const(0, "float32"), [i * count + i])

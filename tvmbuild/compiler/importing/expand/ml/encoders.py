@@ -42,7 +42,7 @@ def label_encoder(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _find_version(scope: Scope) -> int:
-    return next(entry.version for entry in scope.model.opset_import if entry.domain == "ai.onnx.ml")
+    return int(next(entry.version for entry in scope.model.opset_import if entry.domain == "ai.onnx.ml"))
 
 
 def _read_tensor(composer: NodeComposer, name: str) -> np.ndarray | None:

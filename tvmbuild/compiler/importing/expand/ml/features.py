@@ -73,7 +73,11 @@ def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     if shape is None or kind is None:
         return None
     is_float = kind in (TensorProto.FLOAT, TensorProto.DOUBLE)
-    names = ("imputed_value_floats", "replaced_value_float") if is_float else ("imputed_value_int64s", "replaced_value_int64")
+    names = (
+        ("imputed_value_floats", "replaced_value_float")
+        if is_float
+        else ("imputed_value_int64s", "replaced_value_int64")
+    )
     given = composer.attributes.get(names[0], [])
     if not given:
         raise refuse(node, f"it has no values of the type {to_dtype(kind)}", f"export it with {names[0]}")

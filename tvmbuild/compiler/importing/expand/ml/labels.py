@@ -41,5 +41,7 @@ def write_labels(composer: NodeComposer, places: str, numbers: Sequence[int] | N
 def find_above(composer: NodeComposer, values: str, bound: float, *, or_equal: bool = False) -> str:
     """Return 1 for each row of one value that is above the bound, else 0."""
     limit = composer.constant(np.array(bound, np.float32))
-    above = composer.add("Not", composer.add("Less", values, limit)) if or_equal else composer.add("Greater", values, limit)
+    above = (
+        composer.add("Not", composer.add("Less", values, limit)) if or_equal else composer.add("Greater", values, limit)
+    )
     return composer.reshape(composer.add("Cast", above, to=TensorProto.INT64), -1)

@@ -104,7 +104,7 @@ class _Writer:
     def _list_alternatives(self, place: int) -> list[list[tuple[str, Any]]]:
         """Return the comparisons of a node, of which all of one list must hold.
 
-        ONNX Runtime cuts fractions off before it looks for a number among members, if these are many, large or negative.
+        ONNX Runtime looks for a number without its fraction where members are many, large or negative.
         """
         mode = int(self._modes[place])
         if mode != _MEMBER:
@@ -115,9 +115,7 @@ class _Writer:
         return [_cut(each) for each in members]
 
     def _add_node(self, feature: int, mode: str, value: Any, tracks: int) -> int:
-        for name, each in zip(
-            self.nodes, (self._tree, self._count, feature, mode, value, tracks, 0, 0), strict=True
-        ):
+        for name, each in zip(self.nodes, (self._tree, self._count, feature, mode, value, tracks, 0, 0), strict=True):
             self.nodes[name].append(each)
         self._count += 1
         return len(self.nodes["nodeids"]) - 1

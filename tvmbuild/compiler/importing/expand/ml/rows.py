@@ -30,7 +30,7 @@ def read_rows(composer: NodeComposer, kind: int = TensorProto.FLOAT) -> str | No
 def count_rows(composer: NodeComposer) -> int:
     """Return how many rows there are where `read_rows` returns some."""
     shape = composer.known_shape(0) or ()
-    return 1 if len(shape) == 1 else shape[0]
+    return 1 if len(shape) == 1 else int(shape[0])
 
 
 def cast(composer: NodeComposer, value: str, kind: int) -> str:
@@ -40,8 +40,8 @@ def cast(composer: NodeComposer, value: str, kind: int) -> str:
 
 def numbers_of(composer: NodeComposer) -> int:
     """Return the type in which ONNX Runtime computes with the input: float64 for itself, float32 for all others."""
-    double = TensorProto.DOUBLE
-    return double if composer.scope.element_type(composer.node.input[0]) == double else TensorProto.FLOAT
+    is_double = composer.scope.element_type(composer.node.input[0]) == TensorProto.DOUBLE
+    return int(TensorProto.DOUBLE if is_double else TensorProto.FLOAT)
 
 
 def to_dtype(kind: int) -> str:

@@ -1,4 +1,4 @@
-"""From sums of the leaves' weights to scores and classes, as ONNX Runtime has it: the specification leaves much open."""
+"""From sums of weights to scores and classes, as ONNX Runtime has it: the specification leaves much open."""
 
 from __future__ import annotations
 

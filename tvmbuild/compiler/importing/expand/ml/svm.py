@@ -17,7 +17,7 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN
 
 COUPLING = "PairwiseCoupling"
-"""Our own operator: of each pair of classes the probability of the first, [rows, classes x classes] → [rows, classes]."""
+"""Our own operator: of how probably each class wins against each, [rows, classes x classes], to [rows, classes]."""
 _TWO = 2
 _HALF = 0.5
 _NEAR_ZERO = np.float32(1e-7)
@@ -36,7 +36,7 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         if kernels is None:
             return None
         weights = composer.constant(np.array(attributes["coefficients"], np.float32).reshape(-1, 1))
-        sums = composer.add("Add", composer.add("MatMul", kernels, weights), composer.constant(np.float32(rho)))
+        sums = composer.add("Add", composer.add("MatMul", kernels, weights), composer.constant(np.float32(rho[0])))
     else:
         found = add_up(composer, 1, rho)
         if found is None:
@@ -44,7 +44,9 @@ def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         sums = found
     if attributes.get("one_class", 0):
         above = composer.add("Greater", sums, composer.constant(np.float32(0)))
-        doubled = composer.add("Mul", composer.add("Cast", above, to=TensorProto.FLOAT), composer.constant(np.float32(2)))
+        doubled = composer.add(
+            "Mul", composer.add("Cast", above, to=TensorProto.FLOAT), composer.constant(np.float32(2))
+        )
         sums = composer.add("Sub", doubled, composer.constant(np.float32(1)))
     composer.name(sums, node.output[0])
     return composer.nodes
