@@ -122,7 +122,8 @@ def open_onnx(model: bytes, what: str, *, optimized: bool = False) -> Run:
         for name, value in outputs.items():
             if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
                 raise TvmbuildError(
-                    f"the output {name} of {what} is no numeric tensor", "remove that output from the model"
+                    f"the output {name} of {what} is no numeric tensor",
+                    "remove that output from the model, or train a classifier on labels that are numbers",
                 )
         return outputs
 

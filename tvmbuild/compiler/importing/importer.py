@@ -21,7 +21,7 @@ from tvmbuild.compiler.culprit import summarize
 from tvmbuild.compiler.importing.converters.call import NodeCall
 from tvmbuild.compiler.importing.converters.inputs import normalise_inputs
 from tvmbuild.compiler.importing.converters.table import CONVERTERS
-from tvmbuild.compiler.importing.expand.expand import expand_what_can_be
+from tvmbuild.compiler.importing.expand.expand import expand_what_can_be, find_rule
 from tvmbuild.compiler.importing.expand.infinities import mark_infinities
 from tvmbuild.compiler.importing.expand.recurrent_kernels import RULES as KERNELS
 from tvmbuild.compiler.importing.expand.scope import Scope, find_opset, list_read, walk_nodes
@@ -114,7 +114,10 @@ class _NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def _construct(self, node: onnx.NodeProto) -> NodeError | None:
         error = self._refused.get(node.output[0]) or next(filter(None, map(self._find_error, _with_inner(node))), None)
-        if error is None and self._lost.isdisjoint(list_read(node)):
+        is_whole = self._lost.isdisjoint(list_read(node))
+        if not is_whole and find_rule(node) is not None:
+            error = None  # the rule would have had to know what is lost
+        if error is None and is_whole:
             error = self._convert(node)
             if error is None:
                 return None

@@ -16,6 +16,8 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 from tvmbuild.compiler.importing.expand.scope import list_read, subgraphs, walk_nodes
 from tvmbuild.errors import TvmbuildError
 
+_OPSET = 17
+"""Of ONNX's own operators where a model names none, as it has only others: we add some."""
 _MAX_NAMED = 5
 """Nodes of a cycle that an error names."""
 _NUMBERS: Mapping[str, Any] = {
@@ -38,10 +40,12 @@ def read_external_sparse(model: onnx.ModelProto, folder: Path) -> None:
 def tidy(model: onnx.ModelProto) -> None:
     """Sort the nodes, make sparse tensors dense and constants of numbers tensors, in subgraphs and functions too.
 
-    Dictionaries of scores (ZipMap) become the scores.
+    Dictionaries of scores (ZipMap) become the scores; a model without an opset of ONNX's own operators gets one.
 
     TvmbuildError where nodes wait for each other, and on a sparse tensor that contradicts itself.
     """
+    if not any(entry.domain in ("", "ai.onnx") for entry in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("", _OPSET))
     _tidy_graph(model.graph)
     for function in model.functions:
         _tidy_nodes(function.node)

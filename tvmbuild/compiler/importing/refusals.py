@@ -37,6 +37,15 @@ class Why:
 
 _RANDOM = Why("its numbers are drawn at random, and a package computes the same of the same inputs", _DRAW)
 OF_TEXTS = Why("it works on texts", _TEXTS)
+LABELS_OF_TEXTS = Why(
+    "its labels are texts",
+    "export it with labels that are numbers, or with its scores alone: skl2onnx's "
+    "helpers.onnx_helper.select_model_inputs_outputs(model, 'probabilities')",
+)
+_OF_MAPS = Why(
+    "it works on dictionaries, and a package takes and gives tensors",
+    "export the model with a tensor of numbers in the place of each dictionary",
+)
 _SEQUENCE = Why(
     f"which elements its sequence has depends on the data, {_LENGTH}",
     "export it with numbers and positions that are constants, or with tensors in the place of sequences",
@@ -62,6 +71,11 @@ _REASONS: Mapping[str, Why] = {
 }
 _LAYOUTS = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
 _LAYOUT_PREFIX = "Nhwc"
+_OF_MACHINE_LEARNING: Mapping[str, Why] = {
+    "CastMap": _OF_MAPS,
+    "CategoryMapper": OF_TEXTS,
+    "DictVectorizer": _OF_MAPS,
+}
 _OTHER_DOMAINS: Mapping[str, Why] = {
     "ai.onnx.preview.training": Why("it is of training", "export the model for inference"),
     "ai.onnx.training": Why("it is of training", "export the model for inference"),
@@ -93,6 +107,8 @@ def find_reason(node: onnx.NodeProto, known: frozenset[str]) -> Why | None:
         return Why(_PRIVATE, _OPTIMISED)
     if node.domain in _OTHER_DOMAINS:
         return _OTHER_DOMAINS[node.domain]
+    if node.domain == "ai.onnx.ml" and node.op_type in _OF_MACHINE_LEARNING:
+        return _OF_MACHINE_LEARNING[node.op_type]
     if node.domain not in (*ONNX, OWN):
         return Why("there is no code for it", _REPLACE)
     if node.op_type == "Constant":

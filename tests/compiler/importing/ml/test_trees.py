@@ -10,8 +10,8 @@ import pytest
 import tvm
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
-from quantized_nodes import run_built, run_onnx
+from machine_learning_nodes import TRANSFORMS, check, draw_rows, join, make_model
+from onnx import helper, numpy_helper
 
 from tvmbuild.compiler.importing.expand.ml.trees import KINDS
 from tvmbuild.compiler.importing.importer import import_model
@@ -24,6 +24,7 @@ FEW = settings(
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+AGGREGATES = ("SUM", "AVERAGE", "MIN", "MAX")
 FEATURES = 5
 ROWS = 7
 
@@ -77,27 +78,11 @@ class Ensemble:
         }
 
 
-def make_model(operator: str, outputs: list[str], attributes: dict[str, Any], version: int = 3) -> onnx.ModelProto:
-    node = helper.make_node(operator, ["x"], outputs, "trees", domain="ai.onnx.ml", **attributes)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, FEATURES])
-    values = [helper.make_empty_tensor_value_info(name) for name in outputs if name]
-    graph = helper.make_graph([node], "net", [x], values)
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=8)
-
-
-def rows(seed: int, *, missing: bool = False) -> dict[str, np.ndarray]:
-    random = np.random.default_rng(seed)
-    values = (random.integers(-4, 5, (ROWS, FEATURES)) / 4).astype(np.float32)
+def rows(seed: int, dtype: str = "float32", *, missing: bool = False) -> dict[str, np.ndarray]:
+    values = draw_rows(seed, (ROWS, FEATURES), dtype)
     if missing:
-        values[random.random(values.shape) < 0.3] = np.nan
+        values[np.random.default_rng(seed).random(values.shape) < 0.3] = np.nan
     return {"x": values}
-
-
-def check(model: onnx.ModelProto, fed: dict[str, np.ndarray], cpu: tvm.target.Target) -> None:
-    for got, want in zip(run_built(model, fed, cpu), run_onnx(model, fed), strict=True):
-        assert (got.dtype, got.shape) == (want.dtype, want.shape)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def draw_trees(draw: st.DrawFn, *, missing: bool) -> Ensemble:
@@ -113,12 +98,13 @@ def draw_trees(draw: st.DrawFn, *, missing: bool) -> Ensemble:
 def regressors(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     missing, targets = draw(st.booleans()), draw(st.integers(1, 3))
     trees = draw_trees(draw, missing=missing)
-    every = draw(st.booleans())
-    attributes = trees.attributes("target", [*range(targets)], positive=False, every=every)
-    attributes |= {"n_targets": targets, "aggregate_function": draw(st.sampled_from(["SUM", "AVERAGE"]))}
-    if (every or targets == 1) and draw(st.booleans()):
+    attributes = trees.attributes("target", [*range(targets)], positive=False, every=draw(st.booleans()))
+    attributes |= {"n_targets": targets, "aggregate_function": draw(st.sampled_from(AGGREGATES))}
+    attributes["post_transform"] = draw(st.sampled_from(TRANSFORMS[:-1]))
+    if draw(st.booleans()):
         attributes["base_values"] = [0.5 * (each + 1) for each in range(targets)]
-    return make_model("TreeEnsembleRegressor", ["y"], attributes), rows(draw(st.integers(0, 99)), missing=missing)
+    fed = rows(draw(st.integers(0, 99)), draw(st.sampled_from(["float32", "float64"])), missing=missing)
+    return make_model("TreeEnsembleRegressor", fed, attributes), fed
 
 
 @settings(
@@ -135,13 +121,15 @@ def classifiers(draw: st.DrawFn) -> tuple[onnx.ModelProto, dict[str, np.ndarray]
     trees = draw_trees(draw, missing=False)
     is_single = classes == 2 and draw(st.booleans())
     ids, positive = [draw(st.integers(0, 1))] if is_single else [*range(classes)], draw(st.booleans())
-    every = classes == 2 or not positive or draw(st.booleans())
+    every = (classes == 2 and not is_single) or draw(st.booleans())
     attributes = trees.attributes("class", ids, positive=positive, every=every)
     attributes["classlabels_int64s"] = [10 * each - 5 for each in range(classes)]
-    attributes["post_transform"] = draw(st.sampled_from(["NONE", "LOGISTIC", "SOFTMAX"]))
-    if every and draw(st.booleans()):
-        attributes["base_values"] = [0.25] if classes == 2 else [0.25 * each for each in range(classes)]
-    return make_model("TreeEnsembleClassifier", ["label", "scores"], attributes), rows(draw(st.integers(0, 99)))
+    attributes["post_transform"] = draw(st.sampled_from(TRANSFORMS[:-1]))
+    if draw(st.booleans()):
+        count = draw(st.integers(1, 2)) if classes == 2 else classes
+        attributes["base_values"] = [0.25 * (each + 1) for each in range(count)]
+    fed = rows(draw(st.integers(0, 99)), draw(st.sampled_from(["float32", "float64", "int64"])))
+    return make_model("TreeEnsembleClassifier", fed, attributes, ["label", "scores"]), fed
 
 
 @settings(
@@ -158,38 +146,102 @@ def test_missing_values(mode: str, cpu: tvm.target.Target) -> None:
     for tree in range(4):
         trees.add_tree(tree, 3)
     attributes = trees.attributes("target", [0], positive=False, every=True) | {"n_targets": 1}
-    check(make_model("TreeEnsembleRegressor", ["y"], attributes), rows(5, missing=True), cpu)
+    fed = rows(5, missing=True)
+    check(make_model("TreeEnsembleRegressor", fed, attributes), fed, cpu)
+
+
+def make_trees(of: str, ids: list[int], *, positive: bool = True, every: bool = True) -> dict[str, Any]:
+    trees = Ensemble(3, ["BRANCH_LEQ"])
+    for tree in range(3):
+        trees.add_tree(tree, 2)
+    return trees.attributes(of, ids, positive=positive, every=every)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_targets_that_some_leaves_lack(aggregate: str, cpu: tvm.target.Target) -> None:
+    """ONNX Runtime adds no base to those."""
+    fed, forms = rows(6), []
+    for targets in (1, 2):
+        attributes = make_trees("target", [*range(targets)], positive=False, every=False)
+        attributes |= {"n_targets": targets, "aggregate_function": aggregate}
+        forms += [attributes, attributes | {"base_values": [1.0, 2.0][:targets]}]
+    check(join([make_model("TreeEnsembleRegressor", fed, form) for form in forms]), fed, cpu)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_transformations(targets: int, cpu: tvm.target.Target) -> None:
+    """ONNX Runtime transforms one target by PROBIT alone."""
+    fed = rows(7)
+    attributes = make_trees("target", [*range(targets)])
+    attributes |= {"n_targets": targets, "aggregate_function": "AVERAGE"}
+    forms = [attributes | {"post_transform": transform} for transform in TRANSFORMS]
+    check(join([make_model("TreeEnsembleRegressor", fed, form) for form in forms]), fed, cpu, rtol=1e-3)
+
+
+@pytest.mark.parametrize("ids", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("positive", [False, True])
+def test_two_classes(ids: list[int], positive: bool, cpu: tvm.target.Target) -> None:
+    attributes = make_trees("class", ids, positive=positive) | {"classlabels_int64s": [7, -3]}
+    forms = [
+        attributes | {"post_transform": transform} | ({"base_values": [0.125, -0.25][:base]} if base else {})
+        for transform in TRANSFORMS[:3]
+        for base in range(3)
+    ]
+    fed = rows(8)
+    check(join([make_model("TreeEnsembleClassifier", fed, form, ["label", "scores"]) for form in forms]), fed, cpu)
+
+
+def test_tensors_of_float64(cpu: tvm.target.Target) -> None:
+    attributes = make_trees("target", [0]) | {"n_targets": 1}
+    for name in ("nodes_values", "target_weights"):
+        attributes[f"{name}_as_tensor"] = numpy_helper.from_array(np.array(attributes.pop(name), np.float64))
+    fed = rows(10, "float64")
+    check(make_model("TreeEnsembleRegressor", fed, attributes), fed, cpu)
+
+
+def test_splits_that_are_float32_and_data_that_is_not(cpu: tvm.target.Target) -> None:
+    """Data just above a split is not rounded down to it."""
+    attributes = make_trees("target", [0]) | {"n_targets": 1}
+    fed = {name: array + 1e-12 for name, array in rows(11, "float64").items()}
+    check(make_model("TreeEnsembleRegressor", fed, attributes), fed, cpu)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("of", "ids", "changes", "said"),
     [
-        ({"aggregate_function": "MIN"}, "it takes the min of its trees"),
-        ({"post_transform": "PROBIT"}, "its transformation of scores is PROBIT"),
+        ("target", [0], {"post_transform": "SQUARE"}, "its transformation of scores is SQUARE"),
+        ("target", [0], {"nodes_modes": ["BRANCH_MEMBER"]}, "its nodes compare by BRANCH_MEMBER"),
+        ("class", [0], {"post_transform": "PROBIT"}, "ONNX Runtime leaves one of its two scores undefined"),
     ],
 )
-def test_forms_that_are_refused(changes: dict[str, str], said: str) -> None:
-    trees = Ensemble(3, ["BRANCH_LEQ"])
-    trees.add_tree(0, 2)
-    attributes = trees.attributes("target", [0], positive=True, every=True) | {"n_targets": 1} | changes
-    with pytest.raises(TvmbuildError, match=rf"TreeEnsembleRegressor \(node 'trees'\) of ai\.onnx\.ml .*: {said}"):
-        import_model(make_model("TreeEnsembleRegressor", ["y"], attributes), "net")
+def test_forms_that_are_refused(of: str, ids: list[int], changes: dict[str, Any], said: str) -> None:
+    attributes = make_trees(of, ids) | {"n_targets": 1, "classlabels_int64s": [0, 1]}
+    if "nodes_modes" in changes:
+        changes = {"nodes_modes": changes["nodes_modes"] + attributes["nodes_modes"][1:]}
+    del attributes["n_targets" if of == "class" else "classlabels_int64s"]
+    operator = "TreeEnsembleClassifier" if of == "class" else "TreeEnsembleRegressor"
+    with pytest.raises(TvmbuildError, match=rf"{operator} \(node 'node'\) of ai\.onnx\.ml .*: {said}"):
+        import_model(make_model(operator, rows(0), attributes | changes, ["y", "z"][: 1 + (of == "class")]), "net")
 
 
 def test_labels_that_are_texts() -> None:
-    trees = Ensemble(3, ["BRANCH_LEQ"])
-    trees.add_tree(0, 2)
-    attributes = trees.attributes("class", [0], positive=True, every=True) | {"classlabels_strings": ["a", "b"]}
+    attributes = make_trees("class", [0]) | {"classlabels_strings": ["a", "b"]}
     with pytest.raises(TvmbuildError, match="its labels are texts") as caught:
-        import_model(make_model("TreeEnsembleClassifier", ["l", "s"], attributes), "net")
-    assert caught.value.hint == "export it with labels that are numbers, or without them"
+        import_model(make_model("TreeEnsembleClassifier", rows(0), attributes, ["label", "scores"]), "net")
+    assert "labels that are numbers" in str(caught.value.hint)
 
 
-def test_bases_of_targets_that_some_leaves_lack() -> None:
-    """ONNX Runtime adds those to some rows only."""
-    trees = Ensemble(3, ["BRANCH_LEQ"])
-    trees.add_tree(0, 2)
-    attributes = trees.attributes("target", [0, 1], positive=True, every=False)
-    attributes |= {"n_targets": 2, "base_values": [1.0, 2.0]}
-    with pytest.raises(TvmbuildError, match="its trees leave targets without a value"):
-        import_model(make_model("TreeEnsembleRegressor", ["y"], attributes), "net")
+@pytest.mark.parametrize("is_read_by_nobody", [False, True])
+def test_texts_that_are_no_output(is_read_by_nobody: bool, cpu: tvm.target.Target) -> None:
+    attributes = make_trees("class", [0, 1, 2]) | {"classlabels_strings": ["a", "b", "c"]}
+    model = make_model("TreeEnsembleClassifier", rows(0), attributes, ["label", "scores"])
+    del model.graph.output[0]
+    if is_read_by_nobody:
+        model.graph.node.append(helper.make_node("Identity", ["label"], ["nobody"]))
+    check(model, rows(0), cpu)
+
+
+def test_two_classes_that_some_leaves_lack() -> None:
+    attributes = make_trees("class", [0, 1], every=False) | {"classlabels_int64s": [0, 1]}
+    with pytest.raises(TvmbuildError, match="its trees leave classes without a score"):
+        import_model(make_model("TreeEnsembleClassifier", rows(0), attributes, ["label", "scores"]), "net")

@@ -14,6 +14,7 @@ from tvmbuild.compiler.importing.converters.clipping import (
     convert_leaky_relu,
 )
 from tvmbuild.compiler.importing.converters.convolutions import convert_batch_normalization, convert_transposed
+from tvmbuild.compiler.importing.converters.coupling import convert_coupling
 from tvmbuild.compiler.importing.converters.elementwise import (
     convert_bit_shift,
     convert_cosh,
@@ -53,6 +54,7 @@ from tvmbuild.compiler.importing.converters.reductions import REDUCTIONS, conver
 from tvmbuild.compiler.importing.converters.resize import convert_resize
 from tvmbuild.compiler.importing.converters.top_k import convert_top_k
 from tvmbuild.compiler.importing.converters.trees import convert_tree_leaves
+from tvmbuild.compiler.importing.expand.ml.svm import COUPLING
 from tvmbuild.compiler.importing.expand.ml.trees import LEAVES
 
 CONVERTERS: Mapping[str, Converter] = {
@@ -95,5 +97,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "Sum": fold_pairwise(relax.op.add),
     "ThresholdedRelu": convert_thresholded_relu,
     "TopK": convert_top_k,
+    COUPLING: convert_coupling,
     LEAVES: convert_tree_leaves,
 }

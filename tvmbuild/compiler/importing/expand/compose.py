@@ -13,6 +13,9 @@ from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 
 _AXES_AS_INPUT = 13
 """From this opset on Squeeze, Unsqueeze and Split take an input where they had an attribute."""
+_REDUCED_AS_INPUT = {"ReduceSum": 13}
+_REDUCED_LAST = 18
+"""From this opset on all other reductions take their axes as an input."""
 _BOUNDS_AS_INPUTS = 11
 _HAS_WHERE = 9
 
@@ -58,6 +61,12 @@ class Composer:
             node = helper.make_node("Split", [value], outputs, axis=axis, split=list(sizes))
         self.nodes.append(node)
         return outputs
+
+    def reduce(self, operator: str, value: str, axis: int, *, keep: bool = False) -> str:
+        """Take the sum, mean, maximum or minimum along an axis."""
+        if self.scope.opset >= _REDUCED_AS_INPUT.get(operator, _REDUCED_LAST):
+            return self.add(operator, value, self._integers([axis]), keepdims=int(keep))
+        return self.add(operator, value, axes=[axis], keepdims=int(keep))
 
     def clip(self, value: str, bound: np.ndarray) -> str:
         """Keep the value between plus and minus ``bound``, a scalar of its type."""

@@ -106,6 +106,7 @@ def expand_what_can_be(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.value_info[:]  # an exporter's names of dimensions would stand in the way of their numbers
+    drop_unused(result.graph)  # a classifier's labels that nobody reads may be texts
     rounds, left = 0, _count_with_rules(result.graph)
     while rounds < MAX_ROUNDS:
         expanded, folded = _expand_once(result, first, refused)
@@ -128,7 +129,7 @@ def _expand_once(model: onnx.ModelProto, first: Mapping[str, Rule], refused: dic
     for node in model.graph.node:
         made = None
         if node.output[0] not in refused:
-            rules = filter(None, (first.get(node.op_type), _find_rule(node)))
+            rules = filter(None, (first.get(node.op_type), find_rule(node)))
             try:
                 made = next((made for rule in rules if (made := rule(node, scope)) is not None), None)
             except NodeError as error:
@@ -151,16 +152,16 @@ def _find_unused_outputs(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, i
 
 
 def _count_with_rules(graph: onnx.GraphProto) -> int:
-    return sum(_find_rule(node) is not None for node in graph.node)
+    return sum(find_rule(node) is not None for node in graph.node)
 
 
 def _has_work(model: onnx.ModelProto) -> bool:
     known = {tensor.name for tensor in model.graph.initializer}
-    found = any(_find_rule(node) or can_fold(node, known) for node in model.graph.node)
+    found = any(find_rule(node) or can_fold(node, known) for node in model.graph.node)
     return found or bool(_find_unused_outputs(model.graph))
 
 
-def _find_rule(node: onnx.NodeProto) -> Rule | None:
+def find_rule(node: onnx.NodeProto) -> Rule | None:
     """Return the node's rule; Resize had no region of interest in opset 10, and is an Upsample then."""
     name = "Upsample" if node.op_type == "Resize" and len(node.input) == 2 else node.op_type
     return RULES.get(node.domain, {}).get(name)

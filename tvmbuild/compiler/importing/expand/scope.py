@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+
+from tvmbuild.compiler.importing.refusals import OWN
 
 Nodes: TypeAlias = list[onnx.NodeProto]
 
@@ -27,6 +30,11 @@ class Scope:
         self._numbers = count()
         self.sequences = _find_sequences(model.graph)
         """Sequences whose elements are known → those."""
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        read = {name for node in self.model.graph.node for name in list_read(node)}
+        return frozenset(read | {value.name for value in self.model.graph.output})
 
     def constant(self, name: str) -> np.ndarray | None:
         """Return the value's array, None for one that is not known."""
@@ -54,6 +62,10 @@ class Scope:
         kind = int(self._types[name].tensor_type.elem_type) if name in self._types else 0
         return kind or None
 
+    def is_read(self, name: str) -> bool:
+        """Say whether the value is an output of the model, or some node takes it."""
+        return name in self._read
+
     def fresh(self, hint: str) -> str:
         """Return a name that no value has."""
         name = next(name for i in self._numbers if (name := f"{hint}.{i}") not in self._taken)
@@ -65,6 +77,12 @@ class Scope:
         name = self.fresh(hint)
         self.set_constant(name, array)
         return name
+
+    def set_type(self, name: str, kind: int, shape: Sequence[int]) -> None:
+        """Say what comes out of an operator of our own, which ONNX does not know."""
+        self.model.graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
+        if all(entry.domain != OWN for entry in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid(OWN, 1))  # else ONNX infers no types at all
 
     def set_constant(self, name: str, array: Any) -> None:
         """Make the value, which no node computes any more, a constant."""

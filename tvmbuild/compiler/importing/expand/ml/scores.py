@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from onnx import TensorProto
 
+from tvmbuild.compiler.importing.expand.ml.labels import Labels, find_above, write_labels
+from tvmbuild.compiler.importing.expand.ml.transforms import transform, write_pair
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
-from tvmbuild.compiler.importing.refusals import refuse
 
 _HALF = 0.5
+_TWO = 2
 
 
 @dataclass(frozen=True)
-class Scores:
+class Sums:
+    """What the trees give for each row and target or class, [rows, count]."""
+
+    value: str
+    count: int
+    base: np.ndarray
+    """Added to all; empty where there is none."""
+    found: str | None = None
+    """Whether a leaf of the row gives it a weight; None where one always does."""
+
+
+@dataclass(frozen=True)
+class Classes:
     """What a classifier's sums mean."""
 
-    base: np.ndarray
-    labels: Sequence[int] | None
-    """None: nobody asks for them."""
+    labels: Labels
     ids: tuple[int, ...]
     """The classes that have weights."""
     is_positive: bool
@@ -29,72 +39,66 @@ class Scores:
     @property
     def is_single(self) -> bool:
         """Whether there are two classes, of which one has weights."""
-        return self.ids in {(0,), (1,)}
+        return self.labels.count == _TWO and self.ids in {(0,), (1,)}
 
 
-def write_scores(composer: NodeComposer, sums: str, base: np.ndarray, output: str) -> None:
-    """Add what there is before anything is added up, and transform."""
-    composer.name(transform(composer, _add_base(composer, sums, base)), output)
+def finish(composer: NodeComposer, sums: Sums) -> str:
+    """Add the base, and transform; what no leaf gives a weight is 0, and gets no base."""
+    total = _add_base(composer, sums.value, sums.base)
+    if sums.found is not None and sums.base.size:
+        total = composer.where(sums.found, total, composer.constant(np.zeros((1, 1), np.float32)))
+    return transform(composer, total, sums.count)
 
 
-def write_classes(composer: NodeComposer, sums: str, scores: Scores) -> None:
+def write_classes(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
     """Name the class of each row and its scores."""
-    two = scores.is_single or scores.ids == (0, 1)
-    if two and scores.base.size > 1:
-        raise refuse(composer.node, "it has two base values for two classes", "export it with one, or with none")
-    if scores.ids == (0,):
-        _write_two(composer, sums, scores)
+    if sums.count == _TWO:
+        _write_two(composer, sums, classes)
         return
-    if not two:
-        total = _add_base(composer, sums, scores.base)
-        _write_labels(composer, composer.add("ArgMax", total, axis=1, keepdims=0), scores.labels)
-        composer.name(transform(composer, total), composer.output(1))
-        return
-    second = composer.split(sums, 1, [1, 1])[1]
-    chosen = _exceeds(composer, second, _HALF if scores.is_single and scores.is_positive else 0.0)
-    # ONNX Runtime says 0 or 1 where both have weights, whatever they are called.
-    _write_labels(composer, chosen, scores.labels if scores.is_single else (0, 1))
-    base = [] if scores.is_single or not scores.base.size else [scores.base[0], 0]
-    composer.name(transform(composer, _add_base(composer, sums, np.array(base, np.float32))), composer.output(1))
+    total = _add_base(composer, sums.value, sums.base)
+    compared = total
+    if sums.found is not None and not sums.base.size:
+        least = composer.constant(np.full((1, 1), np.finfo(np.float32).min, np.float32))
+        compared = composer.where(sums.found, total, least)
+    write_labels(composer, composer.add("ArgMax", compared, axis=1, keepdims=0), classes.labels.numbers)
+    composer.name(finish(composer, replace(sums, found=None)), composer.output(1))
 
 
-def transform(composer: NodeComposer, scores: str) -> str:
-    """Apply the attribute ``post_transform`` to each row."""
-    kind = composer.attributes.get("post_transform", "NONE")
-    if kind == "NONE":
-        return scores
-    if kind == "LOGISTIC":
-        return composer.add("Sigmoid", scores)
-    if kind == "SOFTMAX":
-        return composer.add("Softmax", scores, axis=1)
-    raise refuse(composer.node, f"its transformation of scores is {kind}", "export it with NONE, SOFTMAX or LOGISTIC")
-
-
-def _write_two(composer: NodeComposer, sums: str, scores: Scores) -> None:
-    """Compute both scores of the one that there is."""
-    only = _add_base(composer, composer.split(sums, 1, [1, 1])[0], scores.base)
-    chosen = _exceeds(composer, only, _HALF if scores.is_positive else 0.0)
-    _write_labels(composer, chosen, scores.labels)
-    if composer.attributes.get("post_transform", "NONE") == "LOGISTIC":
-        both = composer.add("Sigmoid", composer.add("Concat", composer.add("Neg", only), only, axis=1))
-    elif scores.is_positive:
-        other = composer.add("Sub", composer.constant(np.array(1, np.float32)), only)
-        both = composer.add("Concat", other, only, axis=1)
+def _write_two(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
+    first, second = composer.split(sums.value, 1, [1, 1])
+    base, bound = sums.base, _HALF if classes.is_single and classes.is_positive else 0.0
+    if base.size == _TWO:
+        decides, scores = _add_two_bases(composer, (first, second), classes.ids, base)
+    elif classes.ids == (0,):
+        decides = _add_base(composer, first, base)
+        scores = write_pair(composer, decides, opposite=not classes.is_positive)
     else:
-        both = composer.add("Concat", composer.add("Neg", only), only, axis=1)
-    composer.name(both, composer.output(1))
+        decides = second
+        # A class without weights gets no base.
+        added = np.array([] if classes.is_single or not base.size else [base[0], 0], np.float32)
+        scores = transform(composer, _add_base(composer, sums.value, added), _TWO)
+    # ONNX Runtime says 0 or 1 where both have weights, whatever they are called.
+    numbers = classes.labels.numbers
+    named = numbers if classes.is_single or numbers is None else (0, 1)
+    write_labels(composer, find_above(composer, decides, bound), named)
+    composer.name(scores, composer.output(1))
 
 
-def _exceeds(composer: NodeComposer, values: str, bound: float) -> str:
-    """Return 1 for each row above the bound, else 0."""
-    above = composer.add("Greater", values, composer.constant(np.array(bound, np.float32)))
-    return composer.reshape(composer.add("Cast", above, to=TensorProto.INT64), -1)
+def _add_two_bases(
+    composer: NodeComposer, sums: tuple[str, str], ids: tuple[int, ...], base: np.ndarray
+) -> tuple[str, str]:
+    """Return what decides, and the scores.
 
-
-def _write_labels(composer: NodeComposer, places: str, labels: Sequence[int] | None) -> None:
-    if labels is not None and composer.output(0):
-        known = composer.constant(np.array(labels, np.int64))
-        composer.name(composer.add("Gather", known, places, axis=0), composer.output(0))
+    Where the second class has weights, ONNX Runtime adds its base to the first one's sum, which it gives both, signed;
+    where it has none, it gets no base.
+    """
+    if ids == (0,):
+        decides = _add_base(composer, sums[0], base[:1])
+        return decides, transform(composer, composer.concat([decides, sums[1]], 1), _TWO)
+    decides = _add_base(composer, sums[0], base[1:])
+    sign = composer.constant(np.float32(-1 if ids == (0, 1) else 0))
+    other = composer.add("Mul", decides, sign)
+    return decides, transform(composer, composer.concat([other, decides], 1), _TWO)
 
 
 def _add_base(composer: NodeComposer, sums: str, base: np.ndarray) -> str:

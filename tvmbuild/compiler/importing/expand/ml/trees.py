@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from tvmbuild.compiler.importing.expand.ml.scores import Scores, write_classes, write_scores
+from tvmbuild.compiler.importing.expand.ml.labels import find_labels
+from tvmbuild.compiler.importing.expand.ml.opset_5 import as_opset_3
+from tvmbuild.compiler.importing.expand.ml.rows import cast, count_rows, numbers_of, read_rows, to_dtype
+from tvmbuild.compiler.importing.expand.ml.scores import Classes, Sums, finish, write_classes
+from tvmbuild.compiler.importing.expand.ml.transforms import kind_of
 from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
 from tvmbuild.compiler.importing.expand.scope import Nodes, Scope
 from tvmbuild.compiler.importing.refusals import OWN, refuse
@@ -21,39 +25,53 @@ KINDS = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 MISSING = len(KINDS)
 """Added to a kind whose missing values go where the comparison holds."""
 _TWO = 2
-_AGGREGATES = {"AVERAGE": "ReduceMean", "SUM": "ReduceSum"}
+_AGGREGATES = {"AVERAGE": "ReduceMean", "MAX": "ReduceMax", "MIN": "ReduceMin", "SUM": "ReduceSum"}
+_NEUTRAL = {"MAX": -1, "MIN": 1}
 
 
 def regressor(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
-    """Add up the weights of the leaves, for each target."""
+    """Add up the weights of the leaves, for each target, or take their mean, minimum or maximum."""
     composer = NodeComposer(node, scope)
-    targets = int(composer.attributes.get("n_targets", 1))
-    sums = _add_up(composer, "target", targets)
+    sums = _combine_targets(composer)
     if sums is None:
         return None
-    if targets > 1 and _base(composer).size and not _always_scores(composer, "target", targets):
-        # ONNX Runtime adds the base to those alone that a row's leaves have.
-        raise refuse(node, "its trees leave targets without a value", "export trees whose leaves have all targets")
-    write_scores(composer, sums, _base(composer), node.output[0])
+    composer.name(finish(composer, replace(sums, value=cast(composer, sums.value, TensorProto.FLOAT))), node.output[0])
     return composer.nodes
+
+
+def ensemble(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
+    """Do what `regressor` does, of trees as the opset 5 writes them; float64 stays that."""
+    composer = NodeComposer(node, scope)
+    composer.attributes = as_opset_3(composer.attributes)
+    sums = _combine_targets(composer)
+    if sums is None:
+        return None
+    kind = numbers_of(composer)
+    if kind_of(composer) != "NONE":
+        sums = replace(sums, value=cast(composer, sums.value, TensorProto.FLOAT))
+    composer.name(cast(composer, finish(composer, sums), kind), node.output[0])
+    return composer.nodes
+
+
+def _combine_targets(composer: NodeComposer) -> Sums | None:
+    targets, base = int(composer.attributes.get("n_targets", 1)), _base(composer)
+    is_sure = targets == 1 or _always_scores(composer, "target", targets)
+    return _combine(composer, "target", Sums("", targets, base if base.size == targets else base[:0]), is_sure=is_sure)
 
 
 def classifier(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
     """Add up the weights of the leaves, for each class; the class with the most of them, and all scores."""
     composer = NodeComposer(node, scope)
-    labels = composer.attributes.get("classlabels_int64s")
-    count = len(labels or composer.attributes["classlabels_strings"])
-    if labels is None and composer.output(0):
-        raise refuse(node, "its labels are texts", "export it with labels that are numbers, or without them")
-    sums = _add_up(composer, "class", count)
+    labels = find_labels(composer, "classlabels_int64s")
+    is_positive = bool((_floats(composer, "class_weights") >= 0).all())
+    classes = Classes(labels, tuple(sorted(set(composer.attributes["class_ids"]))), is_positive)
+    is_sure = _always_scores(composer, "class", labels.count)
+    if labels.count == _TWO and not classes.is_single and not is_sure:
+        raise refuse(node, "its trees leave classes without a score", "export trees whose leaves have all classes")
+    sums = _combine(composer, "class", Sums("", labels.count, _base(composer)), is_sure=is_sure or classes.is_single)
     if sums is None:
         return None
-    is_positive = bool((_floats(composer, "class_weights") >= 0).all())
-    scores = Scores(_base(composer), labels, tuple(sorted(set(composer.attributes["class_ids"]))), is_positive)
-    needs_all = count == _TWO or not is_positive or bool(scores.base.size)
-    if not scores.is_single and needs_all and not _always_scores(composer, "class", count):
-        raise refuse(node, "its trees leave classes without a score", "export trees whose leaves have all classes")
-    write_classes(composer, sums, scores)
+    write_classes(composer, replace(sums, value=cast(composer, sums.value, TensorProto.FLOAT)), classes)
     return composer.nodes
 
 
@@ -81,28 +99,39 @@ class _Trees:
     """Tree and node → where it is in the arrays."""
 
 
-def _add_up(composer: NodeComposer, of: str, count: int) -> str | None:
-    attributes, node = composer.attributes, composer.node
-    aggregate = attributes.get("aggregate_function", "SUM")
-    if aggregate not in _AGGREGATES:
-        raise refuse(node, f"it takes the {aggregate.lower()} of its trees", "export trees that are added up")
-    if composer.known_shape(0) is None:
+def _combine(composer: NodeComposer, of: str, sums: Sums, *, is_sure: bool) -> Sums | None:
+    """Return what the leaves of each row give, in the type that the trees compute in; None without a known shape.
+
+    ``is_sure``: it does not matter whether some leaf of a row has a weight, or one always has.
+    """
+    attributes, aggregate = composer.attributes, composer.attributes.get("aggregate_function", "SUM")
+    rows = read_rows(composer, numbers_of(composer))
+    if rows is None:
         return None
     trees = _read(composer)
-    weights = np.zeros((len(trees.features), count), _floats(composer, f"{of}_weights").dtype)
     names = (f"{of}_treeids", f"{of}_nodeids", f"{of}_ids")
-    ids = zip(*(attributes[name] for name in names), _floats(composer, f"{of}_weights"), strict=True)
-    for tree, leaf, column, weight in ids:
+    given = _floats(composer, f"{of}_weights")
+    dtype = np.result_type(given, to_dtype(numbers_of(composer)))
+    weights, has = (np.zeros((len(trees.features), sums.count), each) for each in (dtype, np.float32))
+    for tree, leaf, column, weight in zip(*(attributes[name] for name in names), given, strict=True):
         weights[trees.places[tree, leaf], column] += weight
-    values = composer.add("Cast", node.input[0], to=onnx.helper.np_dtype_to_tensor_dtype(trees.splits.dtype))
-    arrays = (trees.features, trees.splits, trees.kinds, trees.yes, trees.no, trees.roots)
+        has[trees.places[tree, leaf], column] = 1
+    if aggregate in _NEUTRAL and sums.count > 1:
+        weights[has == 0] = _NEUTRAL[aggregate] * np.finfo(np.float32).max
+    splits = np.result_type(trees.splits, to_dtype(numbers_of(composer)))
+    values = cast(composer, rows, onnx.helper.np_dtype_to_tensor_dtype(splits))
+    arrays = (trees.features, trees.splits.astype(splits), trees.kinds, trees.yes, trees.no, trees.roots)
     leaves = composer.add(LEAVES, values, *map(composer.constant, arrays), domain=OWN)
+    composer.scope.set_type(leaves, TensorProto.INT32, (count_rows(composer), len(trees.roots)))
     found = composer.add("Gather", composer.constant(weights), leaves, axis=0)
-    if aggregate == "AVERAGE" or composer.scope.opset < 13:
-        result = composer.add(_AGGREGATES[aggregate], found, axes=[1], keepdims=0)
-    else:
-        result = composer.add("ReduceSum", found, composer.integers(1), keepdims=0)
-    return composer.add("Cast", result, to=TensorProto.FLOAT) if weights.dtype != np.float32 else result
+    result = composer.reduce(_AGGREGATES[aggregate], found, 1)
+    if is_sure:
+        return replace(sums, value=result)
+    shares = composer.add("Gather", composer.constant(has), leaves, axis=0)
+    some = composer.add("Greater", composer.reduce("ReduceMax", shares, 1), composer.constant(np.float32(0)))
+    if aggregate in _NEUTRAL:
+        result = composer.add("Where", some, result, composer.constant(np.zeros((1, 1), dtype)))
+    return replace(sums, value=result, found=some)
 
 
 def _read(composer: NodeComposer) -> _Trees:

@@ -1,0 +1,47 @@
+"""The classes of a classifier: numbers, or texts that nobody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto
+
+from tvmbuild.compiler.importing.expand.node_composer import NodeComposer
+from tvmbuild.compiler.importing.refusals import LABELS_OF_TEXTS, NodeError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How many classes there are, and what they are called."""
+
+    count: int
+    numbers: Sequence[int] | None
+    """None: nobody asks for them."""
+
+
+def find_labels(composer: NodeComposer, attribute: str) -> Labels:
+    """Return the classes, whose numbers are in ``attribute``; NodeError for texts that somebody asks for."""
+    texts, numbers = (composer.attributes.get(name, []) for name in ("classlabels_strings", attribute))
+    if not composer.output(0) or not composer.scope.is_read(composer.output(0)):
+        return Labels(len(texts or numbers), None)
+    if texts:
+        raise NodeError(composer.node, LABELS_OF_TEXTS)
+    return Labels(len(numbers), numbers)
+
+
+def write_labels(composer: NodeComposer, places: str, numbers: Sequence[int] | None) -> None:
+    """Name the class of each row, of which there is the place among the classes."""
+    if numbers is not None:
+        known = composer.constant(np.array(numbers, np.int64))
+        composer.name(composer.add("Gather", known, places, axis=0), composer.output(0))
+
+
+def find_above(composer: NodeComposer, values: str, bound: float, *, or_equal: bool = False) -> str:
+    """Return 1 for each row of one value that is above the bound, else 0."""
+    limit = composer.constant(np.array(bound, np.float32))
+    above = (
+        composer.add("Not", composer.add("Less", values, limit)) if or_equal else composer.add("Greater", values, limit)
+    )
+    return composer.reshape(composer.add("Cast", above, to=TensorProto.INT64), -1)
