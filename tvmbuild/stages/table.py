@@ -29,7 +29,7 @@ class Stage:
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="simplify",
-        version=6,
+        version=7,
         scope="model",
         inputs=("source", "export"),
         outputs=FrozenMap({"model": "model.onnx", "reference": "reference.npz", "info": "simplify.json"}),
@@ -51,7 +51,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="tune",
-        version=16,
+        version=17,
         scope="cell",
         inputs=("model",),
         outputs=FrozenMap({"tasks": "tasks.json", "schedule": "schedule.json", "info": "tune.json"}),
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="compile",
-        version=20,
+        version=21,
         scope="cell",
         inputs=("model", "schedule", "labels"),
         outputs=FrozenMap({"package": "*.tar"}),
