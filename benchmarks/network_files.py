@@ -19,7 +19,7 @@ from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import InputSpec, ModelSpec
 from tvmbuild.config import load_project
-from tvmbuild.engine.python_imports import list_local_imports
+from tvmbuild.engine.step_inputs import list_local_imports
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.sources.export import obtain_model
 

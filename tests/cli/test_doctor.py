@@ -14,9 +14,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import runtime_dir
 from tvmbuild.base.specs import CacheSpec, TargetSpec
 from tvmbuild.cli import main
-from tvmbuild.cli.doctor.checks import check_installation, list_pins
-from tvmbuild.cli.doctor.holders import list_holders
-from tvmbuild.cli.doctor.project import check_cache, check_targets
+from tvmbuild.cli.doctor.command import check_cache, check_installation, check_targets, list_holders, list_pins
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.engine.cache.entries import write_entry
 from tvmbuild.planning.detection import detect_capabilities

@@ -108,8 +108,7 @@ def test_devices_that_are_not_there(package: Path, capsys: pytest.CaptureFixture
 
 
 def test_what_cannot_be_measured_is_not_tried(package: Path) -> None:
-    from tvmbuild.cli.run.command import add_arguments
-    from tvmbuild.cli.run.device import check_wishes
+    from tvmbuild.cli.run.command import add_arguments, check_wishes
     from tvmbuild.devices.device import Device
     from tvmbuild.devices.model_worker import start_worker
     from tvmbuild.devices.qemu.device import EmulatedMachine

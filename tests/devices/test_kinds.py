@@ -18,7 +18,7 @@ from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, NoDevice, QemuDe
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.base.steps import Settings
-from tvmbuild.cli.doctor.project import check_targets
+from tvmbuild.cli.doctor.command import check_targets
 from tvmbuild.config import load_project
 from tvmbuild.config.schema import load_schema, schema_text
 from tvmbuild.devices.kind import Code, DeviceKind, Untimed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.engine.python_imports import list_local_imports
+from tvmbuild.engine.step_inputs import list_local_imports
 
 FILES = {
     "export.py": "import os, net\nfrom layers import conv\nimport tools.shapes as shapes\n",

@@ -22,11 +22,10 @@ from tvmbuild.base.specs import InputSpec
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.preparing.compare import find_error
 from tvmbuild.preparing.onnx_graph import find_precision
-from tvmbuild.preparing.quantise import Quantised, quantise
+from tvmbuild.preparing.quantise import Quantised, make_unsigned, quantise
 from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import Reference, run_onnx
 from tvmbuild.preparing.simplify import Simplified, simplify
-from tvmbuild.preparing.unsigned import make_unsigned
 
 CALIBRATION = Calibration("inputs", ("samples.npz",))
 BY_BOTH = pytest.mark.parametrize("method", ["onnxruntime", "nncf"])
@@ -279,7 +278,7 @@ def watch(event, arguments):
         raise SystemExit(f"it wants {{event}} {{arguments}}")
 sys.addaudithook(watch)
 import numpy, onnx
-from tvmbuild.preparing.modernise import modernise
+from tvmbuild.preparing.quantise import modernise
 from tvmbuild.preparing.quantisers.by_nncf import quantise
 from tvmbuild.preparing.quantisers.quantiser import Work
 sample = {{{INPUT!r}: numpy.zeros({SIZE}, numpy.float32)}}

@@ -12,8 +12,7 @@ from quantised_graphs import Network
 
 from tvmbuild.base.specs import Tolerance
 from tvmbuild.preparing.onnx_graph import find_precision
-from tvmbuild.preparing.reference import SPREADS, Reference, make_references, read_reference, write_reference
-from tvmbuild.preparing.shaken import shake
+from tvmbuild.preparing.reference import SPREADS, Reference, make_references, read_reference, shake, write_reference
 from tvmbuild.preparing.simplify import simplify
 
 

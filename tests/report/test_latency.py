@@ -11,8 +11,8 @@ from tvmbuild.base.files import write_json
 from tvmbuild.base.layout import Layout
 from tvmbuild.benchmarking.history import append_entry
 from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.report.cell_page import draw_operators
 from tvmbuild.report.cells import collect_cells
-from tvmbuild.report.operators import draw_operators
 from tvmbuild.report.text import write_markdown
 from tvmbuild.report.write import write_report
 

@@ -19,7 +19,7 @@ def build_product(path: Path, target: Any, factor: float, elements: int) -> str:
     from tvmbuild.compiler.machine.target import is_gpu
     from tvmbuild.compiler.schedules.gpu.rules import list_schedules
     from tvmbuild.compiler.tasks import normalised
-    from tvmbuild.tuning.builder import build_library
+    from tvmbuild.tuning.candidate_pool import build_library
 
     x = te.placeholder((elements,), name="x")
     mod = normalised(te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] * np.float32(factor), name="y")]))

@@ -22,7 +22,7 @@ def test_a_schedule_that_computes_something_else_is_found() -> None:
     import tvm
     from tvm import s_tir
 
-    from tvmbuild.tuning.correctness import find_difference
+    from tvmbuild.tuning.candidate_pool import find_difference
 
     target = tvm.target.Target({"kind": "llvm", "num-cores": 1})
     workload = make_sum(1.0)
@@ -72,7 +72,7 @@ def test_what_rules_leave_to_be_done_is_done_to_a_candidate_too(rows: int) -> No
 
     from tvmbuild.compiler.schedules.cpu.rules import list_schedules
     from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
-    from tvmbuild.tuning.correctness import find_difference
+    from tvmbuild.tuning.candidate_pool import find_difference
 
     target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
     x, w = te.placeholder((rows, 40), "float32", "x"), te.placeholder((40, 24), "float32", "w")

@@ -22,7 +22,7 @@ from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import allow_tf32
-from tvmbuild.compiler.kernels.attention.cpu.function import write_attention
+from tvmbuild.compiler.kernels.attention.cpu.kernel import write_attention
 from tvmbuild.compiler.kernels.attention.gpu.function import write_attention as write_gpu_attention
 from tvmbuild.compiler.kernels.int8.dot_kernels import pin_initial_values
 from tvmbuild.compiler.machine.dot_instructions import find_instruction

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.version_converter
 from onnx.shape_inference import InferenceError
 
+from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.quantize_specs import Quantize
 from tvmbuild.base.specs import Tolerance
@@ -19,15 +24,12 @@ from tvmbuild.compiler.importing.expand.scope import find_opset
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.samples import Samples
 from tvmbuild.preparing.compare import compare, find_error
-from tvmbuild.preparing.exclusions import find_excluded
 from tvmbuild.preparing.interface import explain_changed_interface
-from tvmbuild.preparing.modernise import modernise
 from tvmbuild.preparing.onnx_graph import find_precision, set_output_shapes
 from tvmbuild.preparing.quantisers.counted import CountedSamples
 from tvmbuild.preparing.quantisers.quantiser import Work
 from tvmbuild.preparing.quantisers.table import QUANTISERS
 from tvmbuild.preparing.reference import ORT_ERRORS, Reference, make_references, run_onnx
-from tvmbuild.preparing.unsigned import make_unsigned
 
 COMPARED = 4
 """Samples on which the quantised model is compared with the float one, and with itself."""
@@ -187,3 +189,125 @@ def _is_of_integers(name: str, makers: Mapping[str, Any]) -> bool:
     if makers[name].op_type == "Concat":
         return all(_is_of_integers(each, makers) for each in makers[name].input)
     return bool(makers[name].op_type == "DequantizeLinear")
+
+
+# `exclude:` of `quantize:`: which nodes are meant.
+
+
+def find_excluded(proto: Any, words: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return the names of the nodes that a word matches: a glob of names, or the type of operators.
+
+    Names and types are those of the simplified model. TvmbuildError for a word that matches none.
+    """
+    nodes = proto.graph.node
+    excluded: dict[str, None] = {}
+    for word in words:
+        found = [node.name for node in nodes if word in (node.op_type, node.name) or fnmatchcase(node.name, word)]
+        if not found:
+            types = Counter(node.op_type for node in nodes)
+            near = find_nearest(word, {*types, *(node.name for node in nodes)})
+            raise TvmbuildError(
+                f"{name}: `exclude:` of its `quantize:` in models.yaml names {word!r}, "
+                "which is no node and no operator of the simplified model",
+                f"{suggest(near)}Its operators are {', '.join(sorted(types))}; nodes have the names of the ONNX file.",
+            )
+        excluded |= dict.fromkeys(found)
+    return tuple(excluded)
+
+
+# A model as quantisers want it: of an opset with scales for each channel, every node with a name.
+
+OPSET = 13
+"""The first in which a weight has a scale for each channel."""
+_IR_VERSION = 8
+"""The least of the format that goes with it: constants need not be inputs."""
+
+
+def modernise(proto: Any, name: str) -> Any:
+    """Return the ModelProto, or a changed one; TvmbuildError where ONNX cannot express it in the opset."""
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    fed = [value for value in proto.graph.input if value.name not in constants]
+    del proto.graph.input[:]
+    proto.graph.input.extend(fed)
+    proto.ir_version = max(proto.ir_version, _IR_VERSION)
+    if find_opset(proto) < OPSET:
+        proto = _convert(proto, name)
+    _name_nodes(proto)
+    return proto
+
+
+def _name_nodes(proto: Any) -> None:
+    """Give every node a name of its own: the first of each keeps it."""
+    taken = {node.name for node in proto.graph.node}
+    seen = {""}
+    for index, node in enumerate(proto.graph.node):
+        if node.name in seen:
+            name = f"{node.op_type}_{index}"
+            while name in taken:
+                name += "_"
+            node.name = name
+            taken.add(name)
+        seen.add(node.name)
+
+
+def _convert(proto: Any, name: str) -> Any:
+    try:
+        return onnx.version_converter.convert_version(proto, OPSET)
+    except (onnx.version_converter.ConvertError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise TvmbuildError(
+            f"{name} is of the opset {find_opset(proto)} and cannot be expressed in {OPSET}, "
+            f"which quantising takes: {reason}",
+            f"export the model with the opset {OPSET} or later, or take `quantize:` away",
+        ) from error
+
+
+# Activations of int8 become uint8: the same numbers, and what processors multiply with int8 weights the fastest.
+
+_SHIFT = 128
+
+
+def make_unsigned(proto: Any) -> None:
+    """Give every int8 activation between QuantizeLinear and DequantizeLinear a zero point of uint8 (in place)."""
+    graph = proto.graph
+    zeros = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.INT8}
+    outputs = {value.name for value in graph.output}
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    taken = {name for tensor in (*graph.initializer, *graph.node) for name in _list_names(tensor)}
+    made: dict[str, str] = {}
+    for node in graph.node:
+        if node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in zeros:
+            continue
+        followers = readers.get(node.output[0], [])
+        alike = all(
+            each.op_type == "DequantizeLinear" and each.input[2:3] and each.input[2] in zeros for each in followers
+        )
+        if node.output[0] in outputs or not followers or not alike:
+            continue
+        for each in (node, *followers):
+            each.input[2] = _shift(graph, zeros[each.input[2]], made, taken)
+    used = {name for node in graph.node for name in node.input} | outputs
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    del graph.value_info[:]  # types that were
+
+
+def _list_names(item: Any) -> list[str]:
+    return [item.name] if isinstance(item, onnx.TensorProto) else [*item.input, *item.output]
+
+
+def _shift(graph: Any, zero: Any, made: dict[str, str], taken: set[str]) -> str:
+    """Return the name of the zero point as uint8."""
+    if zero.name not in made:
+        name = f"{zero.name}_uint8"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        values = onnx.numpy_helper.to_array(zero).astype(np.int16) + _SHIFT
+        graph.initializer.append(onnx.numpy_helper.from_array(values.astype(np.uint8), name))
+        made[zero.name] = name
+    return made[zero.name]

@@ -19,8 +19,6 @@ from tvmbuild.base.files import canonical_json, identify, is_racy, publish
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.records.conflicts import check_conflict
-from tvmbuild.records.field_form import check_count, check_spent, check_target, check_text
-from tvmbuild.records.file_text import format_task_file
 from tvmbuild.records.task_file import Record, TaskFile, keep_best
 from tvmbuild.records.trace_form import check_trace
 
@@ -143,3 +141,81 @@ def write_task_file(path: Path, task: TaskFile) -> tuple[int, ...]:
         temporary.write_bytes(format_task_file(task, FORMAT).encode())
         status = temporary.stat()
     return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+# The form that fields of a record file must have; ValueError, TypeError, KeyError or AttributeError says what has not.
+# What is accepted here can be shown, added up and turned into a TVM target without a thought of what it might be.
+
+_MAX_COUNT = 1 << 53
+
+
+def check_text(data: dict[str, Any], name: str) -> str:
+    """Return the field, which must be text."""
+    value = data[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is no text")
+    return value
+
+
+def check_target(target: Any) -> None:
+    """Refuse what is not a kind with attributes and host attributes, scalars or lists of scalars."""
+    if not isinstance(target["kind"], str):
+        raise TypeError("the target's kind is no text")
+    for part in ("attributes", "host"):
+        for value in target[part].values():
+            entries = value if isinstance(value, list) else [value]
+            if not all(isinstance(entry, str | int | float) for entry in entries):
+                raise TypeError(f"the target's {part} are not scalars and lists of scalars")
+
+
+def check_count(value: Any) -> int:
+    """Return a number of candidates or threads."""
+    count = int(value)
+    if not 0 <= count < _MAX_COUNT:
+        raise ValueError(f"a count of candidates is {value}")
+    return count
+
+
+def check_spent(value: object) -> float:
+    """Return a time in seconds."""
+    seconds = float(value) if isinstance(value, int | float) else math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"spent is {value} seconds")
+    return seconds
+
+
+# The text of a record file: keys sorted, one line a trace instruction, so that a git diff can be read.
+
+
+def format_task_file(task: TaskFile, version: int) -> str:
+    """Return the file's text, in that format version."""
+    records = ",\n".join(_pretty_record(record) for record in task.records)
+    fields = {
+        "exhausted": canonical_json(list(task.exhausted)),
+        "format": str(version),
+        "key": json.dumps(task.key),
+        "name": json.dumps(task.name),
+        "records": f"[\n{records}\n ]" if records else "[]",
+        "rules": canonical_json(task.rules) if task.rules else None,
+        "searched": canonical_json(task.searched),
+        "settled": canonical_json(task.settled) if task.settled else None,
+        "spent": canonical_json(task.spent) if task.spent else None,
+        "target": task.target,
+        "tvm": json.dumps(task.tvm),
+        "workload": json.dumps(task.workload, ensure_ascii=False),
+    }
+    return "{\n" + ",\n".join(f' "{name}": {text}' for name, text in fields.items() if text is not None) + "\n}\n"
+
+
+def _pretty_record(record: Record) -> str:
+    trace = json.loads(record.trace)
+    instructions = ",\n".join(f"     {canonical_json(item)}" for item in trace["instructions"])
+    body = f'"decisions": {canonical_json(trace["decisions"])},\n    "instructions": [\n{instructions}\n    ]'
+    lines = [
+        f'   "measured_on": {json.dumps(record.measured_on)}',
+        f'   "seconds": {record.seconds!r}',
+        f'   "threads": {record.threads}',
+        f'   "trace": {{\n    {body}\n   }}',
+        f'   "tvm": {json.dumps(record.tvm)}',
+    ]
+    return "  {\n" + ",\n".join(lines) + "\n  }"

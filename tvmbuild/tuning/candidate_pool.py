@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import re
 import statistics
+import subprocess
 import tempfile
 import threading
 import time
@@ -19,10 +21,8 @@ from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.compiler.codegen.link import compile_pool, tools_here
 from tvmbuild.compiler.machine.target import is_gpu
 from tvmbuild.devices.candidate_timer import CandidateTimer, LocalTimer, NoDeviceError, start_pool
-from tvmbuild.devices.candidates import Argument, Timing
-from tvmbuild.tuning.builder import build_candidate, build_library
+from tvmbuild.devices.candidates import Argument, Timing, describe_difference, draw_inputs
 from tvmbuild.tuning.cores import Cores
-from tvmbuild.tuning.correctness import find_difference, list_arguments
 
 BUILD_TIMEOUT_S = 30
 UNBUILT = "build failed: "
@@ -206,3 +206,73 @@ def _machine(target: Any) -> str:
 def _plain(info: Any) -> Argument:
     _kind, dtype, shape = info
     return str(dtype), tuple(int(extent) for extent in shape)
+
+
+# What the tuner's builders do: compile one candidate.
+
+
+def build_candidate(mod: Any, target: Any, library: str, threads: str | None) -> str:
+    """Compile one scheduled module into the shared library at that path; return the path.
+
+    ``threads`` is the object file of the thread pool that packages have; None: nothing runs on the CPU.
+    """
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock  # noqa: PLC0415  (after start_worker)
+
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes  # noqa: PLC0415
+
+    removed = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
+    return build_library(run_tir_passes(removed, target), target, library, threads)
+
+
+def build_library(mod: Any, target: Any, library: str, threads: str | None) -> str:
+    """Compile a module as it is into the shared library at that path; return the path.
+
+    lld links for every machine alike, in 0.03 s.
+    """
+    import tvm  # noqa: PLC0415  (after start_worker)
+
+    from tvmbuild.compiler.codegen.generators import pass_config, use_generators  # noqa: PLC0415
+
+    def link(output: str, objects: list[str], **_options: Any) -> None:
+        added = () if threads is None else (threads,)
+        subprocess.run([*_linker(), "-shared", "-o", output, *objects, *added], check=True, capture_output=True)
+
+    link.output_format = "so"  # type: ignore[attr-defined]  # export_library asks for it
+    with use_generators(target), tvm.transform.PassContext(config=pass_config(target)):
+        tvm.driver.build(mod, target=target).export_library(library, fcompile=link)
+    return library
+
+
+def _linker() -> list[str]:
+    """Return the bundled lld; where a tuning bundle came without ziglang, this machine's own linker does."""
+    spec = importlib.util.find_spec("ziglang")
+    return ["ld"] if spec is None or spec.origin is None else [str(Path(spec.origin).parent / "zig"), "ld.lld"]
+
+
+# Does a scheduled function compute what its Task does? TVM's search makes some, rarely, that do not.
+
+
+def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
+    """Run both on the same random inputs; return how they differ, None when they do not.
+
+    Runs in a worker process. The workload is compiled as it is, without any schedule; weights that the schedule wants
+    in another order are put into it on the way. A function that cannot be run raises.
+    """
+    import tvm  # noqa: PLC0415  (after start_worker)
+
+    from tvmbuild.compiler.codegen.fast_math import use_fast_math  # noqa: PLC0415
+    from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes  # noqa: PLC0415
+
+    use_fast_math()
+    inputs = draw_inputs(list_arguments(workload))
+    results = []
+    for each in (workload, run_tir_passes(mod, target)):
+        tensors = [tvm.runtime.tensor(value) for value in inputs]
+        tvm.compile(each, target=target)["main"](*tensors)
+        results.append([tensor.numpy() for tensor in tensors])
+    return describe_difference(*results)
+
+
+def list_arguments(workload: Any) -> tuple[Argument, ...]:
+    """Return what a Task's function takes, inputs and outputs."""
+    return tuple((str(each.dtype), tuple(int(extent) for extent in each.shape)) for each in workload["main"].params)

@@ -15,7 +15,7 @@ from tvmbuild.compiler.convolution_times import find_tasks
 from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.compiler.passes.precision import reduce_precision
-from tvmbuild.compiler.passes.winograd.rule import choose_algorithm
+from tvmbuild.compiler.passes.winograd.apply_winograd import choose_algorithm
 from tvmbuild.compiler.pipeline import Lowered, lower
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock

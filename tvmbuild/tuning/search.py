@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter, defaultdict
@@ -9,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from tvmbuild.base.pace import describe_left
+from tvmbuild.base.progress import report_progress
+from tvmbuild.base.wording import count
 from tvmbuild.compiler.tasks import Task
 from tvmbuild.devices.table import device_kind
 from tvmbuild.errors import TvmbuildError
@@ -21,12 +25,12 @@ from tvmbuild.tuning.batches import Batch, drop_wrong, run_searches, time_again
 from tvmbuild.tuning.candidate_pool import REFUSED, UNBUILT, CandidatePool, candidate_pool
 from tvmbuild.tuning.cores import Cores, all_cores, share_cores
 from tvmbuild.tuning.job import Job
-from tvmbuild.tuning.live_line import LiveLine
 from tvmbuild.tuning.prior import teach
 from tvmbuild.tuning.rates import Spent, add_rates, find_word
 from tvmbuild.tuning.record_book import RecordBook
+from tvmbuild.tuning.scheduler import predict_latency
 from tvmbuild.tuning.start import as_recorded, find_examples, find_start
-from tvmbuild.tuning.task_search import Allowance, SearchSetup, TaskSearch, make_cost_model
+from tvmbuild.tuning.task_search import BATCH, Allowance, SearchSetup, TaskSearch, make_cost_model
 
 
 @dataclass(frozen=True)
@@ -177,8 +181,8 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
     """
     task = batch.search.task
     reasons = [error.strip().splitlines()[-1] for error in batch.errors]
-    for reason, count in Counter(reasons).most_common():
-        print(f"{task.name}: {count} of {len(batch.timed)} candidates failed: {reason}")
+    for reason, number in Counter(reasons).most_common():
+        print(f"{task.name}: {number} of {len(batch.timed)} candidates failed: {reason}")
     unbuilt = [reason for reason, error in zip(reasons, batch.errors, strict=True) if error.startswith(UNBUILT)]
     is_ours = target_kind(kind).always_builds and not all(REFUSED.match(reason) for reason in unbuilt)
     if is_ours and len(unbuilt) == len(batch.timed):
@@ -187,3 +191,41 @@ def _report_errors(batch: Batch, kind: str = "llvm") -> None:
             "make room in the temporary folder (TMPDIR); `tvmbuild doctor` checks the linker; `tune: {ops: …}` in "
             "targets.yaml leaves a Task out",
         )
+
+
+# The live line of a search: how far it is, and what the model takes now.
+
+
+class LiveLine:
+    """What is said of the searches of an agenda."""
+
+    def __init__(self, agenda: Agenda, book: RecordBook, searches: Sequence[TaskSearch]) -> None:
+        self._searches, self._one_model = searches, agenda.one_model
+        chosen = {task.key for task in agenda.chosen}
+        others = [task for task in agenda.tasks if task.key not in chosen]
+        bests = [(task.weight, book.best_here(task)) for task in others]
+        self._others = sum(weight * best[0].seconds for weight, best in bests if best)
+        self._start = time.monotonic()
+
+    @property
+    def measured(self) -> int:
+        """How many candidates were measured."""
+        return sum(search.curve.measured for search in self._searches)
+
+    def show(self) -> None:
+        """Report it."""
+        curves = [search.curve for search in self._searches]
+        left = sum(max(0, each.allowance.share - each.proposed) for each in self._searches if not each.over)
+        seconds = time.monotonic() - self._start
+        rate = self.measured / seconds
+        over = sum(search.over for search in self._searches)
+        known = self._one_model and all(math.isfinite(curve.best) for curve in curves)
+        parts = [f"{over}/{len(curves)} Tasks"]  # what matters most comes first: a narrow terminal shows no more
+        if known:
+            parts.append(f"{(self._others + predict_latency(curves, 0)) * 1e3:.3g} ms")
+        if left:
+            parts.append(f"at most {describe_left(left / rate)} left")
+        if known:
+            parts.append(f"{(self._others + predict_latency(curves, math.ceil(left / BATCH))) * 1e3:.3g} ms expected")
+        parts.append(f"{count(self.measured, 'candidate')}, {rate:.1f}/s")
+        report_progress("; ".join(parts))

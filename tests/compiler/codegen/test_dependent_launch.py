@@ -12,8 +12,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.apply import apply_records
 from tvmbuild.compiler.codegen.cubin import find_source, toolkit_headers
-from tvmbuild.compiler.codegen.dependent_launch import launch_dependent
 from tvmbuild.compiler.codegen.executable import build_executable
+from tvmbuild.compiler.codegen.generators import launch_dependent
 from tvmbuild.compiler.codegen.nvrtc import compile_by_nvrtc
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.machine.target import tvm_target

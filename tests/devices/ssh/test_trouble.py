@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tvmbuild.devices.machine_state import MachineState
-from tvmbuild.devices.ssh.files_watch import FilesWatch
 from tvmbuild.devices.ssh.program import find_files
+from tvmbuild.devices.ssh.relay import FilesWatch
 from tvmbuild.devices.ssh.trouble import explain_connection, explain_program
 from tvmbuild.errors import TvmbuildError
 
@@ -77,7 +77,7 @@ def test_a_raspberry_pis_files_say_what_state_it_is_in(monkeypatch: pytest.Monke
         "/sys/class/thermal/thermal_zone0/temp": "48312\n",
     }
     clock = iter((10.0, 20.0))
-    monkeypatch.setattr("tvmbuild.devices.ssh.files_watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("tvmbuild.devices.ssh.relay.time", SimpleNamespace(monotonic=lambda: next(clock)))
     watch = FilesWatch(lambda path: files.get(path, ""), "aarch64")
     # In 10 s four cores could work 40; 10 were worked, 6 of them by ourselves.
     files["/proc/stat"] = stat.format(user=2000)

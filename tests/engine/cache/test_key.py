@@ -16,7 +16,7 @@ from tvmbuild.base.source_specs import Source
 from tvmbuild.base.specs import BenchmarkOptions, CacheSpec, SimplifyOptions, Tolerance
 from tvmbuild.base.steps import BenchmarkStep, Settings, SimplifyStep, Step
 from tvmbuild.devices.table import device_kind
-from tvmbuild.engine.cache.key import make_key
+from tvmbuild.engine.cache.use import make_key
 from tvmbuild.targets import cuda
 
 INPUTS = {"source": (3, 0, "a" * 64)}

@@ -11,19 +11,18 @@ import numpy as np
 
 from tvmbuild.base.console import make_console
 from tvmbuild.base.files import write_json
+from tvmbuild.base.host_cpu import available_cores
 from tvmbuild.base.progress import progress_shown_by
 from tvmbuild.cli.arguments import positive
-from tvmbuild.cli.run.device import check_wishes, choose_threads, find_device
-from tvmbuild.cli.run.inputs import collect_inputs, named_file
 from tvmbuild.cli.run.measure import Measurement, add_profile, choose_peak, measure_latency
 from tvmbuild.cli.run.output import print_latency, print_outputs, print_profile, print_ranking, profile_json
 from tvmbuild.devices.device import Device
 from tvmbuild.devices.model_worker import Load
-from tvmbuild.devices.table import list_forms
+from tvmbuild.devices.table import list_forms, open_device, read_device
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.archive import read_metadata
-from tvmbuild.package.inputs import write_arrays
-from tvmbuild.package.metadata import PackageInfo
+from tvmbuild.package.inputs import check_inputs, make_inputs, read_arrays, read_input, write_arrays
+from tvmbuild.package.metadata import PackageInfo, default_threads
 
 HELP = "run a package: outputs, latency, time of each operator"
 
@@ -120,3 +119,59 @@ def _run(
                 if profile:
                     measurement = add_profile(worker, measurement, choose_peak(device, info, worker.threads))
             return outputs, measurement
+
+
+# Where `tvmbuild run` runs a package: --device.
+
+_MANY_CORES = 1024
+
+
+def find_device(text: str) -> Device:
+    """Return the device that --device names; TvmbuildError for what is none."""
+    return open_device(read_device(text))
+
+
+def check_wishes(device: Device, args: argparse.Namespace) -> None:
+    """Raise TvmbuildError for what is to be measured and cannot be on this device."""
+    if device.emulated and (args.print_time or args.profile or args.profile_json):
+        raise TvmbuildError(f"{device.name} has no times that mean anything", "leave --print-time and --profile out")
+    if not device.profiles and (args.profile or args.profile_json):
+        raise TvmbuildError(
+            f"{device.name} tells no times of operators: it has no Python", "leave --profile out; --print-time works"
+        )
+
+
+def choose_threads(device: Device, info: PackageInfo) -> int:
+    """Return the cores that the package was tuned for, as far as they are here; a board says where it has fewer."""
+    return default_threads(info, available_cores() if device.here else _MANY_CORES)
+
+
+# What `tvmbuild run` runs on: the inputs.
+
+
+def named_file(text: str) -> tuple[str, Path]:
+    """Return the parts of NAME=FILE; a name may hold no `=`."""
+    name, separator, file = text.partition("=")
+    if not (name and separator and file):
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=FILE")
+    return name, Path(file)
+
+
+def collect_inputs(info: PackageInfo, args: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Return the arrays of --inputs or --fill, those of --input in their place; TvmbuildError when they do not fit.
+
+    Without --fill, inputs are made up only where none is given at all.
+    """
+    inputs: dict[str, np.ndarray] = {}
+    if args.inputs:
+        inputs = read_arrays(args.inputs)
+    elif args.fill or not args.files:
+        inputs = make_inputs(info.inputs, args.fill or "random", args.seed)
+    given: set[str] = set()
+    for name, path in args.files:
+        if name in given:
+            raise TvmbuildError(f"--input {name} is given twice")
+        given.add(name)
+        inputs[name] = read_input(info, name, path)
+    check_inputs(info, inputs)
+    return inputs

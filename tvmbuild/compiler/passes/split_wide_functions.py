@@ -17,7 +17,7 @@ from tvmbuild.compiler.ir.expressions import INJECTIVE
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.rewrite import count_uses, list_variables, rewrite_calls
 from tvmbuild.compiler.machine.limits import MAX_TENSORS
-from tvmbuild.compiler.passes.row_operators import find_pattern
+from tvmbuild.compiler.passes.fuse_normalization import find_pattern
 
 _MAX_OPERATORS = 64
 """In one piece: FuseOps' own number is 256, and the time that making code takes grows with the square of it."""

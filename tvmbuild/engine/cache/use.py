@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,7 +14,8 @@ from typing import Any
 from tvmbuild.base.files import canonical_json, publish, remove_leftovers
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
-from tvmbuild.base.steps import AnyStep, TuneStep, has_options
+from tvmbuild.base.steps import AnyStep, BenchmarkStep, TuneStep, has_options
+from tvmbuild.devices.table import device_kind
 from tvmbuild.engine.cache.entries import (
     DamagedEntry,
     EntryTooLarge,
@@ -22,8 +24,8 @@ from tvmbuild.engine.cache.entries import (
     touch_entry,
     write_entry,
 )
-from tvmbuild.engine.cache.key import make_key
 from tvmbuild.engine.file_digests import Digest
+from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.records.quarantine import find_damage, list_faults
 from tvmbuild.records.selection import read_tasks, resolved_target
@@ -148,3 +150,30 @@ def _write_log(step: AnyStep, entry: Path) -> None:
     with contextlib.suppress(OSError):  # its log is not worth the step
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(f"restored from the cache: {entry}\n", encoding="utf-8")
+
+
+# What a step's outputs are cached under: all that they depend on, and nothing of where the project lies.
+
+FORMAT = 1
+
+
+def make_key(step: AnyStep, inputs: Mapping[str, Digest]) -> str | None:
+    """Return 64 hex digits; None for a step whose outputs hold only for a device that cannot be told from others.
+
+    ``inputs`` are the digests of all files that the step reads, external data included, by role.
+    """
+    device = _identify_device(step.options) if has_options(step, BenchmarkStep) else {}
+    if device is None:
+        return None
+    parts = {
+        "format": FORMAT,
+        "stage": step.stage,
+        "fingerprint": fingerprint(step),
+        "inputs": {role: sha256 for role, (_, _, sha256) in inputs.items()},
+        "device": device,
+    }
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def _identify_device(options: BenchmarkStep) -> dict[str, str] | None:
+    return device_kind(options.device).identify(options.device, options.kind)

@@ -20,7 +20,7 @@ from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.kernels.attention.cpu.sizes import _sizes, choose_last
-from tvmbuild.compiler.kernels.attention.cpu.visible import _shifts
+from tvmbuild.compiler.kernels.attention.cpu.tiles import _shifts
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.passes.attention.fuse_attention import fuse_attention

@@ -14,8 +14,7 @@ from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.specs import TuneOptions
-from tvmbuild.compiler.passes.winograd.apply_winograd import Convolution
-from tvmbuild.compiler.passes.winograd.rule import choose_algorithm
+from tvmbuild.compiler.passes.winograd.apply_winograd import Convolution, choose_algorithm
 from tvmbuild.records.task_file import ResolvedTarget
 from tvmbuild.tuning.extract import Extracted, extract
 from tvmbuild.tuning.job import Job

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tvm import relax
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
+from tvmbuild.compiler.ir.expressions import OPAQUE, int64, wide
 from tvmbuild.compiler.kernels.attention.views import View
+
+# Where the numbers of one head lie, as functions write it.
 
 
 @dataclass(frozen=True)
@@ -145,3 +153,82 @@ def _steps(shape: tuple[int, ...]) -> list[int]:
     for extent in reversed(shape[1:]):
         steps.insert(0, steps[0] * extent)
     return steps
+
+
+@dataclass(frozen=True)
+class Place:
+    """An operand's numbers of one head."""
+
+    buffer: Any
+    begin: Any
+    """Of the head, in elements."""
+    operand: Operand
+
+    def at(self, row: Any, column: Any) -> Any:
+        """Return where a number lies."""
+        return self.begin + row * int64(self.operand.row) + column * int64(self.operand.column)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Those of an attention's operands."""
+
+    query: Place
+    key: Place
+    value: Place
+    masks: tuple[Place, ...]
+    output: Place
+
+
+def find_places(form: Attention, inputs: Sequence[Any], made: Any, head: Any) -> Places:
+    """Write where the numbers of that head begin in the inputs and the output, which are flat."""
+    heads, output = _split(head, form.heads), form.output
+
+    def find(operand: Operand) -> Place:
+        begin = int64(operand.offset)
+        for index, step in zip(heads, operand.heads, strict=True):
+            begin = begin + index * int64(step)
+        return Place(made if operand is output else inputs[operand.source], T.Bind(begin), operand)
+
+    masks = tuple(find(mask.operand) for mask in form.masks)
+    return Places(find(form.query), find(form.key), find(form.value), masks, find(output))
+
+
+def _split(index: Any, extents: tuple[int, ...]) -> list[Any]:
+    found: list[Any] = []
+    for extent in reversed(extents):
+        found.insert(0, T.Bind(index % int64(extent)))
+        index = index // int64(extent)
+    return found
+
+
+# What every target's function has around what it computes: its name, its arguments, their memory.
+
+
+@contextmanager
+def begin_function(form: Attention) -> Iterator[tuple[IRBuilder, list[Any], Any]]:
+    """Yield the builder, the inputs and the output, flat; the builder has the function once that is left.
+
+    See :class:`Attention` for its arguments.
+    """
+    with IRBuilder() as builder, T.prim_func(s_tir=True, private=True):
+        T.func_name("attention")
+        T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, "estimated_flops": form.operations})
+        arguments = [
+            T.arg(f"data{place}", T.buffer(wide(*each.shape), each.dtype, layout=None))
+            for place, each in enumerate(form.inputs)
+        ]
+        out = T.arg("out", T.buffer(wide(*form.output_shape), form.dtype, layout=None))
+        with T.sblock("root"):
+            T.reads(*(_whole(each) for each in arguments))
+            T.writes(_whole(out))
+            flat = [
+                T.decl_buffer(wide(math.prod(each.shape)), each.dtype, data=argument.data, layout=None)
+                for argument, each in zip(arguments, form.inputs, strict=True)
+            ]
+            made = T.decl_buffer(wide(math.prod(form.output_shape)), form.dtype, data=out.data, layout=None)
+            yield builder, flat, made
+
+
+def _whole(buffer: Any) -> Any:
+    return buffer[tuple(slice(0, extent) for extent in buffer.shape)]

@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 
 from tvmbuild.compiler.codegen.column_intrinsics import BYTES, join_bytes, multiply_words
 from tvmbuild.compiler.ir.expressions import int64, static_shape
-from tvmbuild.compiler.kernels.int8.te_blocks import Padded, finish, pad, placeholder, reduce_over
+from tvmbuild.compiler.kernels.int8.dot_kernels import Padded, finish, pad, placeholder, reduce_over
 from tvmbuild.compiler.machine.dot_instructions import ANNOTATION, COLUMNS, DotInstruction
 
 SHORT = 16

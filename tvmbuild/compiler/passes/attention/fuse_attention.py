@@ -16,8 +16,7 @@ from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.attention.form import Attention
-from tvmbuild.compiler.passes.attention.describe import Describer
-from tvmbuild.compiler.passes.attention.order import rows_last
+from tvmbuild.compiler.passes.attention.describe import Describer, rows_last
 from tvmbuild.compiler.passes.attention.pattern import Graph, Pattern, match
 from tvmbuild.compiler.passes.attention.projections import combine_projections
 from tvmbuild.compiler.passes.attention.sources import find_source

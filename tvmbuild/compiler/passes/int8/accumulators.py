@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
-from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.passes.int8.int_matmul import convolve, is_depthwise, multiply, multiply_both
+from tvmbuild.compiler.byte_matrices import Bytes, multiply_matrices, suits
+from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
-from tvmbuild.compiler.passes.int8.quant_ops import sum_up
 from tvmbuild.compiler.passes.int8.quant_params import (
     MAX_OF_BIAS,
     MOST,
+    UNSIGNED,
     Accumulator,
     ByChannel,
+    Emit,
     Quantised,
     QuantizedConstant,
+    sum_up,
 )
 from tvmbuild.compiler.passes.int8.rounding import sign
-from tvmbuild.compiler.passes.int8.transposed import convolve_transposed
+from tvmbuild.compiler.passes.split_conv_transpose_by_phase import Direction, Window, describe_direction
 
 
 def _convolve(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
@@ -171,3 +173,142 @@ RULES: Mapping[str, Rule] = {
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
 }
+
+
+# Convolutions of quantised tensors with constant weights, and products with those or with each other: int32 sums.
+
+
+def convolve(
+    emit: Emit, call: relax.Call, data: Quantised | ByChannel, weights: QuantizedConstant
+) -> Accumulator | None:
+    """Return the sum of an NCHW convolution; None where its weights do not fit in int8 or have scales along inputs.
+
+    So has data with a scale for each channel, unless each output is of the channel of its number.
+    """
+    values = read_weights(weights, outputs=0)
+    if values is None or (weights.is_per_axis and weights.axis != 0) or str(call.attrs.kernel_layout) != "OIHW":
+        return None
+    attributes, source = call.attrs, data.value
+    if isinstance(data, ByChannel) and not is_depthwise(values.shape, int(attributes.groups)):
+        return None
+    padding = [int(each) for each in attributes.padding]
+    if any(padding) and data.zero:
+        top, left, bottom, right = padding
+        width = [0, 0, 0, 0, top, bottom, left, right]
+        source, padding = emit(relax.op.nn.pad(source, width, pad_value=data.zero)), [0, 0, 0, 0]
+    total = relax.op.nn.conv2d(
+        source,
+        constant(values),
+        strides=list(attributes.strides),
+        padding=padding,
+        dilation=list(attributes.dilation),
+        groups=int(attributes.groups),
+        out_dtype="int32",
+    )
+    over_channels = [1, -1, 1, 1]
+    offset = -data.zero * values.astype(np.int64).sum(axis=(1, 2, 3)).reshape(over_channels)
+    scale = np.asarray(
+        data.scale * weights.scales.astype(np.float32).reshape(over_channels if weights.is_per_axis else ())
+    )
+    return Accumulator(emit(total), offset, scale)
+
+
+def is_depthwise(weights: Sequence[int], groups: int) -> bool:
+    """Say of a convolution's weights, OIHW, whether each output is of one channel, and of each channel."""
+    return groups > 1 and weights[1] == 1 and weights[0] == groups
+
+
+def multiply(emit: Emit, data: Quantised, weights: QuantizedConstant) -> Accumulator | None:
+    """Return the sum of a product with a matrix; None for weights beyond int8 and for scales along rows."""
+    values = read_weights(weights, outputs=-1)
+    if values is None or values.ndim != 2 or (weights.is_per_axis and weights.axis != 1):
+        return None
+    total = relax.op.matmul(data.value, constant(values), out_dtype="int32")
+    offset = -data.zero * values.astype(np.int64).sum(axis=0)
+    scale = data.scale * weights.scales.astype(np.float32)
+    return Accumulator(emit(total), offset, scale.reshape(-1 if weights.is_per_axis else ()))
+
+
+def multiply_both(emit: Emit, left: Quantised, right: Quantised) -> Accumulator | None:
+    """Return the sum of a product of two activations; None for vectors and for rows whose sums are too large."""
+    if not suits(left.value, right.value):
+        return None
+    total = multiply_matrices(emit, Bytes(left.value, left.zero), Bytes(right.value, right.zero))
+    return Accumulator(total, np.zeros((), np.int64), np.asarray(left.scale * right.scale))
+
+
+def read_weights(weights: QuantizedConstant, outputs: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]] | None:
+    """Return the weights without their zeros; None where they or what an output adds up are too large."""
+    values = weights.differences
+    if values.ndim < 2 or values.size == 0 or values.min() < -UNSIGNED or values.max() >= UNSIGNED:
+        return None
+    each_output = np.moveaxis(np.abs(values), outputs, 0).reshape(values.shape[outputs], -1)
+    largest = int(each_output.sum(axis=1).max()) * np.iinfo(np.uint8).max
+    return np.ascontiguousarray(values.astype(np.int8)) if largest < MOST else None
+
+
+# Transposed convolutions of quantised tensors: the outputs of each phase of the strides are a convolution's channels.
+# Output `strides · m + phase` is a sum over the inputs near `m`, by those weights whose place has that phase. All
+# phases are one convolution, with as many times the channels, whose output is put in order.
+
+
+def convolve_transposed(
+    emit: Emit, call: relax.Call, data: Quantised, weights: QuantizedConstant
+) -> Accumulator | None:
+    """Return the sum of a transposed NCHW convolution; None for groups, dilation and what `convolve` refuses."""
+    values, shape, output = read_weights(weights, outputs=1), static_shape(data.value), static_shape(call)
+    attributes = call.attrs
+    if values is None or shape is None or output is None or (weights.is_per_axis and weights.axis != 1):
+        return None
+    if int(attributes.groups) > 1 or any(int(each) != 1 for each in attributes.dilation):
+        return None
+    if (attributes.data_layout, attributes.kernel_layout) != ("NCHW", "IOHW"):
+        return None
+    ways = [
+        describe_direction(
+            Window(values.shape[2 + at], int(attributes.strides[at]), int(attributes.padding[at])),
+            shape[2 + at],
+            extent,
+        )
+        for at, extent in enumerate(output[2:])
+    ]
+    if any(min(each.before, each.after) < 0 for each in ways):
+        return None
+    kernels = _gather(values, ways)
+    width = [0, 0, 0, 0, *(each for way in ways for each in (way.before, way.after))]
+    padded = emit(relax.op.nn.pad(data.value, width, pad_value=data.zero)) if any(width) else data.value
+    total = emit(relax.op.nn.conv2d(padded, constant(kernels), out_dtype="int32"))
+    if data.zero:  # padded with it: each phase has its own weights
+        offset = -data.zero * kernels.astype(np.int64).sum(axis=(1, 2, 3))
+        total = emit(relax.op.add(total, constant(offset.astype(np.int32).reshape(1, -1, 1, 1))))
+    scale = data.scale * weights.scales.astype(np.float32)
+    return Accumulator(
+        _put_in_order(emit, total, ways, output),
+        np.zeros((), np.int64),
+        np.asarray(scale.reshape([1, -1, 1, 1] if weights.is_per_axis else ())),
+    )
+
+
+def _gather(values: np.ndarray[Any, Any], ways: list[Direction]) -> np.ndarray[Any, Any]:
+    """Return IOHW weights as those of the phases, (outputs, phases of rows, of columns) x inputs x taps."""
+    rows, columns = ways
+    inputs, outputs, height, width = values.shape
+    more = (rows.taps * rows.stride - height, columns.taps * columns.stride - width)
+    filled = np.pad(values, ((0, 0), (0, 0), (0, more[0]), (0, more[1])))
+    apart = filled.reshape(inputs, outputs, rows.taps, rows.stride, columns.taps, columns.stride)
+    flipped = apart[:, :, ::-1, :, ::-1, :].transpose(1, 3, 5, 0, 2, 4)
+    return np.ascontiguousarray(flipped.reshape(-1, inputs, rows.taps, columns.taps))
+
+
+def _put_in_order(emit: Emit, total: relax.Expr, ways: list[Direction], output: tuple[int, ...]) -> relax.Expr:
+    rows, columns = ways
+    batch, outputs, *_ = output
+    down, across = static_shape(total)[2:]  # type: ignore[index]
+    apart = emit(relax.op.reshape(total, (batch, outputs, rows.stride, columns.stride, down, across)))
+    mixed = emit(relax.op.permute_dims(apart, [0, 1, 4, 2, 5, 3]))
+    whole = emit(relax.op.reshape(mixed, (batch, outputs, down * rows.stride, across * columns.stride)))
+    begin = [rows.cropped, columns.cropped]
+    if static_shape(whole) == output:
+        return whole
+    end = [start + extent for start, extent in zip(begin, output[2:], strict=True)]
+    return emit(relax.op.strided_slice(whole, [2, 3], begin, end))

@@ -13,8 +13,14 @@ from tvm.relax.expr_functor import PyExprMutator
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import find_origin, resolve
-from tvmbuild.compiler.passes.int8.quant_ops import dequantise
-from tvmbuild.compiler.passes.int8.quant_params import Accumulator, ByChannel, Joined, Quantised, QuantizedConstant
+from tvmbuild.compiler.passes.int8.quant_params import (
+    Accumulator,
+    ByChannel,
+    Joined,
+    Quantised,
+    QuantizedConstant,
+    dequantise,
+)
 
 Tracked = Quantised | ByChannel | QuantizedConstant | Accumulator | Joined
 

@@ -5,13 +5,14 @@ So is the second matrix of a product of two activations, by a function of its ow
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
@@ -22,24 +23,15 @@ from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_win
 from tvmbuild.compiler.kernels.int8.dot_kernels import (
     CONVOLUTION,
     PRODUCT,
+    Padded,
     write_dense,
     write_depthwise,
     write_groups,
     write_packing,
     write_product,
 )
-from tvmbuild.compiler.kernels.int8.te_blocks import Padded
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_instruction
-from tvmbuild.compiler.passes.int8.dot_call import (
-    EXACT,
-    DotCall,
-    Write,
-    add_up_most,
-    count_filled,
-    pack_weights,
-    undo,
-)
-from tvmbuild.compiler.passes.int8.int_matmul import is_depthwise
+from tvmbuild.compiler.passes.int8.accumulators import is_depthwise
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
 from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution
 
@@ -217,3 +209,70 @@ def _is_constant(expr: relax.Expr) -> bool:
 def _is_of_integers(call: relax.Call) -> bool:
     data, weights, result = (str(each.ty.dtype) for each in (*call.args, call))
     return data in {"uint8", "int8", "int16"} and (weights, result) == ("int8", "int32")
+
+
+# Weights in the order in which a dot instruction takes them, and the functions that add up their products.
+
+EXACT = 1 << 24
+"""Below it float32 has all integers."""
+Write = Callable[..., tirx.PrimFunc]
+"""Takes what sums begin with, and the type of the result."""
+
+
+@dataclass(frozen=True)
+class DotCall:
+    """What a function is called with that adds up products, and how it is written otherwise."""
+
+    name: str
+    write: Write
+    arguments: tuple[relax.Expr, ...]
+    filled: int
+    """Outputs, with those that fill vectors."""
+    in_floats: int | None = None
+    """How much its sums may be, where they are floats."""
+
+    def begin_with(self, addend: relax.Expr, outputs: int) -> DotCall | None:
+        """Return the function whose sums begin with a number for each output; None for other addends."""
+        values = addend.value.numpy() if isinstance(addend, tvm.ir.GenericConst) else None
+        if values is None or values.dtype != np.int32 or values.shape[-1:] != (outputs,) or values.size != outputs:
+            return None
+        largest = int(np.abs(values.astype(np.int64)).max(initial=0)) + (self.in_floats or 0)
+        if len(self.arguments) > 2 or (self.in_floats is not None and largest >= EXACT):
+            return None
+        filled = np.pad(values.reshape(-1), (0, self.filled - values.size))
+        begin = constant(filled if self.in_floats is None else filled.astype(np.float32))
+        in_floats = None if self.in_floats is None else largest
+        write, arguments = partial(self.write, begin=begin), (*self.arguments, begin)
+        return replace(self, write=write, arguments=arguments, in_floats=in_floats)
+
+    def keep_floats(self) -> DotCall | None:
+        """Return the function whose sums are not made integers."""
+        return None if self.in_floats is None else replace(self, write=partial(self.write, result="float32"))
+
+
+def add_up_most(weights: np.ndarray[Any, Any]) -> int:
+    """Return how much an output's products may be in all."""
+    return int(np.abs(weights.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 255
+
+
+def undo(by: int, weights: np.ndarray[Any, Any], packed: relax.Expr) -> tuple[relax.Expr, ...]:
+    """Return what sums of data begin with that are so much more; nothing where they are not."""
+    if not by:
+        return ()
+    begin = -by * weights.astype(np.int64).sum(axis=tuple(range(weights.ndim - 1)))
+    return (constant(np.pad(begin.astype(np.int32), (0, count_filled(packed) - begin.size))),)
+
+
+def count_filled(packed: relax.Expr) -> int:
+    """Return how many outputs packed weights have with those that fill vectors."""
+    vectors, *_, lanes, _ = (int(each) for each in packed.ty.shape.values[-7:])
+    return vectors * lanes
+
+
+def pack_weights(weights: np.ndarray[Any, Any], instruction: DotInstruction) -> np.ndarray[Any, Any]:
+    """Return vectors of outputs x rows x columns x uses of it x steps x outputs x inputs, filled up with zeros."""
+    rows, columns, inputs, outputs = weights.shape
+    lanes, group = instruction.lanes, instruction.group
+    filled = np.pad(weights, ((0, 0), (0, 0), (0, -inputs % group), (0, -outputs % lanes)))
+    apart = filled.reshape(rows, columns, -1, instruction.steps, group, filled.shape[3] // lanes, lanes)
+    return np.ascontiguousarray(apart.transpose(5, 0, 1, 2, 3, 6, 4))

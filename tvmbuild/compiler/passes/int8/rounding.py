@@ -11,7 +11,6 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
-from tvmbuild.compiler.passes.int8.quant_ops import narrow, quantise, requantise
 from tvmbuild.compiler.passes.int8.quant_params import (
     UNSIGNED,
     Accumulator,
@@ -20,6 +19,9 @@ from tvmbuild.compiler.passes.int8.quant_params import (
     Quantised,
     QuantizedConstant,
     QuantParams,
+    narrow,
+    quantise,
+    requantise,
 )
 
 

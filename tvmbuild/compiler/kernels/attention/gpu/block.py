@@ -9,9 +9,8 @@ from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import int64, wide
-from tvmbuild.compiler.kernels.attention.form import Attention, Operand
+from tvmbuild.compiler.kernels.attention.form import Attention, Operand, Place, Places, find_places
 from tvmbuild.compiler.kernels.attention.gpu.sizes import THREADS, VECTOR, Sizes
-from tvmbuild.compiler.kernels.attention.places import Place, Places, find_places
 from tvmbuild.compiler.kernels.vectors import load, local, number, spread, store
 
 

@@ -11,7 +11,7 @@ from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
 from tvmbuild.compiler.ir.expressions import int64, wide
 from tvmbuild.compiler.ir.prim_funcs import mark_scheduled
-from tvmbuild.compiler.kernels.attention.form import Attention
+from tvmbuild.compiler.kernels.attention.form import Attention, begin_function
 from tvmbuild.compiler.kernels.attention.gpu.block import Block, Rows, begin_block
 from tvmbuild.compiler.kernels.attention.gpu.sizes import THREADS, Sizes, choose_sizes
 from tvmbuild.compiler.kernels.attention.gpu.steps import (
@@ -21,7 +21,6 @@ from tvmbuild.compiler.kernels.attention.gpu.steps import (
     write_weighted,
     write_weights,
 )
-from tvmbuild.compiler.kernels.attention.signature import begin_function
 from tvmbuild.compiler.kernels.vectors import number, store
 from tvmbuild.compiler.machine.limits import staging_limits
 from tvmbuild.compiler.schedules.gpu.tiles import MAX_BLOCKS

@@ -8,16 +8,17 @@ from typing import Any
 from tvm import tirx
 
 from tvmbuild.compiler.ir.expressions import int64
-from tvmbuild.compiler.schedules.cpu.rows.statements import (
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass
+from tvmbuild.compiler.schedules.cpu.rows.writer import (
     Place,
+    Vector,
+    Writer,
     fold,
     nest_loops,
     sequence,
     unfold,
     vectorized,
 )
-from tvmbuild.compiler.schedules.cpu.rows.view import Pass
-from tvmbuild.compiler.schedules.cpu.rows.writer import Vector, Writer
 
 _START = -1
 """In a place: where the vectors of a block of rows begin."""

@@ -8,8 +8,12 @@ from typing import Any
 from tvm import tirx
 
 from tvmbuild.compiler.ir.expressions import int64
-from tvmbuild.compiler.schedules.cpu.rows.statements import (
+from tvmbuild.compiler.schedules.cpu.rows.view import Pass
+from tvmbuild.compiler.schedules.cpu.rows.writer import (
+    MAX_SUMS,
     Place,
+    Vector,
+    Writer,
     fold,
     loop,
     nest_loops,
@@ -17,8 +21,6 @@ from tvmbuild.compiler.schedules.cpu.rows.statements import (
     unfold,
     vectorized,
 )
-from tvmbuild.compiler.schedules.cpu.rows.view import Pass
-from tvmbuild.compiler.schedules.cpu.rows.writer import MAX_SUMS, Vector, Writer
 
 
 class Along(Writer):

@@ -5,6 +5,9 @@ Primitives of TVM's schedules cannot write vectors for a row of any length; a re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
@@ -13,8 +16,10 @@ from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, power_of_two_divisor
 from tvmbuild.compiler.schedules.access import Access, collect
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused
+from tvmbuild.compiler.schedules.cpu.rows.across import Across
+from tvmbuild.compiler.schedules.cpu.rows.along import Along
+from tvmbuild.compiler.schedules.cpu.rows.invariants import compute_once
 from tvmbuild.compiler.schedules.cpu.rows.view import Pass, Rows, view_rows
-from tvmbuild.compiler.schedules.cpu.rows.write import write_rows
 
 MARK = "tvmbuild.rows"
 SHORT = 8
@@ -72,3 +77,15 @@ def _expand(function: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     body = write_rows(rows, [getattr(each, "buffer", each) for each in function.params], machine)
     root = s_tir.SBlock([], [], [], _ROOT, body)
     return function.with_body(s_tir.SBlockRealize([], True, root))
+
+
+# The loops of a function that goes row by row.
+# Vectors have a length that is a power of two. What they leave of a row is done by one more that ends where the row
+# ends: elements that were computed are computed again, and add nothing to a sum.
+
+
+def write_rows(rows: Rows, parameters: Sequence[Any], machine: Machine) -> Any:
+    """Return the function's loops as a statement; ``parameters`` are the buffers that are not its own."""
+    whole = compute_once(rows)
+    writer = Across(whole, parameters, machine) if rows.across else Along(whole, parameters, machine)
+    return writer.write()

@@ -1,4 +1,4 @@
-"""Values weighed: tiles of queries by vectors along a head's size in registers."""
+"""The function: blocks of queries on all threads, each past all keys, with the running maximum and sum."""
 
 from __future__ import annotations
 
@@ -9,11 +9,109 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script.builder import ir as T  # noqa: N812 - TVMScript's name
 
+from tvmbuild.compiler.codegen.fast_math import exp_of_negative
 from tvmbuild.compiler.ir.expressions import int64
-from tvmbuild.compiler.kernels.attention.cpu.copies import take_values
-from tvmbuild.compiler.kernels.attention.cpu.work import Work
-from tvmbuild.compiler.kernels.attention.places import Place
+from tvmbuild.compiler.kernels.attention.cpu.sizes import choose_last, choose_sizes
+from tvmbuild.compiler.kernels.attention.cpu.tiles import (
+    Work,
+    begin_work,
+    pack_queries,
+    take_values,
+    visible_keys,
+    write_scores,
+)
+from tvmbuild.compiler.kernels.attention.form import Attention, Place, begin_function
 from tvmbuild.compiler.kernels.vectors import cut, load, local, number, spread, store
+from tvmbuild.compiler.machine.machine import PARALLEL_WORK, Machine
+
+
+def write_attention(form: Attention, machine: Machine) -> tirx.PrimFunc:
+    """Return the function; see :class:`Attention` for its arguments."""
+    sizes = choose_sizes(form, machine)
+    blocks = sizes.count_blocks(form.rows)
+    parts = math.prod(form.heads) * blocks
+    chunks = parts if form.operations >= PARALLEL_WORK and machine.threads > 1 else 1
+    with (
+        begin_function(form) as (builder, inputs, out),
+        T.parallel(int64(chunks)) as chunk,
+        T.serial(int64(parts // chunks)) as step,
+    ):
+        part = chunk * (parts // chunks) + step
+        head, block = part // blocks, part % blocks
+        last = choose_last(form, machine, sizes)
+        if last is None:
+            _write_block(begin_work(form, sizes, (inputs, out), (head, block * sizes.rows)))
+        else:
+            with T.If(block < int64(blocks - 1)):
+                with T.Then():
+                    _write_block(begin_work(form, sizes, (inputs, out), (head, block * sizes.rows)))
+                with T.Else():
+                    _write_block(begin_work(form, last, (inputs, out), (head, int64(form.rows))))
+    return builder.get()
+
+
+def _write_block(work: Work) -> None:
+    sizes = work.sizes
+    pack_queries(work)
+    begin_softmax(work)
+    begin, end = (T.Bind(each) for each in visible_keys(work))
+    if work.is_single:
+        _write_keys(work, begin, end - begin)
+    else:
+        with T.serial((end - begin + (sizes.keys - 1)) // sizes.keys) as block:
+            first = T.Bind(begin + block * sizes.keys)
+            _write_keys(work, first, T.Bind(tirx.Min(int64(sizes.keys), end - first)))
+    write_outputs(work)
+
+
+def _write_keys(work: Work, first: Any, count: Any) -> None:
+    write_scores(work, first, count)
+    write_weights(work, count)
+    write_weighted(work, first, count)
+
+
+# What the scores of a block become: weights, their sums, and factors for what was summed up before.
+
+
+def begin_softmax(work: Work) -> None:
+    """Write the maximum and the sum of nothing."""
+    lanes = work.sizes.lanes
+    for vector in work.vectors:
+        store(work.largest, number(-math.inf, lanes), vector, lanes)
+        store(work.totals, number(0, lanes), vector, lanes)
+        if not work.is_single:
+            store(work.factors, number(-math.inf, lanes), vector, lanes)
+            with T.serial(int64(work.form.width)) as column:
+                store(work.sums, number(0, lanes), column * work.sizes.rows + vector, lanes)
+
+
+def write_weights(work: Work, count: Any) -> None:
+    """Write exp(score - maximum) in the place of ``count`` keys' scores, and add it up.
+
+    ``factors`` has the maximum of before, and gets what that makes of the sums of before.
+    """
+    sizes, lanes = work.sizes, work.sizes.lanes
+    rows = sizes.rows
+    for vector in work.vectors:
+        largest = load(work.largest, vector, lanes)
+        # Of a row without any key: minus infinity less itself would be no number.
+        largest = T.Bind(tirx.Select(largest == number(-math.inf, lanes), number(0, lanes), largest))
+        total = local(lanes)
+        before = number(0, lanes)
+        if not work.is_single:
+            factor = T.Bind(exp_of_negative(load(work.factors, vector, lanes) - largest))
+            store(work.factors, factor, vector, lanes)
+            before = load(work.totals, vector, lanes) * factor
+        store(total, before, 0, lanes)
+        with T.serial(count) as key:
+            at = (key + sizes.key_tile) * rows + vector
+            weight = T.Bind(exp_of_negative(load(work.scores, at, lanes) - largest))
+            store(work.scores, weight, at, lanes)
+            store(total, load(total, 0, lanes) + weight, 0, lanes)
+        store(work.totals, load(total, 0, lanes), vector, lanes)
+
+
+# Values weighed: tiles of queries by vectors along a head's size in registers.
 
 
 def write_weighted(work: Work, first: Any, count: Any) -> None:
