@@ -16,7 +16,7 @@ OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvm
 """What looks so and is none: a file in a package, attributes and annotations of TVM's."""
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
-    "tvmbuild.cli.check": {"tvmbuild.preparing.examine"},
+    "tvmbuild.cli.check": {"tvmbuild.building.examine"},
     "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},

@@ -15,7 +15,7 @@ from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.tasks import extract_tasks
+from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.schedule import NO_RECORDS, Schedule
 from tvmbuild.replay.database import database_from_schedule
@@ -43,9 +43,21 @@ def import_for(model: Model, target: PackageTarget, name: str | None = None) -> 
     return reduce_precision(import_onnx(model, name, for_gpu=target.on_gpu), target.precision, target.kind, name)
 
 
-def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule) -> Lowered:
+def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS) -> Lowered:
     """Lower the model in the Schedule's layout and with its algorithms."""
     return lower(imported, target, schedule.layout, schedule.algorithms)
+
+
+def lower_to_tasks(
+    imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS
+) -> tuple[Lowered, tuple[Task, ...]]:
+    """Lower the model and return it with its Tasks; what records of these may name is registered.
+
+    Builds, searches and checks all go through here.
+    """
+    lowered = lower_for(imported, target, schedule)
+    prepare_intrinsics(lowered.mod, target)
+    return lowered, extract_tasks(lowered)
 
 
 def make_target(target: PackageTarget) -> tvm.target.Target:
@@ -65,9 +77,8 @@ def schedule_model(
     imported = import_for(model, target, name)
     with collect_bugs() as bugs:
         report_progress("lowering")
-        lowered = lower_for(imported, own, schedule)
-        prepare_intrinsics(lowered.mod, own)
-        database = database_from_schedule(schedule, extract_tasks(lowered), own)
+        lowered, tasks = lower_to_tasks(imported, own, schedule)
+        database = database_from_schedule(schedule, tasks, own)
         report_progress("applying records")
         applied = apply_records(lowered, own, database)
     return ScheduledModel(lowered, applied.mod, applied.coverage, own, tuple(bugs))

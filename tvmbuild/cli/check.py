@@ -56,7 +56,7 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
     asked = {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
     request = json.dumps({**asked, "dump": None if dump is None else str(dump)})
     try:
-        done = run_module("tvmbuild.preparing.examine", request, timeout_s=TIMEOUT_S)
+        done = run_module("tvmbuild.building.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None, "names": []}
     if done.returncode != 0:

@@ -10,16 +10,16 @@ import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.progress import report_progress
-from tvmbuild.compiler.codegen.intrinsics import prepare_intrinsics
+from tvmbuild.building.scheduling import import_for, lower_for, lower_to_tasks, make_target
 from tvmbuild.compiler.convolution_times import find_tasks
-from tvmbuild.compiler.importing.importer import ImportedModel, import_onnx
-from tvmbuild.compiler.machine.target import is_gpu, tvm_target
-from tvmbuild.compiler.passes.precision import reduce_precision
+from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.passes.winograd.apply_winograd import choose_algorithm
-from tvmbuild.compiler.pipeline import Lowered, lower
+from tvmbuild.compiler.pipeline import Lowered
 from tvmbuild.compiler.tasks import Task, extract_tasks
 from tvmbuild.devices.lock import device_lock
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.records.choices import DIRECT, Choices, Graph, describe_graph, read_choices
+from tvmbuild.records.schedule import Schedule
 from tvmbuild.records.selection import must_choose
 from tvmbuild.tuning.agenda import Agenda
 from tvmbuild.tuning.job import Job
@@ -66,14 +66,13 @@ class Extracted:
 
 def extract(job: Job, model: Path) -> Extracted:
     """Return the ONNX model's Tasks: as its choices say, measured or by rule, or direct where it has ``candidates``."""
-    target = tvm_target(job.kind, job.resolved.attributes, job.resolved.host)
+    resolved = job.resolved
+    pinned = PackageTarget(job.target, job.kind, resolved.attributes, resolved.host, precision=job.precision)
+    target = make_target(pinned)
     with device_lock("local", exclusive=False):
         report_progress("extracting tasks")
-        read = import_onnx(model, job.model, for_gpu=is_gpu(target))
-        imported = reduce_precision(read, job.precision, job.kind, job.model)
-        direct = lower(imported, target)
-        prepare_intrinsics(direct.mod, target)
-        tasks = extract_tasks(direct)
+        imported = import_for(model, pinned, job.model)
+        direct, tasks = lower_to_tasks(imported, target)
     extracted = Extracted(target, imported, direct, tasks, _find_graph(direct, tasks, target))
     choices = read_choices(job.records, extracted.graph, job.resolved)
     if choices.problem is not None:
@@ -90,8 +89,7 @@ def lower_by(extracted: Extracted, algorithms: FrozenMap[str, str]) -> Extracted
     if not algorithms:
         return replace(extracted, candidates=None)
     with device_lock("local", exclusive=False):
-        lowered = lower(extracted.imported, extracted.target, None, algorithms)
-        tasks = extract_tasks(lowered)
+        lowered, tasks = lower_to_tasks(extracted.imported, extracted.target, Schedule(algorithms=algorithms))
     return replace(extracted, lowered=lowered, tasks=tasks, algorithms=algorithms, candidates=None)
 
 
@@ -112,7 +110,7 @@ def _lower_candidates(direct: Extracted, graph: Graph, allowed: Sequence[str]) -
             if name != DIRECT:
                 report_progress(f"extracting the Tasks of {name}")
                 algorithms = dict.fromkeys(graph.convolutions, name)
-                lowered[name] = lower(direct.imported, direct.target, None, algorithms)
+                lowered[name] = lower_for(direct.imported, direct.target, Schedule(algorithms=FrozenMap(algorithms)))
         involved = {name: find_tasks(each) for name, each in lowered.items()}
         keys = {key for by_signature in involved.values() for found in by_signature.values() for key in found}
         tasks = {task.key: task for each in lowered.values() for task in extract_tasks(each) if task.key in keys}

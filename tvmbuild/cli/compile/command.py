@@ -18,6 +18,7 @@ from tvmbuild.base.layout import Layout
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.base.specs import Precision
 from tvmbuild.base.steps import AnyStep, Settings
+from tvmbuild.building.examine import say_without_project
 from tvmbuild.cli.compile.model_words import add_model_arguments, find_model
 from tvmbuild.cli.compile.project import open_project
 from tvmbuild.cli.compile.target_words import FORMS, TargetWords, find_target
@@ -28,7 +29,6 @@ from tvmbuild.doit_adapter.manner import Manner
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.plan import Plan
 from tvmbuild.planning.project import load_plan
-from tvmbuild.preparing.examine import say_without_project
 from tvmbuild.records.folders import find_records, list_record_files
 
 HELP = "one model in, one package out: no project is needed"

@@ -1,4 +1,4 @@
-"""What would become of a model file: ``python -m tvmbuild.preparing.examine REQUEST`` prints what it finds as JSON.
+"""What would become of a model file: ``python -m tvmbuild.building.examine REQUEST`` prints what it finds as JSON.
 
 A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
 """
@@ -139,6 +139,7 @@ def say_without_project(error: TvmbuildError) -> TvmbuildError:
 
 
 def _lower(model: Any, name: str, wish: Wish) -> Examined:
+    from tvmbuild.building.scheduling import lower_to_tasks  # noqa: PLC0415
     from tvmbuild.compiler.bugs import collect_bugs  # noqa: PLC0415
     from tvmbuild.compiler.codegen.executable import check_lowered  # noqa: PLC0415
     from tvmbuild.compiler.dump import format_table, record_passes  # noqa: PLC0415
@@ -147,15 +148,13 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.machine.target import host_target  # noqa: PLC0415
     from tvmbuild.compiler.operators import count_flops, describe_share  # noqa: PLC0415
     from tvmbuild.compiler.passes.lift_constants import lift_constants  # noqa: PLC0415
-    from tvmbuild.compiler.pipeline import lower  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
-    from tvmbuild.compiler.tasks import extract_tasks  # noqa: PLC0415
 
     target = host_target(wish.cpu)
     with collect_bugs() as bugs, record_passes(wish.dump) as ran:
-        lowered = lower(import_model(model, name), target)
+        lowered, tasks = lower_to_tasks(import_model(model, name), target)
         check_lowered(lowered.mod)
-        tasks, machine = extract_tasks(lowered), describe_machine(target)
+        machine = describe_machine(target)
         plain = [task for task in tasks if sums_without_tiles(task.mod["main"], machine)]
     flops = {task.key: (count_flops(task.mod["main"]) or 0) * task.weight for task in tasks}
     slow: Counter[str] = Counter()
