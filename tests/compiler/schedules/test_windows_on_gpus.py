@@ -19,6 +19,7 @@ from window_sums import BUSY, CARD, Layout, sum_windows
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.codegen import cubin as cuda
 from tvmbuild.compiler.machine.target import tvm_target
+from tvmbuild.compiler.schedules.attempt import try_rule
 from tvmbuild.compiler.schedules.gpu.rules import fits, list_schedules
 from tvmbuild.compiler.schedules.gpu.sliding_window import list_windows, slide, view_windows
 from tvmbuild.replay.traces import dump_trace, load_record
@@ -43,7 +44,7 @@ def windows(draw: st.DrawFn) -> tvm.IRModule:
 @settings(max_examples=25, deadline=None)
 @given(windows(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([32, 50]))
 def test_neighbours_of_a_row_are_right(mod: tvm.IRModule, neighbours: int, threads: int) -> None:
-    seen = view_windows(mod["main"])
+    seen = try_rule(view_windows, mod["main"])
     assume(seen is not None)  # one output in a row
     assert seen is not None
     got = run(slide(seen, neighbours, threads, bind=False).mod)

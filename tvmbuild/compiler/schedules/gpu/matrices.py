@@ -10,12 +10,12 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.codegen.byte_products import DOT
 from tvmbuild.compiler.ir.calls import is_call
-from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import MatrixAxes, find_axes, find_dimensions, order_of
 from tvmbuild.compiler.schedules.gpu.staged_tiles import Matrices
 from tvmbuild.compiler.schedules.gpu.sums import change_layout, inline_around_sum, join_axes, join_groups
 from tvmbuild.compiler.schedules.gpu.unfold import find_read, measure_run, unfold_windows
-from tvmbuild.compiler.schedules.nest import Nest, view_nest
+from tvmbuild.compiler.schedules.nest import Nest, require_nest, view_nest
 
 
 @dataclass(frozen=True)
@@ -59,27 +59,33 @@ def view_matrices(function: tirx.PrimFunc) -> MatrixProduct | None:
     return try_rule(_view, function) or try_rule(_view_unfolded, function)
 
 
-def _view(function: tirx.PrimFunc) -> MatrixProduct | None:
+def _view(function: tirx.PrimFunc) -> MatrixProduct:
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch)
-    return None if blocks is None else _describe(sch, *blocks, None)
+    if blocks is None:
+        raise ScheduleRefused("it is not one reduction and what surrounds it")
+    return _describe(sch, *blocks, None)
 
 
-def _view_unfolded(function: tirx.PrimFunc) -> MatrixProduct | None:
+def _view_unfolded(function: tirx.PrimFunc) -> MatrixProduct:
     unfolded = unfold_windows(function)
-    return None if unfolded is None else _describe(*unfolded)
+    if unfolded is None:
+        raise ScheduleRefused("it has no windows that can be unfolded (im2col)")
+    return _describe(*unfolded)
 
 
-def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any | None) -> MatrixProduct | None:
-    nest = view_nest(sch, block)
-    if nest is None or nest.store is None or len(nest.loads) != 2 or not _adds_products(sch.get(block).body):
-        return None
+def _describe(sch: s_tir.Schedule, block: Any, last: Any | None, unfolded: Any | None) -> MatrixProduct:
+    nest = require_nest(sch, block)
+    if nest.store is None or len(nest.loads) != 2 or not _adds_products(sch.get(block).body):
+        raise ScheduleRefused("it does not add up products of two operands")
     axes = find_axes(nest)
-    if axes is None or (last is not None and not _writes_alike(sch, nest, last)):
-        return None
+    if axes is None:
+        raise ScheduleRefused("its axes are not rows, columns and depth of a product of matrices")
+    if last is not None and not _writes_alike(sch, nest, last):
+        raise ScheduleRefused("what follows the sum goes through the outputs in another order")
     operands = find_read(sch.get(block), nest.loads[axes.first]), find_read(sch.get(block), nest.loads[1 - axes.first])
     if operands[0] == operands[1]:
-        return None  # a matrix times itself
+        raise ScheduleRefused("it is a matrix times itself")
     runs = axes.measure_runs(nest)
     product = MatrixProduct(sch, block, last, axes.measure(nest), operands, axes.first == 1, runs, len(axes.outer))
     dense = all(len(each.shape) <= len(axes.outer) + 2 for each in (nest.store, *nest.loads))  # no dimensions of one
@@ -122,7 +128,7 @@ def _writes_alike(sch: s_tir.Schedule, nest: Nest, last: Any) -> bool:
     return bool(reads) and same and stored is not None and all(order_of(each, loops) == stored for each in reads)
 
 
-def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: Any | None) -> MatrixProduct | None:
+def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: Any | None) -> MatrixProduct:
     """Make one axis of each group, and one dimension in copies of the operands."""
     sch, block = product.sch, product.block
     last = sch.cache_write(block, 0, "local") if product.last is None else product.last
@@ -132,7 +138,7 @@ def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: A
         is_unfolded = unfolded is not None and sch.get(unfolded).writes[0].source.same_as(load.buffer)
         dimensions = axes.order_unfolded(load, nest, which) if is_unfolded else find_dimensions(load, nest, axes)
         if dimensions is None:
-            return None
+            raise ScheduleRefused("the dimensions of an operand are not groups of its axes")
         if is_unfolded:
             runs[which] = measure_run(sch, unfolded, dimensions[-1][-1])
             gathered[which] = runs[which] == 1
@@ -142,6 +148,6 @@ def _join_axes(product: MatrixProduct, nest: Nest, axes: MatrixAxes, unfolded: A
         sch.transform_block_layout(copy, join)
     ending = view_nest(sch, last)
     if ending is None or not join_groups(sch, nest, ending, axes.all):
-        return None
+        raise ScheduleRefused("what follows the sum takes a part of it, or goes through it in another order")
     sizes = replace(product.sizes, gathered=(gathered[0], gathered[1]))
     return replace(product, last=last, sizes=sizes, runs=(runs[0], runs[1]), is_unfolded=unfolded is not None)

@@ -13,11 +13,11 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from tvmbuild.compiler.schedules.access import Access, uses
-from tvmbuild.compiler.schedules.attempt import try_rule
+from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
 from tvmbuild.compiler.schedules.gpu.matrix_axes import order_of
 from tvmbuild.compiler.schedules.gpu.sums import SHORT, THREADS, TOGETHER, inline_around_sum
 from tvmbuild.compiler.schedules.gpu.unfold import find_read
-from tvmbuild.compiler.schedules.nest import Axis, Nest, count, view_nest
+from tvmbuild.compiler.schedules.nest import Axis, Nest, count, require_nest
 
 NEIGHBOURS = {4: (4, 0.0), 2: (1, 0.5), 1: (4, 0.0)}
 """Outputs of a row that a thread computes, the likeliest first; for channels in vectors of how many, and windows that
@@ -124,22 +124,24 @@ def _place(sch: s_tir.Schedule, windows: Windows, thread: Any) -> Any:
     return depth[0]
 
 
-def view_windows(function: tirx.PrimFunc) -> Windows | None:
-    """Return the function as a sum over overlapping windows; None where it is something else, or a sum is long."""
+def view_windows(function: tirx.PrimFunc) -> Windows:
+    """Return the function as a sum over overlapping windows; ScheduleRefused where it is none, or a sum is long."""
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch, keep_operands=True)
     if blocks is None:
-        return None
+        raise ScheduleRefused("it is not one reduction and what surrounds it")
     block, last = blocks
     last = sch.cache_write(block, 0, "local") if last is None else last
-    nest, ending = view_nest(sch, block), view_nest(sch, last)
-    found = None if nest is None or count(nest.reduced) > SHORT else _find_row(nest)
-    if nest is None or found is None:
-        return None
+    nest, ending = require_nest(sch, block), require_nest(sch, last)
+    if count(nest.reduced) > SHORT:
+        raise ScheduleRefused(f"it adds up more than {SHORT} elements")
+    found = _find_row(nest)
+    if found is None:
+        raise ScheduleRefused("no windows overlap along a row of its outputs")
     load, row, window = found
-    at = None if ending is None else _find_in(ending, nest, row)
-    if ending is None or at is None:
-        return None
+    at = _find_in(ending, nest, row)
+    if at is None:
+        raise ScheduleRefused("what follows the sum does not go along that row")
     is_last = at == len(ending.axes) - 1
     together = math.gcd(ending.axes[-1].extent, TOGETHER)
     in_lanes = nest.is_in_lanes(nest.spatial[-1]) and ending.is_in_lanes(ending.axes[-1])

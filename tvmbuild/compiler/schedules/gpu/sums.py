@@ -12,7 +12,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import normalize_prim_func
 
 from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
-from tvmbuild.compiler.schedules.nest import Nest, view_nest
+from tvmbuild.compiler.schedules.nest import Nest, require_nest
 
 SHORT = 64
 """Elements that one thread adds up. DLight would give each output a block of threads, whatever the sum's length."""
@@ -112,20 +112,20 @@ def isolate_sum(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
     return try_rule(_isolate, function, group)
 
 
-def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated | None:
+def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated:
     sch = s_tir.Schedule(function, error_render_level="none")
     blocks = inline_around_sum(sch)
     if blocks is None:
-        return None
+        raise ScheduleRefused("it is not one reduction and what surrounds it")
     block, last = blocks
     last = sch.cache_write(block, 0, "local") if last is None else last
-    nest, ending = view_nest(sch, block), view_nest(sch, last)
-    if nest is None or ending is None:
-        return None
+    nest, ending = require_nest(sch, block), require_nest(sch, last)
     groups = group(nest)
     depth = tuple(index for index, axis in enumerate(nest.axes) if axis.reduces)
-    if groups is None or nest.store is None or not join_groups(sch, nest, ending, (*groups, depth)):
-        return None
+    if groups is None:
+        raise ScheduleRefused("its axes are not those that the rule divides")
+    if nest.store is None or not join_groups(sch, nest, ending, (*groups, depth)):
+        raise ScheduleRefused("what follows the sum takes a part of it, or goes through it in another order")
     sizes = [axis.extent for axis in nest.axes]
     extents = tuple(math.prod(sizes[axis] for axis in each) for each in (*groups, depth))
     beside = min(_count_beside(nest), _count_beside(ending))
