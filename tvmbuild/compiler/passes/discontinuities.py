@@ -7,29 +7,10 @@ from collections.abc import Collection
 import tvm
 from tvm import relax
 
+from tvmbuild.compiler.ir.op_sets import DISCONTINUOUS, EXACT
 from tvmbuild.compiler.ir.rewrite import list_variables
 
-_DISCONTINUOUS = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("argmax", "argmin", "ceil", "equal", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
-        *("less", "less_equal", "mod", "not_equal", "sign", "trunc"),
-    )
-)
 _BYTES = frozenset({"int8", "uint8"})
-_HANDS_ON = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("abs", "add", "astype", "broadcast_to", "clip", "concat", "divide", "expand_dims", "flip", "gather_elements"),
-        *("layout_transform", "max", "maximum", "min", "minimum", "multiply", "negative", "nn.leakyrelu"),
-        *("nn.max_pool2d", "nn.pad", "nn.relu", "permute_dims", "repeat", "reshape", "split", "sqrt", "square"),
-        *("squeeze", "stack", "strided_slice", "subtract", "take", "tile", "where"),
-    )
-)
-"""Operators that are exact, or rounded as IEEE 754 says, wherever they run: what goes in comes out of them the same.
-
-A sum of many numbers, an exponential and their like differ in the last bits from machine to machine anyway.
-"""
 
 
 def find_rounded(main: relax.Function, *, quantised: bool) -> set[relax.Var]:
@@ -50,11 +31,11 @@ def _concerns(binding: relax.VarBinding, found: set[relax.Var], quantised: bool)
     value = binding.value
     if not (isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op)):
         return binding.var in found and isinstance(value, (relax.Tuple, relax.TupleGetItem, relax.Var))
-    if value.op.name in _DISCONTINUOUS or (value.op.name == "relax.round" and not quantised):
+    if value.op.name in DISCONTINUOUS or (value.op.name == "relax.round" and not quantised):
         return True
     if value.op.name in {"relax.astype", "relax.call_tir"} and _makes_integers(value, but=_BYTES if quantised else ()):
         return True
-    return binding.var in found and value.op.name in _HANDS_ON
+    return binding.var in found and value.op.name in EXACT
 
 
 def _makes_integers(call: relax.Call, but: Collection[str]) -> bool:

@@ -9,13 +9,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.op_sets import ROW_COMPUTABLE
 from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
 from tvmbuild.compiler.passes.fold_constants import fold_constants
-
-_ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "tanh", "sigmoid", "exp", "nn.relu")
-)
 
 
 def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -34,7 +30,7 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         taken = None
         if is_call(call, "relax.matmul"):
             taken = self._take(call)
-        elif isinstance(call.op, tvm.ir.Op) and call.op.name in _ELEMENTWISE:
+        elif isinstance(call.op, tvm.ir.Op) and call.op.name in ROW_COMPUTABLE:
             taken = self._take_computed(call)
         return call if taken is None else taken
 

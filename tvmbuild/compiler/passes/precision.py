@@ -22,6 +22,7 @@ from tvmbuild.base.specs import Precision
 from tvmbuild.compiler.importing.importer import ImportedModel
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.modules import replace_main
+from tvmbuild.compiler.ir.op_sets import BOUNDED, IN_16_BITS
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.passes.fold_constants import decompose_and_fold
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
@@ -36,24 +37,6 @@ _PRODUCTS: dict[str, Callable[..., relax.Expr]] = {
     "relax.nn.conv3d": relax.op.nn.conv3d,
 }
 """Always in 16 bits: what takes the time."""
-_FOLLOWERS = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("abs", "add", "divide", "maximum", "minimum", "multiply", "negative", "subtract", "where"),
-        *("broadcast_to", "concat", "expand_dims", "flatten", "flip", "permute_dims", "repeat", "reshape", "split"),
-        *("squeeze", "stack", "strided_slice", "take", "tile", "max", "min"),
-        *("nn.leakyrelu", "nn.pad", "nn.prelu", "nn.relu", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
-    )
-)
-"""In 16 bits where every operand is, or is a constant that 16 bits can hold."""
-_BOUNDED = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("erf", "mean", "sigmoid", "tanh", "image.resize2d", "nn.gelu", "nn.layer_norm", "nn.silu", "nn.softmax"),
-        *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"),
-    )
-)
-"""Computed in float32, kept in 16 bits: results cannot be larger than what goes in. All else is float32 throughout."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +146,9 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         name = value.op.name
         if name in _PRODUCTS and all(_is_float32(arg.ty) for arg in value.args):
             return self._convert_product(value)
-        if name in _FOLLOWERS and self._is_narrow(value):
+        if name in IN_16_BITS and self._is_narrow(value):
             return relax.Call(value.op, [self._narrow_down(arg) for arg in value.args], value.attrs, value.ty_args)
-        if name in _BOUNDED and self._is_narrow(value):
+        if name in BOUNDED and self._is_narrow(value):
             return self._compute_wide(value)
         return None
 

@@ -16,17 +16,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.passes.convert_each_layout import POOLS, TO_NCHW
-
-ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("nn.relu", "nn.silu", "nn.gelu", "sigmoid", "tanh", "erf", "exp", "abs", "negative", "sqrt"),
-        *("add", "subtract", "multiply", "divide", "maximum", "minimum"),
-        *("astype", "round"),
-    )
-)
 
 
 def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

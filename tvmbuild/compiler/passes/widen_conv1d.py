@@ -15,8 +15,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
 from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
-from tvmbuild.compiler.passes.sink_transposes import ELEMENTWISE
 
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}

@@ -14,17 +14,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.expressions import constant, static_shape
+from tvmbuild.compiler.ir.op_sets import CHANNEL_FILLING
 from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution, padded_channels
-
-_ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("astype", "add", "subtract", "multiply", "maximum", "minimum", "clip", "round", "sigmoid", "tanh", "exp"),
-        *("negative", "abs", "nn.relu", "nn.silu"),
-    )
-)
 
 
 def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -64,7 +57,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
             return None
         if name == "relax.nn.conv2d":
             return self._fill_convolution(call)
-        if name in _ELEMENTWISE:
+        if name in CHANNEL_FILLING:
             return self._fill_elementwise(call, shape)
         if name == "relax.nn.max_pool2d" and call.attrs.layout == "NHWC":
             return self._replace_data(call)
