@@ -17,6 +17,7 @@ OTHERS = {"tvmbuild.cpp", "tvmbuild.meets_infinities", "tvmbuild.overlaps", "tvm
 PROCESSES = {
     "tvmbuild.planning.detection": {"tvmbuild.planning.probe"},
     "tvmbuild.cli.check": {"tvmbuild.building.examine"},
+    "tvmbuild.cli.inspection": {"tvmbuild.building.inspection"},
     "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},

@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError
 
 Layout = Literal["NHWC", "NHWC each", "NCHW"]
 """Of convolutions. ``NHWC each``: converted one by one, with transposes around each."""
-NOTES = "tvmbuild.notes"
+NOTES = "tvmbuild_notes"
 """The module's attribute of what the package says to its user."""
 
 

@@ -23,10 +23,10 @@ from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.ir.prim_funcs import list_blocks, list_nodes
+from tvmbuild.compiler.machine import machine
 from tvmbuild.compiler.machine.target import tvm_target
 from tvmbuild.compiler.passes.precision import reduce_precision
 from tvmbuild.compiler.pipeline import Lowered, lower
-from tvmbuild.compiler.schedules import nest
 from tvmbuild.compiler.schedules.cpu.halves import LONGEST_SUM
 from tvmbuild.compiler.tasks import extract_tasks
 
@@ -97,7 +97,7 @@ def measure_error(model: onnx.ModelProto, data: np.ndarray, target: tvm.target.T
 @pytest.fixture
 def computes_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let CPUs without such vectors pass for CPUs with them: LLVM computes each number in float32 and rounds it."""
-    monkeypatch.setattr(nest, "HALVES", frozenset({"avx2"}))
+    monkeypatch.setattr(machine, "HALVES", frozenset({"avx2"}))
 
 
 def describe(triple: str, cpu: str) -> tvm.target.Target:

@@ -30,7 +30,7 @@ MAX_IN_TILE, MIN_IN_TILE = 28, 5
 MIN_PIXELS = 64
 """Fewer become too many more."""
 _NAME = "conv2d"
-CHOICES = "tvmbuild.convolutions"
+CHOICES = "tvmbuild_convolutions"
 """The module's attribute of the convolutions that have a choice of algorithm."""
 Choice = Sequence[Any]
 """Of one of them: shape, channels, padding, weights."""

@@ -26,7 +26,7 @@ LONGEST_SUM = 64
 """Products in float16 at a time: of numbers of one sign a third of a percent is lost at most, of 2,048 5 %."""
 FEWEST = 8
 """Of fewer, to add up what they give takes as long as they do."""
-_PARTIAL, _NARROW, _WIDE = "tvmbuild.partial", "float16", "float32"
+_PARTIAL, _NARROW, _WIDE = "tvmbuild_partial", "float16", "float32"
 
 
 def adds_up_halves(sch: s_tir.Schedule, nest: Nest, machine: Machine) -> bool:

@@ -17,7 +17,7 @@ from tvmbuild.compiler.ir.expressions import int64
 from tvmbuild.compiler.ir.modules import map_prim_funcs
 from tvmbuild.compiler.ir.prim_funcs import list_nodes, list_within
 
-TAPS = "tvmbuild.taps"
+TAPS = "tvmbuild_taps"
 """Of rows and columns: how many inputs an output is of, by phase; nothing where it is the same for all."""
 
 
