@@ -85,12 +85,6 @@ class DeviceKind(Protocol[Spec]):
     def explain(self, spec: Spec, code: Code, capabilities: Capabilities, /) -> str | None:
         """Return why the code cannot run on it from here, with the remedy; None: it can."""
 
-    def list_needs(self, spec: Spec, kind: str, cpu: str, threads: int, /) -> dict[str, int]:
-        """Return what a step that runs on it takes of a worker; ``cpu`` is LLVM's name of a local one."""
-
-    def list_offers(self, machine: Capabilities, /) -> dict[str, int]:
-        """Return what a worker on the machine offers without being told."""
-
     def identify(self, spec: Spec, kind: str, /) -> dict[str, str] | None:
         """Return what latency on it depends on; None where it cannot be told from others."""
 

@@ -19,8 +19,6 @@ from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.targets.gpu import Gpu
 from tvmbuild.targets.kind import Mistake, Problem
 
-COMPILER = "nvcc"
-"""What a step takes of a worker that compiles kernels; or NVRTC."""
 NVIDIA = Path("/proc/driver/nvidia")
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
 """By precision, where its arithmetic begins."""
@@ -63,10 +61,6 @@ class Cuda(Gpu):
             return None
         return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
 
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:
-        """Return the code generator, and the compiler of kernels."""
-        return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
-
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return whether the runtime or the card is missing."""
         if self.name not in capabilities.runtimes:
@@ -74,11 +68,6 @@ class Cuda(Gpu):
         if self.name not in capabilities.devices:
             return "no cuda device answers on this machine; say `device: none` to build only"
         return None
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator, the compiler of kernels and the card."""
-        compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
-        return {**super().list_offers(machine, steps), **compiler}
 
     def identify(self) -> dict[str, str] | None:
         """Return the cards' models and the driver's version as the kernel module tells them; None where it does not."""

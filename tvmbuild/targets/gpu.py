@@ -19,22 +19,9 @@ class Gpu:
     always_builds = False
     rules = 7
 
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
-        """Return the code generator."""
-        return {f"build:{self.name}": 1}
-
     def find_stand_in(self, _capabilities: Capabilities) -> str | None:
         """Return None: code is made for one architecture."""
         return None
-
-    def list_device_needs(self, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return one device of the kind."""
-        return {self.name: 1}
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator, and one device where it answers."""
-        builds = {f"build:{self.name}": steps} if self.name in machine.codegens else {}
-        return {**builds, **({self.name: 1} if self.name in machine.devices else {})}
 
     def find_device_class(self) -> str:
         """Return the driver's name of this machine's first GPU."""

@@ -70,9 +70,6 @@ class TargetKind(Protocol):
     def explain_compiler(self, capabilities: Capabilities, /) -> str | None:
         """Return why generated code cannot be compiled here, with the remedy; None: it can."""
 
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:
-        """Return what a step that builds for it takes of a worker; ``compiles``: down to machine code."""
-
     # ------------------------------------------------------------------- running on this machine
 
     @property
@@ -84,12 +81,6 @@ class TargetKind(Protocol):
 
     def find_stand_in(self, capabilities: Capabilities, /) -> str | None:
         """Return this machine's device where it runs the packages of every device of the kind; None: there is none."""
-
-    def list_device_needs(self, cpu: str, threads: int, /) -> dict[str, int]:
-        """Return what timing takes of a worker besides having it alone; ``cpu`` is LLVM's name."""
-
-    def list_offers(self, machine: Capabilities, steps: int, /) -> dict[str, int]:
-        """Return what such a worker offers to that many steps at once."""
 
     def identify(self) -> dict[str, str] | None:
         """Return what latency here depends on besides the CPU; None where that cannot be told."""

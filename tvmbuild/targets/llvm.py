@@ -51,10 +51,6 @@ class Llvm:
         """Return None: LLVM makes machine code."""
         return None
 
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
-        """Return the code generator."""
-        return {"build:llvm": 1}
-
     def explain_here(self, cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return what of the machine, its cores or its CPU's instructions is not as the target's."""
         here = machine_of(capabilities.machine)
@@ -77,15 +73,6 @@ class Llvm:
     def find_stand_in(self, _capabilities: Capabilities) -> str | None:
         """Return None: code is made for one architecture."""
         return None
-
-    def list_device_needs(self, cpu: str, threads: int) -> dict[str, int]:
-        """Return as many cores of that CPU."""
-        return {f"cpu:{cpu}": threads}
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator and the cores."""
-        offers = {"build:llvm": steps} if self.name in machine.codegens else {}
-        return {**offers, f"cpu:{machine.host_cpu}": machine.cores}
 
     def identify(self) -> dict[str, str] | None:
         """Return nothing besides the CPU."""

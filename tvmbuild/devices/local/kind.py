@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM
     from tvmbuild.devices.device import Device  # imports NumPy
 
-TIMING = "device:local"
-"""What times on the machine itself has it alone."""
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -50,14 +48,6 @@ class Local:
     def explain(self, _spec: LocalDevice, code: Code, capabilities: Capabilities) -> str | None:
         """Return what the target's kind says of this machine."""
         return target_kind(code.kind).explain_here(code.cpu, capabilities)
-
-    def list_needs(self, _spec: LocalDevice, kind: str, cpu: str, threads: int) -> dict[str, int]:
-        """Return the machine alone, and its cores or its GPU."""
-        return list_own_needs(kind, cpu, threads)
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return that one step at a time has the machine alone."""
-        return {TIMING: 1}
 
     def identify(self, _spec: LocalDevice, kind: str) -> dict[str, str] | None:
         """Return the CPU, its cores and what the target's kind adds."""
@@ -104,11 +94,6 @@ class Local:
         from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
 
         return LOCAL
-
-
-def list_own_needs(kind: str, cpu: str, threads: int) -> dict[str, int]:
-    """Return what timing on a worker's own machine takes of it."""
-    return {TIMING: 1, **target_kind(kind).list_device_needs(cpu, threads)}
 
 
 def identify_cpu() -> dict[str, str]:

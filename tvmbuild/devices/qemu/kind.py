@@ -45,14 +45,6 @@ class Qemu(Untimed):
             return f"its code is for {there} and the emulated board is {spec.arch}; say `device: none` to build only"
         return None if spec.arch in capabilities.emulators else explain_absence(spec.arch)
 
-    def list_needs(self, spec: QemuDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return the emulated board."""
-        return {f"device:qemu-{spec.arch}": 1}
-
-    def list_offers(self, machine: Capabilities) -> dict[str, int]:
-        """Return the boards that are made."""
-        return {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
-
     def describe_use(self, _spec: QemuDevice, target: TargetSpec) -> str:
         """Return what the target's kind says of this machine."""
         return target_kind(target.kind).describe_here(target)

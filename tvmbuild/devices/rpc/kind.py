@@ -74,14 +74,6 @@ class Rpc:
         """Return None: whether it answers is seen when it is asked."""
         return None
 
-    def list_needs(self, spec: RpcDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return a board of the key."""
-        return {f"device:{spec.key}": 1}
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return nothing: a worker is told its trackers."""
-        return {}
-
     def identify(self, _spec: RpcDevice, _kind: str) -> dict[str, str] | None:
         """Return None: boards of a key come and go."""
         return None

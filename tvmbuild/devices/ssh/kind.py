@@ -45,14 +45,6 @@ class Ssh(Untimed):
         machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
         return explain_code(code.kind) or explain_no_runtime(machine)
 
-    def list_needs(self, spec: SshDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return the board."""
-        return {f"device:{spec.host}": 1}
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return nothing: a worker is told its boards."""
-        return {}
-
     def describe_use(self, spec: SshDevice, _target: TargetSpec) -> str:
         """Return the address."""
         return spec.host
