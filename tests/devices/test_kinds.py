@@ -22,7 +22,7 @@ from tvmbuild.cli.doctor.command import check_targets
 from tvmbuild.cluster.needs import list_needs
 from tvmbuild.config import load_project
 from tvmbuild.config.schema import load_schema, schema_text
-from tvmbuild.devices.kind import Code, DeviceKind, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind, Tuned
 from tvmbuild.devices.table import DEVICES, device_kind, list_forms, open_device, parse_device, read_device
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
@@ -90,7 +90,9 @@ def test_every_kind_answers_what_a_plan_asks(name: str) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_candidates_are_timed_where_the_spec_says_so(name: str) -> None:
     kind, spec = DEVICES[name], SPECS[name]
-    assert spec.is_timed is not isinstance(kind, Untimed)
+    for question in ("describe_timing", "find_device_class", "hold", "make_timer"):
+        is_answered = getattr(type(kind), question) is not getattr(Tuned, question)
+        assert is_answered is spec.is_timed, question
     if not spec.is_timed:
         for ask in (
             lambda: kind.find_device_class(spec, "llvm", None),
@@ -180,15 +182,13 @@ class ShelfDevice(DeviceSpec):
     board: str
 
 
-class Shelf(Untimed):
+class Shelf(DeviceKind[ShelfDevice]):
     """Boards that lie on a shelf: nothing runs there before somebody gets one."""
 
     name = "shelf"
     about = "A board on the shelf."
     schema: ClassVar[Mapping[str, Any]] = {"type": "string", "minLength": 1, "description": "Which one."}
     form = "shelf:BOARD"
-    form_note = ""
-    runs = True
     no_times = "runs on a shelf, where it is dark"
 
     def parse(self, value: Any) -> ShelfDevice:
@@ -205,6 +205,14 @@ class Shelf(Untimed):
 
     def open(self, spec: ShelfDevice) -> NoReturn:
         raise TvmbuildError(f"{spec.board} is dusty")
+
+
+def test_what_a_kind_must_answer_is_said_when_its_row_is_made() -> None:
+    class Nothing(DeviceKind[ShelfDevice]):
+        name = "nothing"
+
+    with pytest.raises(TypeError, match=r"abstract methods '?about'?, '?describe_use'?, '?open'?, '?parse'?$"):
+        Nothing()  # type: ignore[abstract]
 
 
 @pytest.fixture

@@ -6,18 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes, AttributeValue
+from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.targets.gpu import Gpu
-from tvmbuild.targets.kind import Mistake, Problem
+from tvmbuild.targets.kind import Problem
 
 NVIDIA = Path("/proc/driver/nvidia")
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
@@ -28,13 +26,8 @@ class Cuda(Gpu):
     """The kind `cuda`."""
 
     name = "cuda"
-    pinned: tuple[str, ...] = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
-    families: Mapping[str, Mapping[str, AttributeValue]] = {}
+    pinned = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
     frees_cores = True
-
-    def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:
-        """Return none: what the schema lets through, a card may have."""
-        return []
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return which architecture the arithmetic begins with."""
@@ -48,12 +41,6 @@ class Cuda(Gpu):
     def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
         """Return both compilers of kernels."""
         return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
-
-    def explain_codegen(self, capabilities: Capabilities) -> str | None:
-        """Return why this TVM has no generator of CUDA code."""
-        if self.name in capabilities.codegens:
-            return None
-        return "the installed TVM generates no cuda code; install a TVM built with it (see `tvmbuild doctor`)"
 
     def explain_compiler(self, capabilities: Capabilities) -> str | None:
         """Return what brings a compiler of kernels."""
@@ -87,10 +74,6 @@ class Cuda(Gpu):
     def probe(self, found: Capabilities) -> Capabilities:
         """Add the versions of the compilers of kernels."""
         return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
-
-    def explain_absence(self, _capabilities: Capabilities) -> str | None:
-        """Return None: the doctor says what is here."""
-        return None
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Say which half is missing: the generator, a compiler of kernels, a card."""

@@ -15,7 +15,7 @@ from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.host_cpu import cpu_identity, cpu_name
 from tvmbuild.base.processes import check_loadable
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Cores
+from tvmbuild.devices.kind import Code, Cores, DeviceKind
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.targets.table import target_kind
 
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-class Local:
-    """The kind `local`."""
+class Local(DeviceKind[LocalDevice]):
+    """The kind `local`, of which the targets' kinds say most."""
 
     name = "local"
     about = "This machine"
-    schema = None
     form = "local"
-    form_note = ""
-    runs = True
-    no_times = None
 
     def parse(self, _value: Any) -> LocalDevice:
         """Return the spec."""
@@ -61,10 +57,6 @@ class Local:
     def describe_timing(self, _spec: LocalDevice) -> str:
         """Return nothing: it is the usual place."""
         return ""
-
-    def name_place(self, _spec: LocalDevice, kind: str) -> str:
-        """Return the kinds' names."""
-        return f"{kind} {self.name}"
 
     def has_usual_rates(self, kind: str) -> bool:
         """Say whether the target's code runs on the CPU."""

@@ -9,7 +9,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind
 from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence, explain_code
 from tvmbuild.targets.table import target_kind
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
 
 
-class Qemu(Untimed):
+class Qemu(DeviceKind[QemuDevice]):
     """The kind `qemu`."""
 
     name = "qemu"
@@ -25,7 +25,6 @@ class Qemu(Untimed):
     schema: ClassVar[Mapping[str, Any]] = {"enum": list(ARCHITECTURES), "description": "Emulated architecture."}
     form = "qemu:ARCHITECTURE"
     form_note = f", where ARCHITECTURE is {' or '.join(ARCHITECTURES)}"
-    runs = True
     no_times = "runs on an emulated board, where times mean nothing"
 
     def parse(self, value: Any) -> QemuDevice:

@@ -9,14 +9,14 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind
 from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
 
 
-class Ssh(Untimed):
+class Ssh(DeviceKind[SshDevice]):
     """The kind `ssh`."""
 
     name = "ssh"
@@ -28,9 +28,6 @@ class Ssh(Untimed):
         "patternErrorMessage": "user@host, a Host of ~/.ssh/config, or ssh://host:port",
     }
     form = "ssh:USER@HOST"
-    form_note = ""
-    runs = True
-    no_times = None
 
     def parse(self, value: Any) -> SshDevice:
         """Return the spec of the address."""
