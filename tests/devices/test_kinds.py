@@ -19,9 +19,10 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.base.steps import Settings
 from tvmbuild.cli.doctor.command import check_targets
+from tvmbuild.cluster.needs import list_needs
 from tvmbuild.config import load_project
 from tvmbuild.config.schema import load_schema, schema_text
-from tvmbuild.devices.kind import Code, DeviceKind, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind, Tuned
 from tvmbuild.devices.table import DEVICES, device_kind, list_forms, open_device, parse_device, read_device
 from tvmbuild.engine.fingerprint import fingerprint
 from tvmbuild.errors import TvmbuildError
@@ -56,13 +57,6 @@ SPECS: dict[str, DeviceSpec] = {
     "qemu": QemuDevice("aarch64"),
     "ssh": SshDevice("pi@board"),
 }
-NEEDS: dict[str, dict[str, int]] = {
-    "local": {"device:local": 1, "cpu:cortex-a72": 4},
-    "none": {"device:local": 1, "cpu:cortex-a72": 4},
-    "rpc": {"device:pi4": 1},
-    "qemu": {"device:qemu-aarch64": 1},
-    "ssh": {"device:pi@board": 1},
-}
 Kind = DeviceKind[Any]
 
 
@@ -82,8 +76,6 @@ def test_every_kind_answers_what_a_plan_asks(name: str) -> None:
     assert (kind.form is not None) is (name in WRITTEN)
     reason = kind.explain(spec, Code("llvm", ARM), HERE)
     assert (reason is None) is kind.runs, reason
-    assert kind.list_needs(spec, "llvm", "cortex-a72", 4) == NEEDS[name]
-    assert all(amount >= 1 for amount in kind.list_offers(HERE).values())
     identity = kind.identify(spec, "llvm")
     assert (identity is not None) is (name == "local")
     assert kind.describe_use(spec, target)
@@ -98,7 +90,9 @@ def test_every_kind_answers_what_a_plan_asks(name: str) -> None:
 @pytest.mark.parametrize("name", DEVICES)
 def test_candidates_are_timed_where_the_spec_says_so(name: str) -> None:
     kind, spec = DEVICES[name], SPECS[name]
-    assert spec.is_timed is not isinstance(kind, Untimed)
+    for question in ("describe_timing", "find_device_class", "hold", "make_timer"):
+        is_answered = getattr(type(kind), question) is not getattr(Tuned, question)
+        assert is_answered is spec.is_timed, question
     if not spec.is_timed:
         for ask in (
             lambda: kind.find_device_class(spec, "llvm", None),
@@ -171,9 +165,9 @@ def test_the_shipped_schema_says_what_the_table_says() -> None:
 
 def test_asking_the_tables_imports_no_slow_library() -> None:
     program = (
-        "import sys, tvmbuild.planning.project, tvmbuild.planning.needs\n"
+        "import sys, tvmbuild.planning.project, tvmbuild.cluster.needs\n"
         "from tvmbuild.devices.table import DEVICES\nfrom tvmbuild.targets.table import TARGETS\n"
-        "print(sorted({'tvm', 'tvm_ffi', 'numpy', 'onnx'} & set(sys.modules)))"
+        "print(sorted({'tvm', 'tvm_ffi', 'numpy', 'onnx', 'dask', 'distributed'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -188,15 +182,13 @@ class ShelfDevice(DeviceSpec):
     board: str
 
 
-class Shelf(Untimed):
+class Shelf(DeviceKind[ShelfDevice]):
     """Boards that lie on a shelf: nothing runs there before somebody gets one."""
 
     name = "shelf"
     about = "A board on the shelf."
     schema: ClassVar[Mapping[str, Any]] = {"type": "string", "minLength": 1, "description": "Which one."}
     form = "shelf:BOARD"
-    form_note = ""
-    runs = True
     no_times = "runs on a shelf, where it is dark"
 
     def parse(self, value: Any) -> ShelfDevice:
@@ -208,17 +200,19 @@ class Shelf(Untimed):
     def explain(self, spec: ShelfDevice, code: Code, _capabilities: Capabilities) -> str | None:
         return f"nobody has fetched {spec.board} to run {code.kind}" if spec.board == "top" else None
 
-    def list_needs(self, spec: ShelfDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        return {f"shelf:{spec.board}": 1}
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        return {}
-
     def describe_use(self, spec: ShelfDevice, _target: TargetSpec) -> str:
         return f"{spec.board} of the shelf"
 
     def open(self, spec: ShelfDevice) -> NoReturn:
         raise TvmbuildError(f"{spec.board} is dusty")
+
+
+def test_what_a_kind_must_answer_is_said_when_its_row_is_made() -> None:
+    class Nothing(DeviceKind[ShelfDevice]):
+        name = "nothing"
+
+    with pytest.raises(TypeError, match=r"abstract methods '?about'?, '?describe_use'?, '?open'?, '?parse'?$"):
+        Nothing()  # type: ignore[abstract]
 
 
 @pytest.fixture
@@ -249,7 +243,7 @@ def test_a_new_kind_is_parsed_explained_and_planned(tmp_path: Path) -> None:
     assert benchmark is not None
     assert tune.settings.tune == "never"
     assert benchmark.unavailable is None
-    assert benchmark.needs == {"tvmbuild": 1, "shelf:left": 1}
+    assert list_needs(benchmark, HERE.host_cpu) == {"tvmbuild": 1, "device:shelf": 1}
     assert fingerprint(benchmark)["option.device.kind"] == '"shelf"'
     assert fingerprint(benchmark)["option.device.board"] == '"left"'
     (finding,) = check_targets([target], HERE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.device_specs import LocalDevice, NoDevice
+from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.quantize_specs import Calibration, Quantize
@@ -17,14 +17,12 @@ from tvmbuild.base.steps import (
     BenchmarkStep,
     CompileStep,
     QuantizeStep,
-    Settings,
     SimplifyStep,
     TuneStep,
     ValidateStep,
     has_options,
 )
 from tvmbuild.planning.availability import explain_step, explain_unavailable
-from tvmbuild.planning.needs import STEPS, list_needs
 from tvmbuild.planning.stages.table import PLANNERS, stage_planner
 from tvmbuild.planning.step import make_step
 from tvmbuild.planning.subject import Subject
@@ -117,7 +115,6 @@ def test_every_stage_answers_every_question(stage: Stage, subject: Subject) -> N
     assert list(step.tools) == sorted(planner.list_tools(subject, HERE))
     assert step.tools.keys() >= ({"apache-tvm"} if stage.scope == "cell" else {"onnx"})
     assert step.environment.get("TVM_NUM_THREADS") == ("2" if stage.scope == "cell" else None)
-    assert list_needs(step, subject, "zen4")[STEPS] == 1
     assert step.unavailable is None
     assert planner.describe(step) == DESCRIPTIONS[step.id]
 
@@ -205,16 +202,16 @@ def test_a_quantised_model_is_judged_beside_the_float_one() -> None:
 
 
 def test_what_quantises_is_a_tool_and_asked_for() -> None:
-    def make(method: Any, here: Capabilities) -> tuple[dict[str, str], str | None, dict[str, int]]:
+    def make(method: Any, here: Capabilities) -> tuple[dict[str, str], str | None]:
         subject = Subject(replace(MODEL, quantize=Quantize(Calibration("images", ("a.png",)), method)))
         step = make_step(stage_of("quantize"), subject, ROOT, here)
-        return dict(step.tools), step.unavailable, dict(list_needs(step, subject, "zen4"))
+        return dict(step.tools), step.unavailable
 
     without = replace(HERE, versions=FrozenMap({"onnx": "1", "onnxruntime": "2"}))
     tools = {"onnx": "1", "onnxruntime": "2"}
-    assert make("onnxruntime", without) == (tools, None, {STEPS: 1})
+    assert make("onnxruntime", without) == (tools, None)
     missing = "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
-    assert make("nncf", without) == ({**tools, "nncf": "absent"}, missing, {STEPS: 1, "nncf": 1})
+    assert make("nncf", without) == ({**tools, "nncf": "absent"}, missing)
     assert make("nncf", HERE)[1] is None
 
 
@@ -229,8 +226,6 @@ def test_a_package_that_any_device_of_its_kind_runs_is_validated_by_the_one_that
 
     many = replace(vulkan, host=FrozenMap({**CPU, "num-cores": 64}))
     assert make(vulkan) == make(many) == ("llvmpipe", package)
-    step = make_step(stage, Subject(MODEL, vulkan), ROOT, HERE)
-    assert list_needs(step, Subject(MODEL, vulkan), "zen4") == {STEPS: 1, "build:vulkan": 1, "vulkan": 1}
     nothing: tuple[None, None] = (None, None)
     assert make(llvm) == make(cuda) == nothing
     assert make(vulkan, replace(HERE, devices=("llvm",), vulkan_missing="driver")) == nothing
@@ -254,17 +249,3 @@ def test_the_threads_of_each_stage() -> None:
 def test_a_gpu_that_is_only_built_for_leaves_threads_alone() -> None:
     away = [Subject(MODEL, replace(cell.require_target(), device=NoDevice())) for cell in CELLS[1:]]
     assert not any(stage_planner(stage.name).list_environment(cell) for stage in STAGES for cell in away)
-
-
-@pytest.mark.parametrize(
-    ("device", "mode", "more"),
-    [
-        (LocalDevice(), "missing", {"device:local": 1, "cpu:zen4": 2}),
-        (LocalDevice(), "never", {}),
-        (NoDevice(), "missing", {}),
-    ],
-)
-def test_only_a_search_needs_the_device(device: Any, mode: Any, more: dict[str, int]) -> None:
-    subject = Subject(MODEL, TargetSpec("pc", "llvm", CPU, device=device))
-    step = replace(make_step(stage_of("tune"), subject, ROOT, HERE), settings=Settings(tune=mode))
-    assert list_needs(step, subject, "zen4") == FrozenMap({STEPS: 1, "build:llvm": 1, **more})

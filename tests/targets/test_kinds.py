@@ -1,18 +1,25 @@
-"""Every kind of target answers every question."""
+"""Every kind of target answers every question, and a new one needs no more than its row."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.base.specs import Attributes, TargetSpec
+from tvmbuild.base.source_specs import Source
+from tvmbuild.base.specs import Attributes, ModelSpec, Project, TargetSpec
+from tvmbuild.base.steps import Settings
+from tvmbuild.cluster.needs import list_needs, list_resources
 from tvmbuild.config.schema import load_schema
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.package.metadata import PackageTarget
+from tvmbuild.planning.plan import Plan, make_plan
+from tvmbuild.targets.gpu import Gpu
+from tvmbuild.targets.kind import Problem, TargetKind
 from tvmbuild.targets.table import TARGETS, target_kind
 
 CPU: Attributes = FrozenMap({"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu", "num-cores": 2})
@@ -52,12 +59,8 @@ def test_every_kind_answers(name: str) -> None:
     assert kind.explain_codegen(ALL) is None
     assert (kind.explain_compiler(NOTHING) is None) is (name != "cuda")
     assert kind.explain_compiler(ALL) is None
-    assert kind.list_build_needs(compiles=False) == {f"build:{name}": 1}
     assert kind.explain_here(CPU, NOTHING)
     assert kind.explain_here(CPU, ALL) is None
-    needs = {**kind.list_build_needs(compiles=True), **kind.list_device_needs("znver4", 2)}
-    offers = kind.list_offers(ALL, 2)
-    assert all(offers[need] >= amount for need, amount in needs.items())
     assert isinstance(kind.frees_cores, bool)
     assert kind.describe_here(TargetSpec("a", name, attributes, CPU if kind.on_gpu else FrozenMap()))
     assert kind.describe(attributes).startswith(name)
@@ -93,3 +96,52 @@ def test_the_cpu_of_a_target_and_of_its_package_are_one() -> None:
         host: Attributes = CPU if kind.on_gpu else FrozenMap()
         target = TargetSpec("a", name, ATTRIBUTES[name], host)
         assert target.cpu == PackageTarget("a", name, ATTRIBUTES[name], host).cpu == CPU
+
+
+# --------------------------------------------------------------------------- a kind that nobody knows
+
+
+class Metal(Gpu):
+    """GPUs that TVM has no generator for."""
+
+    name = "metal"
+
+    def explain_precision(self, precision: str, _attributes: Attributes) -> Problem | None:
+        return None if precision == "fp16" else (f"no {precision} there", "fp16 or fp32")
+
+    def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
+        return None if self.name in capabilities.devices else "it has no Metal"
+
+    def check(self, capabilities: Capabilities) -> Finding:
+        return Finding("ok" if self.name in capabilities.devices else "missing", "Metal", "")
+
+
+def plan_metal(machine: Capabilities) -> Plan:
+    target = TargetSpec("mac", "metal", FrozenMap(), CPU)
+    project = Project(Path("/project"), (ModelSpec("net", Source("path", "net.onnx")),), (target,))
+    return make_plan(project, machine, Settings())
+
+
+def test_a_new_kind_is_planned_and_given_to_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, "metal", Metal())
+    tools = FrozenMap({"ziglang": "16"})
+    mac = replace(ALL, codegens=("llvm", "metal"), devices=("llvm", "metal"), versions=tools)
+    steps = {step.stage: step for step in plan_metal(mac).steps}
+    assert {step.unavailable for step in steps.values()} == {None}
+    assert list_needs(steps["compile"], "apple-m1") == {"tvmbuild": 1, "build:metal": 1}
+    assert list_needs(steps["benchmark"], "apple-m1") == {"tvmbuild": 1, "device:local": 1, "metal": 1}
+    assert list_resources(mac, 2).items() >= {"build:metal": 2, "metal": 1}.items()
+    compile_ = plan_metal(replace(mac, codegens=("llvm",))).find("compile:net@mac")
+    assert compile_ is not None
+    assert (compile_.unavailable or "").startswith("the installed TVM generates no metal code; ")
+    benchmark = plan_metal(replace(mac, devices=("llvm",))).find("benchmark:net@mac")
+    assert benchmark is not None
+    assert benchmark.unavailable == "it has no Metal"
+
+
+def test_what_a_kind_must_answer_is_said_when_its_row_is_made() -> None:
+    class Nothing(TargetKind):
+        name, on_gpu = "nothing", False
+
+    with pytest.raises(TypeError, match=r"'?check'?, '?explain_here'?, '?explain_precision'?, '?find_device_class'?$"):
+        Nothing()  # type: ignore[abstract]

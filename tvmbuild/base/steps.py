@@ -24,9 +24,6 @@ from tvmbuild.base.specs import (
     TuneOptions,
 )
 
-Needs = FrozenMap[str, int]
-"""What a step takes of the machine that runs it: amounts by name."""
-
 
 @dataclass(frozen=True)
 class SimplifyStep:
@@ -113,6 +110,8 @@ class BenchmarkStep:
     tolerance: Tolerance
     benchmark: BenchmarkOptions
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
+    measured_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
+    """What the target says of the device; where steps run on other machines, the one with that CPU times."""
 
 
 StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
@@ -153,8 +152,6 @@ class Step(Generic[O_co]):
     settings: Settings = Settings()
     unavailable: str | None = None
     """Why the step cannot run here, with the remedy; None: it can."""
-    needs: Needs = FrozenMap()
-    """Where other machines run steps, what this one's must have; empty: it always runs here. Not in the fingerprint."""
 
     @property
     def id(self) -> str:

@@ -13,12 +13,12 @@ from tvmbuild.base.capabilities import installed_version
 from tvmbuild.cli.arguments import address, positive
 from tvmbuild.cli.build import check_installed
 from tvmbuild.cli.device.serve import check_versions, find_required
+from tvmbuild.cluster.needs import STEPS, list_resources
 from tvmbuild.devices.rpc.supervisor import is_loopback
 from tvmbuild.devices.rpc.tracker import list_boards
 from tvmbuild.engine.leftovers import remove_old_leftovers
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities
-from tvmbuild.planning.needs import STEPS, list_resources
 
 HELP = "offer this machine to a Dask cluster, for `tvmbuild build --scheduler`"
 

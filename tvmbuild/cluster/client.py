@@ -22,13 +22,15 @@ from tvmbuild.base.files import write_bytes
 from tvmbuild.base.layout import Layout
 from tvmbuild.base.steps import AnyStep, Step, TuneStep, has_options
 from tvmbuild.cluster.address import check_scheduler, explain_silence
+from tvmbuild.cluster.kinds import Amounts
+from tvmbuild.cluster.needs import STEPS, explain_lack, list_needs
 from tvmbuild.cluster.parcel import Outcome, Parcel, compress, name_of, publish_outputs
 from tvmbuild.cluster.remote import describe_machine, run_parcel
 from tvmbuild.cluster.side_files import read_sent, take_home
 from tvmbuild.engine.executor import OneAtATime
 from tvmbuild.engine.outdated_schedule import find_outdated
 from tvmbuild.errors import TvmbuildError, VerdictError
-from tvmbuild.planning.needs import STEPS, explain_lack
+from tvmbuild.planning.detection import detect_capabilities
 
 CONNECT_S = 10.0
 POLL_S = 2.0
@@ -43,6 +45,7 @@ SETTINGS = {
 def connect(address: str) -> Iterator[Cluster]:
     """Yield the cluster; afterwards nothing of ours runs there, and nothing more is written here."""
     check_scheduler(address, "client")
+    cpu = detect_capabilities().host_cpu
     for logger in ("distributed", "distributed.client"):  # what they warn of, we say in one message
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
@@ -50,7 +53,7 @@ def connect(address: str) -> Iterator[Cluster]:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise explain_silence(address, error) from error
-        cluster = Cluster(client, address)
+        cluster = Cluster(client, address, cpu)
         try:
             yield cluster
         finally:
@@ -60,9 +63,11 @@ def connect(address: str) -> Iterator[Cluster]:
 class Cluster:
     """Runs steps on the workers that `tvmbuild worker` has started. Many threads may do so at once."""
 
-    def __init__(self, client: Client, address: str) -> None:
+    def __init__(self, client: Client, address: str, cpu: str) -> None:
         self._client = client
         self._address = address
+        self._cpu = cpu
+        """LLVM's name of this machine's: `device: local` means one like it, where the target names none."""
         self._topic = f"tvmbuild-{uuid.uuid4().hex}"
         self._here = OneAtATime()
         self._home = threading.Lock()
@@ -99,13 +104,14 @@ class Cluster:
 
         One without needs is run here, one at a time.
         """
-        if not step.needs:
+        needs = list_needs(step, self._cpu)
+        if not needs:
             self._here.run(step)
             return
         sent, paths = read_sent(step), tuple(inputs)
         contents = [self._send(path.read_bytes()) for path in paths]
         parcel = Parcel(step, tuple(name_of(path, step) for path in paths), self._topic)
-        outcome = self._wait(step, parcel, [self._send(compress(sent)), *contents])
+        outcome = self._wait(needs, parcel, [self._send(compress(sent)), *contents])
         with self._home:
             write_bytes(Layout(step.root).log(step.id), outcome.log)
             take_home(step, sent, outcome)
@@ -130,13 +136,13 @@ class Cluster:
         """Return the data as a task that anyone can do: as Dask needs it, where it needs it, again if it is lost."""
         return self._client.submit(bytes, data, key=f"tvmbuild-{hashlib.sha256(data).hexdigest()}")
 
-    def _wait(self, step: AnyStep, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
-        self._await_worker(step)
-        key, done = f"{step.id}-{uuid.uuid4().hex}", threading.Event()
-        future = self._client.submit(run_parcel, parcel, *contents, key=key, pure=False, resources=dict(step.needs))
+    def _wait(self, needs: Amounts, parcel: Parcel, contents: Sequence[Future]) -> Outcome:
+        self._await_worker(needs)
+        key, done = f"{parcel.step.id}-{uuid.uuid4().hex}", threading.Event()
+        future = self._client.submit(run_parcel, parcel, *contents, key=key, pure=False, resources=needs)
         future.add_done_callback(lambda _: done.set())
         while not done.wait(POLL_S):
-            self._await_worker(step)
+            self._await_worker(needs)
         try:
             outcome: Outcome = future.result()
         except KilledWorker as error:
@@ -148,10 +154,10 @@ class Cluster:
             raise self._explain_loss() from error
         return outcome
 
-    def _await_worker(self, step: AnyStep) -> None:
-        """Return when a worker has what the step needs; TvmbuildError when there was none for a while."""
+    def _await_worker(self, needs: Amounts) -> None:
+        """Return when a worker has all of it; TvmbuildError when there was none for a while."""
         end = time.monotonic() + GRACE_S
-        while lack := explain_lack(step.needs, self._list_offers().values()):
+        while lack := explain_lack(needs, self._list_offers().values()):
             if time.monotonic() > end:
                 offers = {name for offer in self._list_offers().values() for name in offer}
                 raise TvmbuildError(

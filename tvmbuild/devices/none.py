@@ -7,44 +7,27 @@ from typing import TYPE_CHECKING, Any
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import NoDevice
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Untimed
-from tvmbuild.devices.local.kind import list_own_needs
+from tvmbuild.devices.kind import Code, DeviceKind
 from tvmbuild.errors import TvmbuildError
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
 
 
-class Nowhere(Untimed):
+class Nowhere(DeviceKind[NoDevice]):
     """The kind `none`."""
 
     name = "none"
     about = "nowhere: build only"
-    schema = None
-    form = None
-    form_note = ""
     runs = False
-    no_times = None
 
     def parse(self, _value: Any) -> NoDevice:
         """Return the spec."""
         return NoDevice()
 
-    def read(self, _text: str) -> NoDevice | None:
-        """Return None: `--device` names where a package runs."""
-        return None
-
     def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:
         """Return that there is none."""
         return "the target has no device; give it `device: local` on a machine that runs its code"
-
-    def list_needs(self, _spec: NoDevice, kind: str, cpu: str, threads: int) -> dict[str, int]:
-        """Return what a machine would need that were its device."""
-        return list_own_needs(kind, cpu, threads)
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return nothing."""
-        return {}
 
     def describe_use(self, _spec: NoDevice, _target: TargetSpec) -> str:
         """Return that they run nowhere."""

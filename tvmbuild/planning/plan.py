@@ -12,7 +12,6 @@ from tvmbuild.base.steps import CALIBRATION, SAMPLE, AnyStep, Settings, TuneStep
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.availability import explain_step
 from tvmbuild.planning.device_use import may_measure
-from tvmbuild.planning.needs import list_needs
 from tvmbuild.planning.step import make_step
 from tvmbuild.planning.subject import Subject
 from tvmbuild.stages.table import STAGES, Stage
@@ -50,8 +49,7 @@ def make_plan(
 
     def make(stage: Stage, subject: Subject) -> AnyStep:
         step = make_step(stage, subject, project.root, _choose_machine(stage, subject, machines))
-        step = replace(step, settings=_settings_of(step, settings, machines))
-        return replace(step, needs=list_needs(step, subject, capabilities.host_cpu))
+        return replace(step, settings=_settings_of(step, settings, machines))
 
     steps = [make(stage, subject) for stage in STAGES for subject in subjects[stage.scope]]
     return Plan(project.root, _spread_unavailability(_validate(_drop_needless_validations(steps))))

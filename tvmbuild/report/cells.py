@@ -22,12 +22,11 @@ from tvmbuild.package.profile import Peak
 from tvmbuild.report.limits import choose_limits
 from tvmbuild.report.peaks import GPU_THREADS, Peaks, name_chip, read_peaks
 from tvmbuild.report.tuning import UNTUNED, Tuning, collect_tuning
+from tvmbuild.stages.table import STAGES
 
 Status = Literal["ok", "built", "failed", "unavailable", "not built"]
 HISTORY_LENGTH = 60
 """Benchmarks of a cell that the report shows."""
-_OF_MODELS = frozenset({"simplify", "quantize"})
-_STAGES = ("simplify", "quantize", "tune", "compile", "validate", "benchmark")
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def _is_current(failure: Failure | None, step: str) -> bool:
 
 def _list_ids(steps: Mapping[str, AnyStep], model: str, cell: str) -> dict[str, str]:
     """Return stage → step of all that the cell is made by; `quantize` only where it is built from what that writes."""
-    ids = {stage: f"{stage}:{model if stage in _OF_MODELS else cell}" for stage in _STAGES}
+    ids = {stage.name: f"{stage.name}:{cell if stage.scope == 'cell' else model}" for stage in STAGES}
     quantize, compile_ = steps.get(ids["quantize"]), steps.get(ids["compile"])
     if quantize is None or compile_ is None or compile_.inputs.get("model") != quantize.outputs.get("model"):
         del ids["quantize"]

@@ -6,21 +6,17 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.files import canonical_json
 from tvmbuild.base.finding import Finding
-from tvmbuild.base.specs import Attributes, AttributeValue
+from tvmbuild.base.specs import Attributes
 from tvmbuild.compiler.codegen.nvrtc import INSTALL
 from tvmbuild.targets.gpu import Gpu
-from tvmbuild.targets.kind import Mistake, Problem
+from tvmbuild.targets.kind import Problem
 
-COMPILER = "nvcc"
-"""What a step takes of a worker that compiles kernels; or NVRTC."""
 NVIDIA = Path("/proc/driver/nvidia")
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
 """By precision, where its arithmetic begins."""
@@ -30,13 +26,8 @@ class Cuda(Gpu):
     """The kind `cuda`."""
 
     name = "cuda"
-    pinned: tuple[str, ...] = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
-    families: Mapping[str, Mapping[str, AttributeValue]] = {}
+    pinned = ("arch", "max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
     frees_cores = True
-
-    def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:
-        """Return none: what the schema lets through, a card may have."""
-        return []
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return which architecture the arithmetic begins with."""
@@ -51,21 +42,11 @@ class Cuda(Gpu):
         """Return both compilers of kernels."""
         return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
 
-    def explain_codegen(self, capabilities: Capabilities) -> str | None:
-        """Return why this TVM has no generator of CUDA code."""
-        if self.name in capabilities.codegens:
-            return None
-        return "the installed TVM generates no cuda code; install a TVM built with it (see `tvmbuild doctor`)"
-
     def explain_compiler(self, capabilities: Capabilities) -> str | None:
         """Return what brings a compiler of kernels."""
         if capabilities.nvcc is not None or capabilities.nvrtc is not None:
             return None
         return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
-
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:
-        """Return the code generator, and the compiler of kernels."""
-        return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return whether the runtime or the card is missing."""
@@ -74,11 +55,6 @@ class Cuda(Gpu):
         if self.name not in capabilities.devices:
             return "no cuda device answers on this machine; say `device: none` to build only"
         return None
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator, the compiler of kernels and the card."""
-        compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
-        return {**super().list_offers(machine, steps), **compiler}
 
     def identify(self) -> dict[str, str] | None:
         """Return the cards' models and the driver's version as the kernel module tells them; None where it does not."""
@@ -98,10 +74,6 @@ class Cuda(Gpu):
     def probe(self, found: Capabilities) -> Capabilities:
         """Add the versions of the compilers of kernels."""
         return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
-
-    def explain_absence(self, _capabilities: Capabilities) -> str | None:
-        """Return None: the doctor says what is here."""
-        return None
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Say which half is missing: the generator, a compiler of kernels, a card."""

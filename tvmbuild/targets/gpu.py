@@ -5,58 +5,20 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tvmbuild.base.capabilities import Capabilities
-from tvmbuild.base.specs import Attributes, TargetSpec
-from tvmbuild.targets.kind import HasFunction
+from tvmbuild.base.specs import Attributes
+from tvmbuild.targets.kind import TargetKind
 
 
-class Gpu:
+class Gpu(TargetKind):
     """A kind whose kernels run on a GPU and whose host code is llvm's."""
 
-    name: str
     on_gpu = True
     needs_records = False
-    always_builds = False
     rules = 7
-
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
-        """Return the code generator."""
-        return {f"build:{self.name}": 1}
-
-    def find_stand_in(self, _capabilities: Capabilities) -> str | None:
-        """Return None: code is made for one architecture."""
-        return None
-
-    def list_device_needs(self, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return one device of the kind."""
-        return {self.name: 1}
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator, and one device where it answers."""
-        builds = {f"build:{self.name}": steps} if self.name in machine.codegens else {}
-        return {**builds, **({self.name: 1} if self.name in machine.devices else {})}
 
     def find_device_class(self) -> str:
         """Return the driver's name of this machine's first GPU."""
         return describe_gpu(self.name)
-
-    def describe_here(self, _target: TargetSpec) -> str:
-        """Return the device."""
-        return f"this machine's {self.name} device"
-
-    def has_codegen(self, has: HasFunction) -> bool:
-        """Say whether this TVM has the kind's code generator."""
-        return has(f"target.build.{self.name}")
-
-    def has_runtime(self, has: HasFunction) -> bool:
-        """Say whether this TVM has the kind's runtime."""
-        return has(f"device_api.{self.name}")
-
-    def answers(self) -> bool:
-        """Say whether its first device is there."""
-        import tvm  # noqa: PLC0415 - planning asks this module too
-
-        return bool(tvm.device(self.name, 0).exist)
 
     def describe(self, attributes: Attributes) -> str:
         """Return the kind and the architecture, where it has one."""

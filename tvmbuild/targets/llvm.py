@@ -3,57 +3,29 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.cpu_features import ARM_FEATURES, KNOWN_FEATURES, X86_FEATURES
 from tvmbuild.base.finding import Finding
 from tvmbuild.base.host_cpu import cpu_flags, machine_of
-from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
+from tvmbuild.base.specs import Attributes, TargetSpec
 from tvmbuild.base.wording import count
 from tvmbuild.targets.fp16_cpus import explain_cpu
-from tvmbuild.targets.kind import HasFunction, Mistake, Problem
+from tvmbuild.targets.kind import HasFunction, Problem, TargetKind
 
 
-class Llvm:
-    """The kind `llvm`."""
+class Llvm(TargetKind):
+    """The kind `llvm`: in TVM, makes machine code, knows its CPUs and is asked when something is built."""
 
     name = "llvm"
     on_gpu = False
-    pinned: tuple[str, ...] = ()
-    families: Mapping[str, Mapping[str, AttributeValue]] = {}
-    needs_records = True
     always_builds = True
     rules = 7
-    frees_cores = False
-
-    def find_mistakes(self, _data: Mapping[str, Any]) -> list[Mistake]:
-        """Return none: LLVM knows its CPUs, and is asked when something is built."""
-        return []
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
         """Return what is wrong with fp16 or bf16 on that CPU."""
         return explain_cpu(precision, attributes)
-
-    def list_tools(self, _capabilities: Capabilities) -> dict[str, str]:
-        """Return none: LLVM is in TVM."""
-        return {}
-
-    def explain_codegen(self, capabilities: Capabilities) -> str | None:
-        """Return why this TVM has no LLVM."""
-        if self.name in capabilities.codegens:
-            return None
-        return "the installed TVM generates no llvm code; install a TVM built with it (see `tvmbuild doctor`)"
-
-    def explain_compiler(self, _capabilities: Capabilities) -> str | None:
-        """Return None: LLVM makes machine code."""
-        return None
-
-    def list_build_needs(self, *, compiles: bool) -> dict[str, int]:  # noqa: ARG002 - as others are asked
-        """Return the code generator."""
-        return {"build:llvm": 1}
 
     def explain_here(self, cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return what of the machine, its cores or its CPU's instructions is not as the target's."""
@@ -74,19 +46,6 @@ class Llvm:
         missing = [name for name in known if name not in capabilities.cpu_features]
         return f"{lacks} {', '.join(missing)}; {instead}" if missing else None
 
-    def find_stand_in(self, _capabilities: Capabilities) -> str | None:
-        """Return None: code is made for one architecture."""
-        return None
-
-    def list_device_needs(self, cpu: str, threads: int) -> dict[str, int]:
-        """Return as many cores of that CPU."""
-        return {f"cpu:{cpu}": threads}
-
-    def list_offers(self, machine: Capabilities, steps: int) -> dict[str, int]:
-        """Return the code generator and the cores."""
-        offers = {"build:llvm": steps} if self.name in machine.codegens else {}
-        return {**offers, f"cpu:{machine.host_cpu}": machine.cores}
-
     def identify(self) -> dict[str, str] | None:
         """Return nothing besides the CPU."""
         return {}
@@ -100,10 +59,6 @@ class Llvm:
     def describe_here(self, target: TargetSpec) -> str:
         """Return the threads."""
         return f"{target.num_cores} threads"
-
-    def has_codegen(self, has: HasFunction) -> bool:
-        """Say whether this TVM was built with LLVM."""
-        return has("target.build.llvm")
 
     def has_runtime(self, _has: HasFunction) -> bool:
         """Return True: this machine's code needs no other."""
@@ -120,10 +75,6 @@ class Llvm:
     def describe(self, attributes: Attributes) -> str:
         """Return the kind and LLVM's name of the CPU."""
         return f"{self.name} {attributes['mcpu']}" if attributes.get("mcpu") else self.name
-
-    def explain_absence(self, _capabilities: Capabilities) -> str | None:
-        """Return None: a CPU is always there."""
-        return None
 
     def check(self, capabilities: Capabilities) -> Finding:
         """Say LLVM's version."""

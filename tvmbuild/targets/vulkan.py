@@ -19,17 +19,19 @@ from tvmbuild.targets.vulkan_families import FAMILIES, find_mistakes
 
 
 class Vulkan(Gpu):
-    """The kind `vulkan`."""
+    """The kind `vulkan`. Drivers compile its SPIR-V where it runs; a software one computes on this machine's cores.
+
+    Devices and their drivers cannot be told from others without asking the loader.
+    """
 
     name = "vulkan"
-    pinned: tuple[str, ...] = (
+    pinned = (
         "max_threads_per_block",
         "max_shared_memory_per_block",
         "thread_warp_size",
         "supports_int64",
     )
     families = FAMILIES
-    frees_cores = False  # a software driver computes on them
 
     def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
         """Return what no device has, or contradicts itself."""
@@ -62,10 +64,6 @@ class Vulkan(Gpu):
         )
         return capabilities.vulkan_refusal or packed
 
-    def explain_compiler(self, _capabilities: Capabilities) -> str | None:
-        """Return None: drivers compile SPIR-V where it runs."""
-        return None
-
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
         """Return what of runtime, loader, driver and device is missing."""
         return explain_vulkan(capabilities)
@@ -73,10 +71,6 @@ class Vulkan(Gpu):
     def find_stand_in(self, capabilities: Capabilities) -> str | None:
         """Return the driver's devices: any driver compiles SPIR-V."""
         return ", ".join(capabilities.vulkan_devices) if self.explain_here(FrozenMap(), capabilities) is None else None
-
-    def identify(self) -> dict[str, str] | None:
-        """Return None: devices and their drivers cannot be told from others without asking the loader."""
-        return None
 
     def has_codegen(self, has: HasFunction) -> bool:
         """Say whether TVM has a generator, or ours can be used."""

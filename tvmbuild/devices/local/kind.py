@@ -15,7 +15,7 @@ from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.host_cpu import cpu_identity, cpu_name
 from tvmbuild.base.processes import check_loadable
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Cores
+from tvmbuild.devices.kind import Code, Cores, DeviceKind
 from tvmbuild.devices.lock import device_lock
 from tvmbuild.targets.table import target_kind
 
@@ -23,21 +23,15 @@ if TYPE_CHECKING:
     from tvmbuild.devices.candidate_timer import CandidateTimer  # imports TVM
     from tvmbuild.devices.device import Device  # imports NumPy
 
-TIMING = "device:local"
-"""What times on the machine itself has it alone."""
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-class Local:
-    """The kind `local`."""
+class Local(DeviceKind[LocalDevice]):
+    """The kind `local`, of which the targets' kinds say most."""
 
     name = "local"
     about = "This machine"
-    schema = None
     form = "local"
-    form_note = ""
-    runs = True
-    no_times = None
 
     def parse(self, _value: Any) -> LocalDevice:
         """Return the spec."""
@@ -51,14 +45,6 @@ class Local:
         """Return what the target's kind says of this machine."""
         return target_kind(code.kind).explain_here(code.cpu, capabilities)
 
-    def list_needs(self, _spec: LocalDevice, kind: str, cpu: str, threads: int) -> dict[str, int]:
-        """Return the machine alone, and its cores or its GPU."""
-        return list_own_needs(kind, cpu, threads)
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return that one step at a time has the machine alone."""
-        return {TIMING: 1}
-
     def identify(self, _spec: LocalDevice, kind: str) -> dict[str, str] | None:
         """Return the CPU, its cores and what the target's kind adds."""
         more = target_kind(kind).identify()
@@ -71,10 +57,6 @@ class Local:
     def describe_timing(self, _spec: LocalDevice) -> str:
         """Return nothing: it is the usual place."""
         return ""
-
-    def name_place(self, _spec: LocalDevice, kind: str) -> str:
-        """Return the kinds' names."""
-        return f"{kind} {self.name}"
 
     def has_usual_rates(self, kind: str) -> bool:
         """Say whether the target's code runs on the CPU."""
@@ -104,11 +86,6 @@ class Local:
         from tvmbuild.devices.local.device import LOCAL  # noqa: PLC0415 - imports NumPy
 
         return LOCAL
-
-
-def list_own_needs(kind: str, cpu: str, threads: int) -> dict[str, int]:
-    """Return what timing on a worker's own machine takes of it."""
-    return {TIMING: 1, **target_kind(kind).list_device_needs(cpu, threads)}
 
 
 def identify_cpu() -> dict[str, str]:

@@ -9,7 +9,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import QemuDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind
 from tvmbuild.devices.qemu.board import ARCHITECTURES, explain_absence, explain_code
 from tvmbuild.targets.table import target_kind
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
 
 
-class Qemu(Untimed):
+class Qemu(DeviceKind[QemuDevice]):
     """The kind `qemu`."""
 
     name = "qemu"
@@ -25,7 +25,6 @@ class Qemu(Untimed):
     schema: ClassVar[Mapping[str, Any]] = {"enum": list(ARCHITECTURES), "description": "Emulated architecture."}
     form = "qemu:ARCHITECTURE"
     form_note = f", where ARCHITECTURE is {' or '.join(ARCHITECTURES)}"
-    runs = True
     no_times = "runs on an emulated board, where times mean nothing"
 
     def parse(self, value: Any) -> QemuDevice:
@@ -44,14 +43,6 @@ class Qemu(Untimed):
         if there != spec.arch:
             return f"its code is for {there} and the emulated board is {spec.arch}; say `device: none` to build only"
         return None if spec.arch in capabilities.emulators else explain_absence(spec.arch)
-
-    def list_needs(self, spec: QemuDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return the emulated board."""
-        return {f"device:qemu-{spec.arch}": 1}
-
-    def list_offers(self, machine: Capabilities) -> dict[str, int]:
-        """Return the boards that are made."""
-        return {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
 
     def describe_use(self, _spec: QemuDevice, target: TargetSpec) -> str:
         """Return what the target's kind says of this machine."""

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import RpcDevice
 from tvmbuild.base.progress import report_progress
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Cores
+from tvmbuild.devices.kind import Cores, DeviceKind
 from tvmbuild.devices.lock import device_lock
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ LIMITS = {
 }
 
 
-class Rpc:
-    """The kind `rpc`."""
+class Rpc(DeviceKind[RpcDevice]):
+    """The kind `rpc`. Whether a board answers is seen when it is asked; those of a key come and go."""
 
     name = "rpc"
     about = "A board behind an RPC tracker."
@@ -55,9 +54,6 @@ class Rpc:
         "required": ["tracker", "key"],
     }
     form = "rpc:HOST:PORT/KEY"
-    form_note = ""
-    runs = True
-    no_times = None
 
     def parse(self, value: Any) -> RpcDevice:
         """Return the spec of the map."""
@@ -70,22 +66,6 @@ class Rpc:
         host, _, port = tracker.rpartition(":")
         return RpcDevice(tracker, key) if host and port.isdigit() and key else None
 
-    def explain(self, _spec: RpcDevice, _code: Code, _capabilities: Capabilities) -> str | None:
-        """Return None: whether it answers is seen when it is asked."""
-        return None
-
-    def list_needs(self, spec: RpcDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return a board of the key."""
-        return {f"device:{spec.key}": 1}
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return nothing: a worker is told its trackers."""
-        return {}
-
-    def identify(self, _spec: RpcDevice, _kind: str) -> dict[str, str] | None:
-        """Return None: boards of a key come and go."""
-        return None
-
     def describe_use(self, spec: RpcDevice, _target: TargetSpec) -> str:
         """Return key and tracker."""
         return f"{spec.key} at {spec.tracker}"
@@ -97,10 +77,6 @@ class Rpc:
     def name_place(self, spec: RpcDevice, kind: str) -> str:
         """Return the kinds' names and the key."""
         return f"{kind} {self.name} {spec.key}"
-
-    def has_usual_rates(self, _kind: str) -> bool:
-        """Return False: boards are slower, and several."""
-        return False
 
     def frees_cores(self, _kind: str) -> bool:
         """Return True: this machine only builds."""

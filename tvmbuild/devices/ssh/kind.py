@@ -9,14 +9,14 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.device_specs import SshDevice
 from tvmbuild.base.host_cpu import machine_of
 from tvmbuild.base.specs import TargetSpec
-from tvmbuild.devices.kind import Code, Untimed
+from tvmbuild.devices.kind import Code, DeviceKind
 from tvmbuild.devices.ssh.trouble import explain_code, explain_no_runtime
 
 if TYPE_CHECKING:
     from tvmbuild.devices.device import Device  # imports NumPy
 
 
-class Ssh(Untimed):
+class Ssh(DeviceKind[SshDevice]):
     """The kind `ssh`."""
 
     name = "ssh"
@@ -28,9 +28,6 @@ class Ssh(Untimed):
         "patternErrorMessage": "user@host, a Host of ~/.ssh/config, or ssh://host:port",
     }
     form = "ssh:USER@HOST"
-    form_note = ""
-    runs = True
-    no_times = None
 
     def parse(self, value: Any) -> SshDevice:
         """Return the spec of the address."""
@@ -44,14 +41,6 @@ class Ssh(Untimed):
         """Return whether its code, and TVM's runtime, are for such boards."""
         machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
         return explain_code(code.kind) or explain_no_runtime(machine)
-
-    def list_needs(self, spec: SshDevice, _kind: str, _cpu: str, _threads: int) -> dict[str, int]:
-        """Return the board."""
-        return {f"device:{spec.host}": 1}
-
-    def list_offers(self, _machine: Capabilities) -> dict[str, int]:
-        """Return nothing: a worker is told its boards."""
-        return {}
 
     def describe_use(self, spec: SshDevice, _target: TargetSpec) -> str:
         """Return the address."""

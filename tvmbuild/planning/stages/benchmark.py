@@ -8,7 +8,7 @@ from tvmbuild.base.capabilities import Capabilities
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import BenchmarkStep, Step
 from tvmbuild.base.wording import count
-from tvmbuild.planning.device_use import explain_device, list_device_needs
+from tvmbuild.planning.device_use import explain_device
 from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.samples import list_judging_files
 from tvmbuild.planning.stages.threads import list_thread_variables
@@ -32,6 +32,7 @@ class Benchmark(StageOfCells):
             tolerance=subject.model.tolerance_in(target.precision),
             benchmark=target.benchmark,
             accuracy=subject.model.accuracy,
+            measured_on=target.measured_on,
         )
 
     def list_more_inputs(self, subject: Subject, root: Path, _options: BenchmarkStep) -> dict[str, Path]:
@@ -64,10 +65,6 @@ class Benchmark(StageOfCells):
             may = count(capabilities.cores, "core")
             return f"`benchmark:` asks for {threads} threads and this process may use {may}; say `threads: …` there"
         return reason
-
-    def list_needs(self, step: Step[BenchmarkStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
-        """Return what the device takes."""
-        return list_device_needs(subject.require_target(), host_cpu, step.options.threads)
 
     def describe(self, step: Step[BenchmarkStep]) -> str:
         """Name the cell."""

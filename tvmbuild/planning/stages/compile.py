@@ -61,12 +61,6 @@ class Compile(StageOfCells):
             or _explain_linker(target.link, capabilities)
         )
 
-    def list_needs(self, _step: Step[CompileStep], subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return what the build takes, with the linker that the target names."""
-        target = subject.require_target()
-        needs = target_kind(target.kind).list_build_needs(compiles=True)
-        return needs if target.link == "auto" else {**needs, f"linker:{target.link}": 1}
-
     def describe(self, step: Step[CompileStep]) -> str:
         """Name the model, the target and its hardware."""
         hardware = target_kind(step.options.kind).describe(step.options.attributes)

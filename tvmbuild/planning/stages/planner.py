@@ -14,7 +14,7 @@ Options = TypeVar("Options", bound=StepOptions)
 
 
 class StagePlanner(Protocol[Options]):
-    """What a stage is told, depends on and takes. A subject or target is one of the stage's scope."""
+    """What a stage is told and depends on. A subject or target is one of the stage's scope."""
 
     # ------------------------------------------------------------------- the step
 
@@ -37,9 +37,6 @@ class StagePlanner(Protocol[Options]):
 
     def explain_model(self, model: ModelSpec, capabilities: Capabilities, /) -> str | None:
         """Return the same of a stage of models."""
-
-    def list_needs(self, step: Step[Options], subject: Subject, host_cpu: str, /) -> dict[str, int] | None:
-        """Return what it takes of a worker besides a place; None: it runs in the user's own environment only."""
 
     # ------------------------------------------------------------------- saying
 

@@ -13,7 +13,7 @@ from tvmbuild.planning.stages.tools import list_versions
 from tvmbuild.planning.subject import Subject
 
 NNCF = "nncf"
-"""The method, its distribution, and what a step takes of a worker that has it."""
+"""The method, and its distribution."""
 
 
 class Quantize(StageOfModels):
@@ -46,10 +46,6 @@ class Quantize(StageOfModels):
         if _require(model).method != NNCF or capabilities.version(NNCF) is not None:
             return None
         return "NNCF is not installed; `pip install 'tvmbuild[quantize]'`, or say `method: onnxruntime`"
-
-    def list_needs(self, step: Step[QuantizeStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return the library of the method, where not every worker has it."""
-        return {NNCF: 1} if step.options.quantize.method == NNCF else {}
 
     def describe(self, step: Step[QuantizeStep]) -> str:
         """Name the model and the method."""

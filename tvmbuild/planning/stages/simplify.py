@@ -42,11 +42,6 @@ class Simplify(StageOfModels):
         missing = ((extra, capabilities.find_missing(extra)) for extra in model.source.list_extras())
         return next((extra.explain(name) for extra, name in missing if name is not None), None)
 
-    def list_needs(self, step: Step[SimplifyStep], _subject: Subject, _host_cpu: str) -> dict[str, int] | None:
-        """Return the extras of the source; an export imports what only its user has."""
-        source = step.options.source
-        return None if source.kind == "export" else {extra.name: 1 for extra in source.list_extras()}
-
     def describe(self, step: Step[SimplifyStep]) -> str:
         """Name the model."""
         return f"fetch, check and simplify {step.model}"

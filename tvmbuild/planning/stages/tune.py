@@ -9,7 +9,6 @@ from tvmbuild.base.device_specs import LocalDevice
 from tvmbuild.base.specs import TargetSpec
 from tvmbuild.base.steps import Step, TuneStep
 from tvmbuild.devices.table import device_kind
-from tvmbuild.planning.device_use import list_device_needs
 from tvmbuild.planning.stages.planner import StageOfCells
 from tvmbuild.planning.stages.threads import list_thread_variables
 from tvmbuild.planning.stages.tools import list_code_generator
@@ -60,18 +59,8 @@ class Tune(StageOfCells):
         """Ask for the code generator alone: without a device nothing is searched."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
-    def list_needs(self, step: Step[TuneStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
-        """Return what a search takes, or the election alone."""
-        target, searches = subject.require_target(), _may_search(step)
-        needs = target_kind(target.kind).list_build_needs(compiles=searches)
-        return {**needs, **list_device_needs(target, host_cpu, step.options.threads)} if searches else needs
-
     def describe(self, step: Step[TuneStep]) -> str:
         """Name the model and the target, and where candidates are timed."""
         device = step.options.device
         timing = device_kind(device).describe_timing(device)
         return f"search schedules of {step.model} for {step.options.target}{timing}"
-
-
-def _may_search(step: Step[TuneStep]) -> bool:
-    return step.options.device.is_timed and step.settings.tune != "never"

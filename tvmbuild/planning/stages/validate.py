@@ -59,12 +59,6 @@ class Validate(StageOfCells):
         """Ask for the code generator alone."""
         return target_kind(target.kind).explain_codegen(capabilities)
 
-    def list_needs(self, step: Step[ValidateStep], subject: Subject, host_cpu: str) -> dict[str, int] | None:
-        """Return what generating code takes, down to no machine code of a GPU; and the device that runs it."""
-        kind = target_kind(subject.require_target().kind)
-        device = {} if step.options.stand_in is None else kind.list_device_needs(host_cpu, 1)
-        return {**kind.list_build_needs(compiles=False), **device}
-
     def describe(self, step: Step[ValidateStep]) -> str:
         """Name the cell."""
         where = "on this CPU" if step.options.stand_in is None else "here"

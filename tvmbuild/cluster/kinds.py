@@ -1,0 +1,134 @@
+"""What kinds of targets and devices take of a worker, and what its machine offers of it: amounts by name.
+
+A kind that is in neither table here has the defaults, and knows nothing of clusters. Pure; imports no Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from tvmbuild.base.capabilities import Capabilities
+from tvmbuild.base.device_specs import DeviceSpec, LocalDevice, QemuDevice, RpcDevice, SshDevice
+
+Amounts = dict[str, int]
+Spec = TypeVar("Spec", bound=DeviceSpec)
+
+TIMING = "device:local"
+"""What times on the machine itself has it alone."""
+COMPILER = "nvcc"
+"""What compiles CUDA kernels; or NVRTC."""
+
+
+class TargetResources:
+    """A kind of target: its code generator, and one device at a time."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def list_build_needs(self, *, compiles: bool) -> Amounts:  # noqa: ARG002 - as Cuda is asked
+        """Return what a step that builds for it takes; ``compiles``: down to machine code."""
+        return {f"build:{self._kind}": 1}
+
+    def list_device_needs(self, _cpu: str, _threads: int, /) -> Amounts:
+        """Return what timing takes besides having the machine alone; ``cpu`` is LLVM's name."""
+        return {self._kind: 1}
+
+    def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
+        """Return what the machine builds with, for that many steps at once."""
+        return {f"build:{self._kind}": steps} if self._kind in machine.codegens else {}
+
+    def list_device_offers(self, machine: Capabilities) -> Amounts:
+        """Return what the machine times on."""
+        return {self._kind: 1} if self._kind in machine.devices else {}
+
+
+class Llvm(TargetResources):
+    """Its devices are cores."""
+
+    def list_device_needs(self, cpu: str, threads: int, /) -> Amounts:
+        """Return as many cores of that CPU."""
+        return {f"cpu:{cpu}": threads}
+
+    def list_device_offers(self, machine: Capabilities) -> Amounts:
+        """Return the cores."""
+        return {f"cpu:{machine.host_cpu}": machine.cores}
+
+
+class Cuda(TargetResources):
+    """Its kernels are compiled by a compiler besides TVM."""
+
+    def list_build_needs(self, *, compiles: bool) -> Amounts:
+        """Add the compiler of kernels."""
+        return {**super().list_build_needs(compiles=compiles), **({COMPILER: 1} if compiles else {})}
+
+    def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
+        """Add the compiler of kernels."""
+        compiler = {COMPILER: steps} if machine.nvcc or machine.nvrtc else {}
+        return {**super().list_build_offers(machine, steps), **compiler}
+
+
+class DeviceResources(Generic[Spec]):
+    """A kind of device: one at a time, which a worker is told that it has, by `--has device:KIND`."""
+
+    def list_needs(self, spec: Spec, _own: Amounts, /) -> Amounts:
+        """Return what a step that runs on it takes; ``own``: what timing on the worker's own machine would."""
+        return {f"device:{spec.kind}": 1}
+
+    def list_offers(self, _machine: Capabilities, /) -> Amounts:
+        """Return what a worker on the machine offers without being told."""
+        return {}
+
+
+class Local(DeviceResources[LocalDevice]):
+    """The worker's own machine."""
+
+    def list_needs(self, _spec: LocalDevice, own: Amounts, /) -> Amounts:
+        """Return the machine alone, and its cores or its GPU."""
+        return {TIMING: 1, **own}
+
+    def list_offers(self, _machine: Capabilities, /) -> Amounts:
+        """Return that one step at a time has the machine alone."""
+        return {TIMING: 1}
+
+
+class Qemu(DeviceResources[QemuDevice]):
+    """Emulated boards, those that are made."""
+
+    def list_needs(self, spec: QemuDevice, _own: Amounts, /) -> Amounts:
+        """Return the board of that architecture."""
+        return {f"device:qemu-{spec.arch}": 1}
+
+    def list_offers(self, machine: Capabilities, /) -> Amounts:
+        """Return the boards that are made."""
+        return {f"device:qemu-{architecture}": 1 for architecture in machine.emulators}
+
+
+class Rpc(DeviceResources[RpcDevice]):
+    """Boards behind a tracker, which a worker is told by `--tracker`."""
+
+    def list_needs(self, spec: RpcDevice, _own: Amounts, /) -> Amounts:
+        """Return a board of the key."""
+        return {f"device:{spec.key}": 1}
+
+
+class Ssh(DeviceResources[SshDevice]):
+    """Boards behind ssh."""
+
+    def list_needs(self, spec: SshDevice, _own: Amounts, /) -> Amounts:
+        """Return the board at the address."""
+        return {f"device:{spec.host}": 1}
+
+
+TARGET_ROWS: Mapping[str, type[TargetResources]] = {"llvm": Llvm, "cuda": Cuda}
+DEVICE_ROWS: Mapping[str, DeviceResources[Any]] = {"local": Local(), "rpc": Rpc(), "qemu": Qemu(), "ssh": Ssh()}
+
+
+def target_resources(kind: str) -> TargetResources:
+    """Return the answers of a kind of target."""
+    return TARGET_ROWS.get(kind, TargetResources)(kind)
+
+
+def device_resources(kind: str) -> DeviceResources[Any]:
+    """Return the answers of a kind of device."""
+    return DEVICE_ROWS.get(kind, DeviceResources())
