@@ -9,7 +9,6 @@ from tvm import relax, tirx
 from tvm.s_tir import meta_schedule as ms
 
 from tvmbuild.base.frozen_map import FrozenMap
-from tvmbuild.compiler.codegen.fast_math import use_fast_math
 from tvmbuild.compiler.ir.calls import called_functions, display_name
 from tvmbuild.compiler.ir.prim_funcs import is_scheduled, list_blocks
 from tvmbuild.compiler.pass_manager import Lowering, Phase, from_tvm, of_module, of_target, on_cpu, on_gpu, run_phase
@@ -49,7 +48,6 @@ def apply_records(lowered: Lowered, target: tvm.target.Target, database: ms.data
     ``database`` is a MetaSchedule Database. GPU functions without a record get one by rule, without
     which they could not run; CPU functions without one a schedule by rule. Neither counts as covered.
     """
-    use_fast_math()
     lowering = Lowering(target)
     with target, database:
         recorded = run_phase(RECORDED, lowered.mod, lowering)

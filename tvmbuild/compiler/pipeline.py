@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.bugs import last_line, report_bug
+from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.codegen.runtime_calls import check_runtime_calls
 from tvmbuild.compiler.codegen.tensor_cores.intrinsics import SIDE
 from tvmbuild.compiler.culprit import name_culprit
@@ -326,6 +327,7 @@ def lower(
     ``algorithms`` are by a convolution's signature; without one it is computed directly. The same model, target,
     layout and algorithms give the same module in any process.
     """
+    prepare_compiler()
     wanted = next(each for each in LAYOUTS if each == (layout or _default_layout(target, imported)))
     quantised = bool(operator_calls(imported.mod, "relax.quantize"))
     lowering = Lowering(target, wanted, algorithms, quantised, imported.tf32)

@@ -10,7 +10,7 @@ from tvm.s_tir.meta_schedule.database import MemoryDatabase
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tvmbuild.base.specs import freeze_attributes
-from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.machine.target import is_gpu, tvm_target
 from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes
 from tvmbuild.compiler.tasks import task_key
@@ -65,7 +65,7 @@ def _replay(mod: tvm.IRModule, trace: str, target: tvm.target.Target) -> str | N
         if len(functions) != 1:
             return f"it makes {len(functions)} functions of one"
         if not is_gpu(target):
-            use_fast_math()
+            prepare_compiler()
             scheduled = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
             tvm.driver.build(run_tir_passes(scheduled, target), target=target)
     except (

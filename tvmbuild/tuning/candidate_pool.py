@@ -260,10 +260,10 @@ def find_difference(mod: Any, workload: Any, target: Any) -> str | None:
     """
     import tvm  # noqa: PLC0415  (after start_worker)
 
-    from tvmbuild.compiler.codegen.fast_math import use_fast_math  # noqa: PLC0415
+    from tvmbuild.compiler.codegen.prepare import prepare_compiler  # noqa: PLC0415
     from tvmbuild.compiler.schedules.cpu.tir_passes import run_tir_passes  # noqa: PLC0415
 
-    use_fast_math()
+    prepare_compiler()
     inputs = draw_inputs(list_arguments(workload))
     results = []
     for each in (workload, run_tir_passes(mod, target)):

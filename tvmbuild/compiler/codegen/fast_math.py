@@ -86,10 +86,7 @@ _ERF = (
 
 @cache
 def use_fast_math() -> None:
-    """Let this process's code generation for llvm use the polynomials, from now on.
-
-    Whatever makes code calls it first, by name: folding constants, applying records, building, the tuner's workers.
-    """
+    """Let this process's code generation for llvm use the polynomials, from now on."""
     for name, rule in _RULES.items():
         tirx.register_intrin_lowering(f"tirx.{name}", target="llvm", f=rule, level=_LEVEL)
     # TVM does not say so of these, and would write their vectors out one by one; LLVM makes short ones of some.

@@ -12,9 +12,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
 
-from tvmbuild.compiler.codegen.byte_products import register_byte_products
 from tvmbuild.compiler.codegen.cubin import compile_with_tvm
-from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.codegen.vulkan.generator import register_generator
 from tvmbuild.compiler.machine.target import copies_asynchronously, launches_dependents
 
@@ -27,8 +26,7 @@ def pass_config(target: tvm.target.Target) -> dict[str, Any]:
 @contextlib.contextmanager
 def use_generators(target: tvm.target.Target) -> Iterator[None]:
     """Within the context TVM generates code for the target as we do; whatever makes code is inside."""
-    use_fast_math()
-    register_byte_products()
+    prepare_compiler()
     if target.kind.name == "vulkan":
         register_generator()
     if target.kind.name == "cuda":

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmbuild.compiler.codegen.fast_math import use_fast_math
+from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
 
@@ -28,7 +28,7 @@ def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     TVM compiles and runs a function for each of them, 20 ms and more. Most are weights and biases that change their
     layout only, two for each layer of a convolutional network: those numpy does at once.
     """
-    use_fast_math()  # TVM's pass runs the code that it makes
+    prepare_compiler()  # TVM's pass runs the code that it makes
     mover = _Mover(mod)
     moved = relax.transform.CanonicalizeBindings()(rewrite_main(mod, mover))
     return relax.transform.FoldConstant()(moved) if mover.is_left else moved

@@ -14,7 +14,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
-from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes, register_byte_products
+from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import (
     FUSABLE_WITH_ELEMENTWISE,
@@ -43,7 +43,6 @@ def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
     """
     if not multiplies_bytes(target):
         return mod
-    register_byte_products()
     return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerToDp4a(mod)))
 
 
