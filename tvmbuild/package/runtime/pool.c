@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_THREADS 256
+#define MAX_THREADS 256
 #define WORKER_LOOKS_NS 1000000 /* longer than the serial parts between the loops of one inference */
 #define CALLER_LOOKS_NS 200000  /* then its core may be what a worker waits for */
 #define LOOKS_A_CLOCK 32
@@ -34,7 +34,7 @@ OF_THE_RUNTIME void TVMFFIErrorMoveFromRaised(void **error);
 OF_THE_RUNTIME void TVMFFIErrorSetRaised(void *error);
 OF_THE_RUNTIME int TVMFFIObjectDecRef(void *object);
 
-static pthread_t workers[MOST_THREADS];
+static pthread_t workers[MAX_THREADS];
 static int count;   /* of workers */
 static pid_t owner; /* a forked child has no workers */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
@@ -61,7 +61,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MOST_THREADS, NULL, NULL, 0); }
+static void wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0); }
 
 static int64_t now_ns(void) {
   struct timespec time;
@@ -136,7 +136,7 @@ static int run_alone(Loop loop, void *data, int tasks) {
  * has them already. */
 __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
   if (count > 0) return count == threads - 1 && owner == getpid() ? 0 : -1; /* loaded once more */
-  if (threads < 1 || threads > MOST_THREADS) return -1;
+  if (threads < 1 || threads > MAX_THREADS) return -1;
   owner = getpid();
   sigset_t all, before;
   sigfillset(&all); /* signals are the caller's business, but for those of a fault */

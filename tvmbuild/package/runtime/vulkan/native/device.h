@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "device_choice.h"
-#include "lane.h"
+#include "work_queue.h"
 #include "memory.h"
 #include "profile.h"
 #include "recording.h"
@@ -28,7 +28,7 @@ struct Device : OnHeap {
   List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
   uint64_t allocated;       // bytes of its own memory
-  Lane lanes[MOST_LANES];
+  WorkQueue work_queues[MAX_WORK_QUEUES];
   Submissions submissions;
   Recordings recordings;
 

@@ -4,6 +4,7 @@
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
+#include "lock.h"
 #include "tvm_classes.h"
 
 // TVM's own, which end in the virtual functions below.
@@ -42,12 +43,10 @@ bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice tar
 }
 
 bool sync_streams(Device &device, void *source) {
-  pthread_mutex_lock(&device.lock);
-  Lane *stream = static_cast<Lane *>(source);
-  int lane = stream != nullptr ? static_cast<int>(stream - device.lanes) : current_lane(device);
-  bool is_done = flush_lane(device, lane);  // what is submitted later runs later
-  pthread_mutex_unlock(&device.lock);
-  return is_done;
+  Lock lock(device.lock);
+  WorkQueue *stream = static_cast<WorkQueue *>(source);
+  int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
+  return flush_queue(device, queue);  // what is submitted later runs later
 }
 
 class VulkanApi final : public DeviceApi {
@@ -86,29 +85,26 @@ class VulkanApi final : public DeviceApi {
   void *CreateStream(DLDevice device) override {
     Device *used = use_device(device.device_id);
     if (used == nullptr) throw_failure();
-    pthread_mutex_lock(&used->lock);
-    Lane *stream = create_stream(*used);
-    pthread_mutex_unlock(&used->lock);
-    return stream;
+    Lock lock(used->lock);
+    return create_stream(*used);
   }
 
   void FreeStream(DLDevice device, void *stream) override {
     Device *used = started_device(device.device_id);
     if (used == nullptr || stream == nullptr) return;
-    pthread_mutex_lock(&used->lock);
-    free_stream(*used, static_cast<Lane *>(stream));
-    pthread_mutex_unlock(&used->lock);
+    Lock lock(used->lock);
+    free_stream(*used, static_cast<WorkQueue *>(stream));
   }
 
   void StreamSync(DLDevice device, void *stream) override {
     Device *used = started_device(device.device_id);
-    if (used != nullptr && !synchronize(*used, static_cast<Lane *>(stream))) throw_failure();
+    if (used != nullptr && !synchronize(*used, static_cast<WorkQueue *>(stream))) throw_failure();
   }
 
   void SetStream(DLDevice device, void *stream) override {
     Device *used = use_device(device.device_id);
     if (used == nullptr) throw_failure();
-    set_current_stream(*used, static_cast<Lane *>(stream));
+    set_current_stream(*used, static_cast<WorkQueue *>(stream));
   }
 
   void *GetCurrentStream(DLDevice device) override {

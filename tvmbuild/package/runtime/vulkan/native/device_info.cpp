@@ -60,7 +60,7 @@ void read_properties(const VulkanLibrary &library, const Extensions &extensions,
   memcpy(info.uuid, identity.deviceUUID, sizeof(info.uuid));
   info.push_descriptors = push.maxPushDescriptors;
   info.has_fast_dot = dot.integerDotProduct4x8BitPackedSignedAccelerated;
-  info.most_bytes = maintenance.maxMemoryAllocationSize;
+  info.max_bytes = maintenance.maxMemoryAllocationSize;
 }
 
 void read_features(const VulkanLibrary &library, const Extensions &extensions, DeviceInfo &info) {

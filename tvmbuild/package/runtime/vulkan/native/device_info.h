@@ -26,7 +26,7 @@ struct DeviceInfo {
   uint8_t uuid[16];
   uint32_t features;         // bits of Feature
   uint32_t push_descriptors; // how many buffers a kernel may have with them; 0: none
-  VkDeviceSize most_bytes;   // of one allocation
+  VkDeviceSize max_bytes;   // of one allocation
   uint32_t queue_family;
   uint64_t timestamp_mask;   // of the bits that count, after which the clock begins anew; 0: there is none
   bool has_memory_budget, is_unified;

@@ -39,7 +39,7 @@ bool check_limits(const Device &device, const Kernel &kernel) {
 }
 
 bool make_layout(Device &device, const Kernel &kernel, KernelOnDevice &on) {
-  VkDescriptorSetLayoutBinding bindings[MOST_BUFFERS] = {};
+  VkDescriptorSetLayoutBinding bindings[MAX_BUFFERS] = {};
   for (uint32_t index = 0; index < kernel.buffers; index++)
     bindings[index] = {index, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
   on.pushes = kernel.buffers <= device.info.push_descriptors && device.vk.push_descriptors != nullptr;
@@ -148,8 +148,8 @@ static bool count_groups(const Device &device, const Kernel &kernel, const int64
   for (int axis = 0; axis < 3; axis++)
     if (kernel.axes[axis] >= 0) counts[axis] = extents[kernel.axes[axis]];
   for (int axis = 1; axis < 3; axis++)
-    if (kernel.axes[axis] == FOLDED && counts[0] > MOST_GROUPS) {
-      counts[axis] = (counts[0] - 1) / MOST_GROUPS + 1;
+    if (kernel.axes[axis] == FOLDED && counts[0] > MAX_GROUPS) {
+      counts[axis] = (counts[0] - 1) / MAX_GROUPS + 1;
       counts[0] = (counts[0] - 1) / counts[axis] + 1;
     }
   for (int axis = 0; axis < 3; axis++) {
@@ -170,10 +170,10 @@ bool launch_kernel(Device &device, Kernel &kernel, const uint64_t *addresses, co
   if (prepare_kernel(device, kernel) == nullptr) return false;
   Lock lock(device.lock);
   if (!check_alive(device)) return false;
-  Binding bindings[MOST_BUFFERS];
+  Binding bindings[MAX_BUFFERS];
   for (uint32_t index = 0; index < kernel.buffers; index++)
     if (!bind_buffer(device, kernel, index, addresses[index], bindings[index])) return false;
-  return add_launch(device, current_lane(device), &kernel, groups, scalars, bindings);
+  return add_launch(device, current_queue(device), &kernel, groups, scalars, bindings);
 }
 
 }  // namespace tvmbuild

@@ -13,7 +13,7 @@ struct Memory : OnHeap {
   VkBuffer buffer;     // the block's
   uint64_t base;       // where in it
   char *mapped;        // null: only the device reaches it
-  uint64_t readers, writers;  // lanes with unsubmitted work on it, a bit each
+  uint64_t readers, writers;  // queues with unsubmitted work on it, a bit each
   uint64_t last_use;   // the latest submission that touches it
   uint64_t mark;       // of the recording that listed it last
   bool is_stale;       // what should have been written was given up

@@ -12,7 +12,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint64_t PAUSE_S = 10;  // a search for schedules makes pipelines all the time
-constexpr long MOST_BYTES = 256 << 20;
+constexpr long MAX_BYTES = 256 << 20;
 
 char folder[2048];
 
@@ -44,7 +44,7 @@ bool read_file(const Device &device, List<char> &data) {
   if (file == nullptr) return false;
   Header header;
   bool is_whole = fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.magic, MAGIC, sizeof(MAGIC)) == 0 &&
-                  header.driver == device.info.properties.driverVersion && header.bytes <= MOST_BYTES;
+                  header.driver == device.info.properties.driverVersion && header.bytes <= MAX_BYTES;
   if (is_whole) {
     size_t bytes = static_cast<size_t>(header.bytes);
     data.grow(bytes);

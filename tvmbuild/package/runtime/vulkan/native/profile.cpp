@@ -45,7 +45,7 @@ bool start_profile(Device &device) {
 int64_t count_profiled(Device &device) {
   Lock lock(device.lock);
   size_t count = device.times.size();
-  for (const Lane &lane : device.lanes) count += lane.operations;
+  for (const WorkQueue &queue : device.work_queues) count += queue.operations;
   return static_cast<int64_t>(count);
 }
 

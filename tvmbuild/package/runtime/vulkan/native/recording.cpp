@@ -77,7 +77,7 @@ class Recorder {
   bool record_launch(const uint64_t *words) {
     const Kernel *kernel = reinterpret_cast<const Kernel *>(words[1]);
     const KernelOnDevice &on = *kernel->on[device_.index];
-    VkDescriptorBufferInfo infos[MOST_BUFFERS];
+    VkDescriptorBufferInfo infos[MAX_BUFFERS];
     bool conflicts = false;
     for (uint32_t index = 0; index < kernel->buffers; index++) {
       const uint64_t *binding = words + LAUNCH_WORDS + BINDING_WORDS * index;
@@ -113,7 +113,7 @@ class Recorder {
       if (!check(device_, vk_.AllocateDescriptorSets(device_.handle, &allocate, &set), "allocate descriptors"))
         return false;
     }
-    VkWriteDescriptorSet writes[MOST_BUFFERS];
+    VkWriteDescriptorSet writes[MAX_BUFFERS];
     for (uint32_t index = 0; index < kernel.buffers; index++)
       writes[index] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set, index, 0, 1,
                        VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, nullptr, &infos[index], nullptr};

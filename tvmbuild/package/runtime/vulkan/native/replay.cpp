@@ -5,8 +5,8 @@
 namespace tvmbuild {
 namespace {
 
-constexpr size_t MOST_RECORDINGS = 32;
-constexpr int MOST_TWINS = 2;  // one runs while the other is submitted
+constexpr size_t MAX_RECORDINGS = 32;
+constexpr int MAX_COPIES_IN_FLIGHT = 2;  // one runs while the other is submitted
 
 uint64_t hash_words(const List<uint64_t> &words) {
   uint64_t hash = words.size();
@@ -24,7 +24,7 @@ bool is_equal(const Recording &recording, uint64_t hash, const List<uint64_t> &w
 
 bool make_room(Device &device) {
   List<Recording *> &kept = device.recordings.kept;
-  if (kept.size() < MOST_RECORDINGS) return true;
+  if (kept.size() < MAX_RECORDINGS) return true;
   size_t oldest = 0;
   for (size_t index = 1; index < kept.size(); index++)
     if (kept[index]->used < kept[oldest]->used) oldest = index;
@@ -55,15 +55,15 @@ Recording *find_recording(Device &device, const List<uint64_t> &words) {
   Recordings &all = device.recordings;
   uint64_t hash = hash_words(words);
   Recording *busy = nullptr;
-  int twins = 0;
+  int copies = 0;
   for (Recording *each : all.kept) {
     if (!is_equal(*each, hash, words)) continue;
     each->used = ++all.clock;
     if (each->last <= device.submissions.completed) return each;
     if (busy == nullptr || each->last < busy->last) busy = each;
-    twins++;
+    copies++;
   }
-  if (twins >= MOST_TWINS) return wait_for(device, busy->last, WhileWaiting::LOCKED) ? busy : nullptr;
+  if (copies >= MAX_COPIES_IN_FLIGHT) return wait_for(device, busy->last, WhileWaiting::LOCKED) ? busy : nullptr;
   if (!make_room(device)) return nullptr;
   Recording *recording = record(device, words, 0);
   if (recording == nullptr) return nullptr;

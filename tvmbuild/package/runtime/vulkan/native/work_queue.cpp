@@ -1,4 +1,4 @@
-#include "lane.h"
+#include "work_queue.h"
 
 #include <stdio.h>
 
@@ -11,53 +11,53 @@ namespace tvmbuild {
 namespace {
 
 // The device begins while the host goes on. Always at the same places, or a list would not be found again.
-constexpr uint32_t FIRST_CHUNK = 16, LARGEST_CHUNK = 512;
+constexpr uint32_t FIRST_CHUNK = 16, MAX_CHUNK = 512;
 
-uint64_t bit(int lane) { return 1ull << lane; }
+uint64_t bit(int queue) { return 1ull << queue; }
 
-void mark(int lane, const Binding &binding) {
-  (binding.is_written ? binding.memory->writers : binding.memory->readers) |= bit(lane);
+void mark(int queue, const Binding &binding) {
+  (binding.is_written ? binding.memory->writers : binding.memory->readers) |= bit(queue);
   if (binding.is_written) binding.memory->is_stale = false;
 }
 
-// What other lanes hold and this must come after.
-bool flush_others(Device &device, int lane, const Binding &binding) {
+// What other queues hold and this must come after.
+bool flush_others(Device &device, int queue, const Binding &binding) {
   uint64_t others = binding.memory->writers | (binding.is_written ? binding.memory->readers : 0);
-  others &= ~bit(lane);
+  others &= ~bit(queue);
   for (int other = 0; others != 0; other++, others >>= 1)
-    if ((others & 1) && !flush_lane(device, other)) return false;
+    if ((others & 1) && !flush_queue(device, other)) return false;
   return true;
 }
 
-bool count_operation(Device &device, int lane) {
-  Lane &mine = device.lanes[lane];
+bool count_operation(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
   if (mine.chunk == 0) mine.chunk = FIRST_CHUNK;
   if (++mine.operations < mine.chunk) return true;
-  if (mine.chunk < LARGEST_CHUNK) mine.chunk *= 2;
-  return flush_lane(device, lane);
+  if (mine.chunk < MAX_CHUNK) mine.chunk *= 2;
+  return flush_queue(device, queue);
 }
 
-void forget_memory_uses(Memory *memory, int lane) {
-  memory->readers &= ~bit(lane);
-  memory->writers &= ~bit(lane);
+void forget_memory_uses(Memory *memory, int queue) {
+  memory->readers &= ~bit(queue);
+  memory->writers &= ~bit(queue);
 }
 
 // What they should have written must not be read: the one who reads may not have heard of the failure.
-void give_up_operations(Device &device, int lane) {
+void give_up_operations(Device &device, int queue) {
   snprintf(device.given_up, sizeof(device.given_up), "%s", failure());
-  for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(lane)) != 0;
+  for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(queue)) != 0;
 }
 
-// What waits in a lane may mention what is gone by now where the device is lost: nothing of it is looked at then.
-bool submit_words(Device &device, int lane) {
-  Lane &mine = device.lanes[lane];
+// What waits in a queue may mention what is gone by now where the device is lost: nothing of it is looked at then.
+bool submit_words(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
   if (!check_alive(device)) return false;
   if (device.is_profiling) return run_profiled(device, mine.words, mine.operations, mine.last);
   Recording *recording = find_recording(device, mine.words);
   if (recording == nullptr || !submit(device, recording->commands, recording->last)) return false;
   mine.last = recording->last;
   for (Memory *memory : recording->memories) {
-    forget_memory_uses(memory, lane);
+    forget_memory_uses(memory, queue);
     memory->last_use = recording->last;
   }
   return true;
@@ -71,12 +71,12 @@ bool check_fresh(const Device &device, const Binding &binding) {
               device.given_up);
 }
 
-bool add_launch(Device &device, int lane, Kernel *kernel, const uint32_t *groups, const uint64_t *scalars,
+bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *groups, const uint64_t *scalars,
                 const Binding *bindings) {
   for (uint32_t index = 0; index < kernel->buffers; index++)
-    if (!check_fresh(device, bindings[index]) || !flush_others(device, lane, bindings[index])) return false;
+    if (!check_fresh(device, bindings[index]) || !flush_others(device, queue, bindings[index])) return false;
   size_t size = LAUNCH_WORDS + BINDING_WORDS * kernel->buffers + kernel->scalars;
-  uint64_t *words = device.lanes[lane].words.grow(size);
+  uint64_t *words = device.work_queues[queue].words.grow(size);
   *words++ = LAUNCH;
   *words++ = reinterpret_cast<uint64_t>(kernel);
   *words++ = reinterpret_cast<uint64_t>(kernel->on[device.index]);
@@ -87,60 +87,60 @@ bool add_launch(Device &device, int lane, Kernel *kernel, const uint32_t *groups
     *words++ = reinterpret_cast<uint64_t>(bindings[index].memory);
     *words++ = bindings[index].memory->id;
     *words++ = bindings[index].offset;
-    mark(lane, bindings[index]);
+    mark(queue, bindings[index]);
   }
   for (uint32_t index = 0; index < kernel->scalars; index++) *words++ = scalars[index];
-  return count_operation(device, lane);
+  return count_operation(device, queue);
 }
 
-bool add_copy(Device &device, int lane, Binding from, Binding to, size_t size) {
-  if (!check_fresh(device, from) || !flush_others(device, lane, from) || !flush_others(device, lane, to)) return false;
-  uint64_t *words = device.lanes[lane].words.grow(COPY_WORDS);
+bool add_copy(Device &device, int queue, Binding from, Binding to, size_t size) {
+  if (!check_fresh(device, from) || !flush_others(device, queue, from) || !flush_others(device, queue, to)) return false;
+  uint64_t *words = device.work_queues[queue].words.grow(COPY_WORDS);
   *words++ = COPY;
   const Binding both[] = {from, to};
   for (const Binding &each : both) {
     *words++ = reinterpret_cast<uint64_t>(each.memory);
     *words++ = each.memory->id;
     *words++ = each.offset;
-    mark(lane, each);
+    mark(queue, each);
   }
   *words++ = size;
-  return count_operation(device, lane);
+  return count_operation(device, queue);
 }
 
-bool flush_lane(Device &device, int lane) {
-  Lane &mine = device.lanes[lane];
+bool flush_queue(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
   if (mine.words.size() == 0) return true;
-  bool is_done = submit_words(device, lane);
-  if (!is_done) give_up_operations(device, lane);
+  bool is_done = submit_words(device, queue);
+  if (!is_done) give_up_operations(device, queue);
   if (!is_done || device.is_profiling)
-    for (Memory *memory : device.memories) forget_memory_uses(memory, lane);
+    for (Memory *memory : device.memories) forget_memory_uses(memory, queue);
   mine.words.clear();
   mine.operations = 0;
   return is_done;
 }
 
-bool wait_for_lane(Device &device, int lane) {
-  Lane &mine = device.lanes[lane];
-  if (!flush_lane(device, lane)) return false;
+bool wait_for_queue(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (!flush_queue(device, queue)) return false;
   mine.chunk = FIRST_CHUNK;
-  bool is_shared = lane == MOST_LANES - 1 || mine.is_stream;  // another thread may use its staging memory
+  bool is_shared = queue == MAX_WORK_QUEUES - 1 || mine.is_stream;  // another thread may use its staging memory
   if (!wait_for(device, mine.last, is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED)) return false;
   mine.staging_used = 0;
   return true;
 }
 
 bool wait_for_memory(Device &device, Memory *memory, bool is_written) {
-  uint64_t lanes = memory->writers | (is_written ? memory->readers : 0);
-  bool is_done = true;  // every lane, whatever becomes of the first: the memory may be about to go
-  for (int lane = 0; lanes != 0; lane++, lanes >>= 1)
-    if (lanes & 1) is_done &= flush_lane(device, lane);
+  uint64_t queues = memory->writers | (is_written ? memory->readers : 0);
+  bool is_done = true;  // every queue, whatever becomes of the first: the memory may be about to go
+  for (int queue = 0; queues != 0; queue++, queues >>= 1)
+    if (queues & 1) is_done &= flush_queue(device, queue);
   return wait_for(device, memory->last_use) && is_done;
 }
 
 bool wait_for_all(Device &device) {
   bool is_done = check_alive(device);
-  for (int lane = 0; lane < MOST_LANES; lane++) is_done &= flush_lane(device, lane);
+  for (int queue = 0; queue < MAX_WORK_QUEUES; queue++) is_done &= flush_queue(device, queue);
   return wait_for(device, device.submissions.last, WhileWaiting::LOCKED) && is_done;
 }
 
