@@ -15,6 +15,8 @@ constexpr uint32_t FIRST_CHUNK = 16, MAX_CHUNK = 512;
 
 uint64_t bit(int queue) { return 1ull << queue; }
 
+Place place_of(const Binding &binding) { return {binding.memory, binding.memory->id, binding.offset}; }
+
 void mark(int queue, const Binding &binding) {
   (binding.is_written ? binding.memory->writers : binding.memory->readers) |= bit(queue);
   if (binding.is_written) binding.memory->is_stale = false;
@@ -32,7 +34,7 @@ bool flush_others(Device &device, int queue, const Binding &binding) {
 bool count_operation(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
   if (mine.chunk == 0) mine.chunk = FIRST_CHUNK;
-  if (++mine.operations < mine.chunk) return true;
+  if (mine.operations.count() < mine.chunk) return true;
   if (mine.chunk < MAX_CHUNK) mine.chunk *= 2;
   return flush_queue(device, queue);
 }
@@ -49,11 +51,11 @@ void give_up_operations(Device &device, int queue) {
 }
 
 // What waits in a queue may mention what is gone by now where the device is lost: nothing of it is looked at then.
-bool submit_words(Device &device, int queue) {
+bool submit_operations(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
   if (!check_alive(device)) return false;
-  if (device.is_profiling) return run_profiled(device, mine.words, mine.operations, mine.last);
-  Recording *recording = find_recording(device, mine.words);
+  if (device.is_profiling) return run_profiled(device, mine.operations, mine.last);
+  Recording *recording = find_recording(device, mine.operations);
   if (recording == nullptr || !submit(device, recording->commands, recording->last)) return false;
   mine.last = recording->last;
   for (Memory *memory : recording->memories) {
@@ -75,48 +77,39 @@ bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *group
                 const Binding *bindings) {
   for (uint32_t index = 0; index < kernel->buffers; index++)
     if (!check_fresh(device, bindings[index]) || !flush_others(device, queue, bindings[index])) return false;
-  size_t size = LAUNCH_WORDS + BINDING_WORDS * kernel->buffers + kernel->scalars;
-  uint64_t *words = device.work_queues[queue].words.grow(size);
-  *words++ = LAUNCH;
-  *words++ = reinterpret_cast<uint64_t>(kernel);
-  *words++ = reinterpret_cast<uint64_t>(kernel->on[device.index]);
-  *words++ = kernel->id;
-  *words++ = groups[0] | static_cast<uint64_t>(groups[1]) << 32;
-  *words++ = groups[2];
+  static_assert(MAX_BUFFERS <= UINT16_MAX && MAX_SCALARS <= UINT16_MAX, "a Launch counts them in 16 bits");
+  Place places[MAX_BUFFERS];
   for (uint32_t index = 0; index < kernel->buffers; index++) {
-    *words++ = reinterpret_cast<uint64_t>(bindings[index].memory);
-    *words++ = bindings[index].memory->id;
-    *words++ = bindings[index].offset;
+    places[index] = place_of(bindings[index]);
     mark(queue, bindings[index]);
   }
-  for (uint32_t index = 0; index < kernel->scalars; index++) *words++ = scalars[index];
+  const Launch launch = {OperationKind::LAUNCH,
+                         kernel,
+                         kernel->on[device.index],
+                         kernel->id,
+                         {groups[0], groups[1], groups[2]},
+                         static_cast<uint16_t>(kernel->buffers),
+                         static_cast<uint16_t>(kernel->scalars)};
+  device.work_queues[queue].operations.add(launch, places, scalars);
   return count_operation(device, queue);
 }
 
 bool add_copy(Device &device, int queue, Binding from, Binding to, size_t size) {
   if (!check_fresh(device, from) || !flush_others(device, queue, from) || !flush_others(device, queue, to)) return false;
-  uint64_t *words = device.work_queues[queue].words.grow(COPY_WORDS);
-  *words++ = COPY;
-  const Binding both[] = {from, to};
-  for (const Binding &each : both) {
-    *words++ = reinterpret_cast<uint64_t>(each.memory);
-    *words++ = each.memory->id;
-    *words++ = each.offset;
-    mark(queue, each);
-  }
-  *words++ = size;
+  device.work_queues[queue].operations.add({OperationKind::COPY, place_of(from), place_of(to), size});
+  mark(queue, from);
+  mark(queue, to);
   return count_operation(device, queue);
 }
 
 bool flush_queue(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
-  if (mine.words.size() == 0) return true;
-  bool is_done = submit_words(device, queue);
+  if (mine.operations.count() == 0) return true;
+  bool is_done = submit_operations(device, queue);
   if (!is_done) give_up_operations(device, queue);
   if (!is_done || device.is_profiling)
     for (Memory *memory : device.memories) forget_memory_uses(memory, queue);
-  mine.words.clear();
-  mine.operations = 0;
+  mine.operations.clear();
   return is_done;
 }
 

@@ -4,16 +4,14 @@
 // So they may be submitted in any order, and a thread's list is the same at each of its inferences, whatever others do.
 #pragma once
 #include "memory.h"
+#include "operations.h"
 
 namespace tvmbuild {
-
-struct Kernel;
 
 constexpr int MAX_WORK_QUEUES = 64;  // a bit each in Memory
 
 struct WorkQueue {
-  List<uint64_t> words;  // the operations, see recording.h
-  uint32_t operations;
+  Operations operations;
   uint32_t chunk;        // how many operations are submitted at once; grows until the next wait
   uint64_t last;         // its latest submission
   int users;             // threads and streams
