@@ -43,10 +43,10 @@ static atomic_int stopping;
 static Loop job_loop;
 static void *job_data;
 static Group job_group;
-static _Alignas(64) _Atomic uint64_t claims;     /* round in the upper half, shares that nobody has taken in the lower */
-static _Alignas(64) _Atomic uint32_t rounds;     /* what workers wait for */
+static _Alignas(64) _Atomic uint64_t claims; /* round in the upper half, shares that nobody has taken in the lower */
+static _Alignas(64) _Atomic uint32_t rounds; /* what workers wait for */
 static _Alignas(64) _Atomic uint32_t unfinished; /* what the caller waits for */
-static _Atomic(void *) job_error; /* of a share that failed */
+static _Atomic(void *) job_error;                /* of a share that failed */
 static _Alignas(64) atomic_int failed, sleeping_workers, sleeping_caller;
 
 static void look(void) {
@@ -143,7 +143,8 @@ __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
   int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (count < threads - 1 && pthread_create(&workers[count], NULL, serve, (void *)(uintptr_t)atomic_load(&rounds)) == 0)
+  while (count < threads - 1 &&
+         pthread_create(&workers[count], NULL, serve, (void *)(uintptr_t)atomic_load(&rounds)) == 0)
     count++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return count == threads - 1 ? 0 : -1;

@@ -3,11 +3,11 @@
 #include <pthread.h>
 
 #include "device_choice.h"
-#include "work_queue.h"
 #include "memory.h"
 #include "profile.h"
 #include "recording.h"
 #include "submission.h"
+#include "work_queue.h"
 
 namespace tvmbuild {
 
@@ -27,7 +27,7 @@ struct Device : OnHeap {
   List<Memory *> memories;  // by address
   List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
-  uint64_t allocated;       // bytes of its own memory
+  uint64_t allocated;  // bytes of its own memory
   WorkQueue work_queues[MAX_WORK_QUEUES];
   Submissions submissions;
   Recordings recordings;

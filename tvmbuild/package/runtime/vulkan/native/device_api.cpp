@@ -12,8 +12,8 @@ extern "C" size_t tvm_data_size(tvmbuild::DeviceApi *, const DLTensor &, const v
     "_ZN3tvm7runtime9DeviceAPI11GetDataSizeERK8DLTensorNS_3ffi8OptionalINS5_6StringEvEE");
 extern "C" void *tvm_allocate(tvmbuild::DeviceApi *, DLDevice, int, const int64_t *, DLDataType, const void *) __asm__(
     "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8OptionalINS6_6StringEvEE");
-extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *, void *) __asm__(
-    "_ZN3tvm7runtime9DeviceAPI14CopyDataFromToEP8DLTensorS3_Pv");
+extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *,
+                         void *) __asm__("_ZN3tvm7runtime9DeviceAPI14CopyDataFromToEP8DLTensorS3_Pv");
 
 namespace tvmbuild {
 namespace {
@@ -36,8 +36,7 @@ bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice tar
   uint64_t address = reinterpret_cast<uint64_t>(from);
   if (target.device_type == kDLCPU) return copy_to_host(*device, address, to, size);
   if (target.device_type != kDLVulkan) return fail("Vulkan: no copy between such devices");
-  if (target.device_id == source.device_id)
-    return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
+  if (target.device_id == source.device_id) return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
   Device *other = use_device(target.device_id);
   return other != nullptr && copy_between(*device, address, *other, reinterpret_cast<uint64_t>(to), size);
 }

@@ -75,7 +75,8 @@ int choose_devices(const VulkanLibrary &library, DeviceInfo (&chosen)[MAX_DEVICE
       return 1;
     }
     Text names;
-    for (int index = 0; index < count; index++) names.add("%s%d %s", index > 0 ? ", " : "", index, chosen[index].name());
+    for (int index = 0; index < count; index++)
+      names.add("%s%d %s", index > 0 ? ", " : "", index, chosen[index].name());
     fail("Vulkan: TVMBUILD_VULKAN_DEVICE=%s names no device; there are %.*s", wish, static_cast<int>(names.size()),
          names.data());
     return -1;

@@ -9,9 +9,14 @@
 namespace tvmbuild {
 
 const char *const FEATURE_NAMES[FEATURES] = {
-    "shaderFloat16", "shaderInt8",    "shaderInt16",
-    "shaderInt64",   "shaderFloat64", "storageBuffer8BitAccess",
-    "storageBuffer16BitAccess",       "shaderIntegerDotProduct",
+    "shaderFloat16",
+    "shaderInt8",
+    "shaderInt16",
+    "shaderInt64",
+    "shaderFloat64",
+    "storageBuffer8BitAccess",
+    "storageBuffer16BitAccess",
+    "shaderIntegerDotProduct",
 };
 
 const char *DeviceInfo::type() const {

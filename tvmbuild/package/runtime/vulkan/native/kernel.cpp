@@ -20,8 +20,8 @@ bool check_limits(const Device &device, const Kernel &kernel) {
   for (int axis = 0; axis < 3; axis++) {
     threads *= kernel.local[axis];
     if (kernel.local[axis] > limits.maxComputeWorkGroupSize[axis])
-      return fail("Vulkan: kernel %s has groups of %u threads in %c, and %s allows %u", kernel.name,
-                  kernel.local[axis], "xyz"[axis], name, limits.maxComputeWorkGroupSize[axis]);
+      return fail("Vulkan: kernel %s has groups of %u threads in %c, and %s allows %u", kernel.name, kernel.local[axis],
+                  "xyz"[axis], name, limits.maxComputeWorkGroupSize[axis]);
   }
   if (threads > limits.maxComputeWorkGroupInvocations)
     return fail("Vulkan: kernel %s has groups of %llu threads, and %s allows %u", kernel.name,
@@ -129,8 +129,8 @@ static bool bind_buffer(Device &device, const Kernel &kernel, uint32_t index, ui
     return fail("Vulkan: buffer %u of kernel %s lies in no memory of %s", index, kernel.name, device.info.name());
   uint64_t offset = address - memory->address;
   if (offset % limits.minStorageBufferOffsetAlignment != 0)
-    return fail("Vulkan: buffer %u of kernel %s lies at byte %llu of its memory, and %s needs a multiple of %llu", index,
-                kernel.name, static_cast<unsigned long long>(offset), device.info.name(),
+    return fail("Vulkan: buffer %u of kernel %s lies at byte %llu of its memory, and %s needs a multiple of %llu",
+                index, kernel.name, static_cast<unsigned long long>(offset), device.info.name(),
                 static_cast<unsigned long long>(limits.minStorageBufferOffsetAlignment));
   constexpr uint64_t rounding = 4096;  // TVM's pool takes whole pages
   if (memory->size - offset >= limits.maxStorageBufferRange + rounding)

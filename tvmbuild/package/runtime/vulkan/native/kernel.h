@@ -8,10 +8,16 @@ namespace tvmbuild {
 
 constexpr uint32_t MAX_BUFFERS = 64, MAX_SCALARS = 16, MAX_EXTENTS = 12;
 
-constexpr int8_t FOLDED = -2;         // the axis continues x
+constexpr int8_t FOLDED = -2;           // the axis continues x
 constexpr uint32_t MAX_GROUPS = 65535;  // in each direction: what every device has
 
-enum ScalarKind : uint8_t { SCALAR_INT32 = 0, SCALAR_INT64 = 1, SCALAR_FLOAT32 = 2, SCALAR_UINT32 = 3, SCALAR_BOOL = 4 };
+enum ScalarKind : uint8_t {
+  SCALAR_INT32 = 0,
+  SCALAR_INT64 = 1,
+  SCALAR_FLOAT32 = 2,
+  SCALAR_UINT32 = 3,
+  SCALAR_BOOL = 4
+};
 
 struct KernelOnDevice : OnHeap {
   VkShaderModule shader;

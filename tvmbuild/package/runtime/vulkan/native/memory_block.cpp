@@ -26,8 +26,8 @@ bool explain_shortage(Device &device, VkResult result, size_t size, MemoryUse us
   if (most > 0 && size > most && size <= available)
     return fail("Vulkan: out of memory on %s: asked for %zu MiB, and one allocation may have %llu MiB",
                 device.info.name(), wanted, static_cast<unsigned long long>(most >> 20));
-  return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(), wanted,
-              static_cast<unsigned long long>(available >> 20), static_cast<unsigned long long>(total >> 20));
+  return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(),
+              wanted, static_cast<unsigned long long>(available >> 20), static_cast<unsigned long long>(total >> 20));
 }
 
 bool fill(Device &device, Block &block, MemoryUse use) {

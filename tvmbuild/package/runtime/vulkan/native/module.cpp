@@ -135,8 +135,8 @@ class Module final : public ModuleObject, public OnHeap {
 bool read_scalar(const TVMFFIAny &value, uint8_t kind, uint64_t &word) {
   word = 0;
   if (kind == SCALAR_FLOAT32) {
-    float number = value.type_index == kTVMFFIFloat ? static_cast<float>(value.v_float64)
-                                                    : static_cast<float>(value.v_int64);
+    float number =
+        value.type_index == kTVMFFIFloat ? static_cast<float>(value.v_float64) : static_cast<float>(value.v_int64);
     memcpy(&word, &number, 4);
     return value.type_index == kTVMFFIFloat || value.type_index == kTVMFFIInt;
   }

@@ -48,8 +48,8 @@ bool read_file(const Device &device, List<char> &data) {
   if (is_whole) {
     size_t bytes = static_cast<size_t>(header.bytes);
     data.grow(bytes);
-    is_whole = fread(data.data(), 1, bytes, file) == bytes && fgetc(file) == EOF &&
-               crc32(data.data(), bytes) == header.crc;
+    is_whole =
+        fread(data.data(), 1, bytes, file) == bytes && fgetc(file) == EOF && crc32(data.data(), bytes) == header.crc;
   }
   fclose(file);
   // After the length and version of Vulkan's own header: vendor, device, and the cache's identity.
@@ -81,8 +81,8 @@ bool write_file(const Device &device, const List<char> &data) {
   if (file == nullptr) return false;
   Header header = {{}, device.info.properties.driverVersion, crc32(data.data(), data.size()), data.size()};
   memcpy(header.magic, MAGIC, sizeof(MAGIC));
-  bool is_written = fwrite(&header, sizeof(header), 1, file) == 1 &&
-                    fwrite(data.data(), 1, data.size(), file) == data.size();
+  bool is_written =
+      fwrite(&header, sizeof(header), 1, file) == 1 && fwrite(data.data(), 1, data.size(), file) == data.size();
   is_written = fclose(file) == 0 && is_written && rename(mine, path) == 0;
   if (!is_written) unlink(mine);
   return is_written;

@@ -114,8 +114,8 @@ class Recorder {
     }
     VkWriteDescriptorSet writes[MAX_BUFFERS];
     for (uint32_t index = 0; index < launch.places; index++)
-      writes[index] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set, index, 0, 1,
-                       VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, nullptr, &infos[index], nullptr};
+      writes[index] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set,           index,  0, 1,
+                       VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,      nullptr, &infos[index], nullptr};
     if (on.pushes) {
       vk_.push_descriptors(recording_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, on.layout, 0, launch.places, writes);
       return true;

@@ -18,7 +18,8 @@ thread_local OfThread *mine;
 
 int take_queue(Device &device) {
   int queue = 0;
-  while (queue < MAX_WORK_QUEUES - 1 && device.work_queues[queue].users > 0) queue++;  // the last one is shared where all are taken
+  while (queue < MAX_WORK_QUEUES - 1 && device.work_queues[queue].users > 0)
+    queue++;  // the last one is shared where all are taken
   device.work_queues[queue].users++;
   return queue;
 }

@@ -10,7 +10,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint64_t LOOKS_NS = 200000;  // to be woken takes longer than most of what is waited for
-constexpr int MAX_FAILURES = 1000;    // of a driver that has no memory to wait with, a millisecond each
+constexpr int MAX_FAILURES = 1000;     // of a driver that has no memory to wait with, a millisecond each
 
 uint64_t now_ns() {
   timespec time;

@@ -40,9 +40,8 @@ static bool open_once() {
   if (find == nullptr) return fail("Vulkan: libvulkan.so.1 has no vkGetInstanceProcAddr");
   VkInstance instance = nullptr;
   if (!create_instance(find, instance)) return false;
-#define TVMBUILD_LOAD(name, result, parameters)                                                              \
-  opened.vk.name =                                                                                           \
-      reinterpret_cast<result(*) parameters>(reinterpret_cast<void *>(find(instance, "vk" #name))); \
+#define TVMBUILD_LOAD(name, result, parameters)                                                                  \
+  opened.vk.name = reinterpret_cast<result(*) parameters>(reinterpret_cast<void *>(find(instance, "vk" #name))); \
   if (opened.vk.name == nullptr) return fail("Vulkan: the driver has no vk" #name);
   TVMBUILD_INSTANCE_FUNCTIONS(TVMBUILD_LOAD)
 #undef TVMBUILD_LOAD
@@ -56,9 +55,9 @@ const VulkanLibrary *open_vulkan() {
 }
 
 bool load_device_functions(const VulkanLibrary &library, VkDevice device, DeviceFunctions &vk) {
-#define TVMBUILD_LOAD(name, result, parameters)                                                      \
-  vk.name = reinterpret_cast<result(*) parameters>(                                                  \
-      reinterpret_cast<void *>(library.vk.GetDeviceProcAddr(device, "vk" #name)));                   \
+#define TVMBUILD_LOAD(name, result, parameters)                                    \
+  vk.name = reinterpret_cast<result(*) parameters>(                                \
+      reinterpret_cast<void *>(library.vk.GetDeviceProcAddr(device, "vk" #name))); \
   if (vk.name == nullptr) return fail("Vulkan: the driver has no vk" #name);
   TVMBUILD_DEVICE_FUNCTIONS(TVMBUILD_LOAD)
 #undef TVMBUILD_LOAD

@@ -95,7 +95,8 @@ bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *group
 }
 
 bool add_copy(Device &device, int queue, Binding from, Binding to, size_t size) {
-  if (!check_fresh(device, from) || !flush_others(device, queue, from) || !flush_others(device, queue, to)) return false;
+  if (!check_fresh(device, from) || !flush_others(device, queue, from) || !flush_others(device, queue, to))
+    return false;
   device.work_queues[queue].operations.add({OperationKind::COPY, place_of(from), place_of(to), size});
   mark(queue, from);
   mark(queue, to);

@@ -12,11 +12,11 @@ constexpr int MAX_WORK_QUEUES = 64;  // a bit each in Memory
 
 struct WorkQueue {
   Operations operations;
-  uint32_t chunk;        // how many operations are submitted at once; grows until the next wait
-  uint64_t last;         // its latest submission
-  int users;             // threads and streams
+  uint32_t chunk;  // how many operations are submitted at once; grows until the next wait
+  uint64_t last;   // its latest submission
+  int users;       // threads and streams
   bool is_stream;
-  Memory *staging;       // what goes between the CPU's memory and the card's
+  Memory *staging;  // what goes between the CPU's memory and the card's
   size_t staging_used;
 };
 
