@@ -65,16 +65,17 @@ double print_statistics(const Candidate &candidate, std::vector<double> samples,
   const tvmbuild::Info &info = candidate.session.info();
   std::sort(samples.begin(), samples.end());
   size_t size = samples.size();
+  const double count = static_cast<double>(size);
   double sum = 0, squares = 0;
   for (double sample : samples) sum += sample;
-  for (double sample : samples) squares += (sample - sum / size) * (sample - sum / size);
+  for (double sample : samples) squares += (sample - sum / count) * (sample - sum / count);
   double median = (samples[size / 2] + samples[(size - 1) / 2]) / 2;
-  size_t late = std::min(size - 1, static_cast<size_t>(std::ceil(0.95 * size)) - 1);
+  size_t late = std::min(size - 1, static_cast<size_t>(std::ceil(0.95 * count)) - 1);
   std::printf("%s for %s, %d of %d tasks tuned, %d threads\n", info.model.c_str(), info.target.c_str(), info.covered,
               info.tasks, candidate.session.threads());
   std::printf("  ms: median %.4f, mean %.4f, min %.4f, p95 %.4f, max %.4f, std %.4f (%zu samples of %d)\n", median,
-              sum / size, samples.front(), samples[late], samples.back(),
-              size > 1 ? std::sqrt(squares / (size - 1)) : 0.0, size, number);
+              sum / count, samples.front(), samples[late], samples.back(),
+              size > 1 ? std::sqrt(squares / (count - 1)) : 0.0, size, number);
   if (candidate.on_gpu)
     std::printf("  each call copies its inputs to the %s device, waits for it and copies its outputs back\n",
                 info.kind.c_str());
@@ -84,6 +85,7 @@ double print_statistics(const Candidate &candidate, std::vector<double> samples,
 void run(const tvmbuild::Arguments &arguments) {
   int repeat = arguments.number("--repeat", 100), number = arguments.number("--number", 1);
   std::vector<Candidate> candidates;
+  candidates.reserve(arguments.plain.size());
   for (const std::string &package : arguments.plain) candidates.emplace_back(package, arguments.number("--threads", 0));
   for (Candidate &candidate : candidates) settle(candidate, 500);
   std::vector<std::vector<double>> samples(candidates.size());
@@ -94,6 +96,7 @@ void run(const tvmbuild::Arguments &arguments) {
     }
   }
   std::vector<double> medians;
+  medians.reserve(candidates.size());
   for (size_t j = 0; j < candidates.size(); j++) medians.push_back(print_statistics(candidates[j], samples[j], number));
   if (medians.size() == 2)
     std::printf("%s takes %.3f times as long as %s\n", arguments.plain[1].c_str(), medians[1] / medians[0],

@@ -89,6 +89,7 @@ void run(const tvmbuild::Arguments &arguments) {
 
   tvmbuild::Tensor tensor = tvmbuild::preprocess(info, picture, &rules);
   std::vector<tvmbuild::Tensor> inputs;
+  inputs.reserve(info.inputs.size());
   for (const tvmbuild::TensorInfo &each : info.inputs) inputs.emplace_back(each);  // zeros
   size_t place = tvmbuild::picture_input(info, rules);
   inputs[place] = tensor;

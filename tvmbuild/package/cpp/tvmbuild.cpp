@@ -36,7 +36,7 @@ Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
   std::memset(memory, 0, bytes);
 }
 
-Tensor::Tensor(std::string name, DLManagedTensor *given) {
+Tensor::Tensor(const std::string &name, DLManagedTensor *given) {
   const DLTensor &tensor = given->dl_tensor;
   TVMFFIObjectHandle made = nullptr;
   if (tensor.byte_offset != 0 || TVMFFITensorFromDLPack(given, ALIGNMENT, 1, &made) != 0) {
@@ -44,10 +44,10 @@ Tensor::Tensor(std::string name, DLManagedTensor *given) {
     if (given->deleter != nullptr) given->deleter(given);
     throw Error(name + " on " + where + " is not contiguous and aligned: pass a copy of it");
   }
-  hold(std::move(name), made);
+  hold(name, made);
 }
 
-void Tensor::hold(std::string name, void *object) {
+void Tensor::hold(const std::string &name, void *object) {
   const DLTensor *tensor = TVMFFITensorGetDLTensorPtr(object);
   object_ = std::shared_ptr<void>(object, [device = tensor->device](void *held) {
     DeviceUse use(device);
@@ -186,6 +186,7 @@ void Session::copy_outputs(const std::vector<Tensor> &to) const {
     outputs.push_back(impl_->output(i));
   }
   std::vector<HostCopy> copies;
+  copies.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); i++) copies.push_back({outputs[i], to[i].data(), wanted[i]});
   copy_all_to_host(impl_->device, copies);
 }
@@ -232,8 +233,10 @@ size_t picture_input(const Info &info, const Preprocess &rules) {
 }
 
 Tensor preprocess(const Info &info, const Picture &picture, const Preprocess *given) {
-  if (given == nullptr && !info.preprocess) throw Error(info.model + " does not say how a picture becomes its input");
-  const Preprocess &rules = given != nullptr ? *given : *info.preprocess;
+  const Preprocess *chosen = given;
+  if (chosen == nullptr && info.preprocess) chosen = &*info.preprocess;
+  if (chosen == nullptr) throw Error(info.model + " does not say how a picture becomes its input");
+  const Preprocess &rules = *chosen;
   std::string fault = find_fault(rules);
   if (!fault.empty()) throw Error(fault);
   if (picture.width < 1 || picture.height < 1 || (picture.channels != 1 && picture.channels != 3) ||

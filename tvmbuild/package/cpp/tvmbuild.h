@@ -39,7 +39,7 @@ class Tensor {
   explicit Tensor(TensorInfo info);
   // Somebody else's array, in the host's memory or on a device; contiguous, 64-byte aligned, and ready. It is taken
   // over: its deleter is called when nobody uses it any more, and at once when this throws.
-  Tensor(std::string name, DLManagedTensor *given);
+  Tensor(const std::string &name, DLManagedTensor *given);
   // The same memory for somebody else, who calls the deleter; it may outlive the tensor and the session.
   DLManagedTensor *to_dlpack() const;
   // A copy in the host's memory; of what lies there already, the tensor itself.
@@ -59,7 +59,7 @@ class Tensor {
  private:
   friend class Session;
   Tensor() = default;
-  void hold(std::string name, void *object);
+  void hold(const std::string &name, void *object);
   TensorInfo info_;
   std::shared_ptr<void> object_;  // TVM's; null: memory of our own
   std::shared_ptr<void> memory_;

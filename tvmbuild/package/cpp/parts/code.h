@@ -104,6 +104,7 @@ inline std::vector<Value> load_params(const std::string &data) {
     invoke(next, {argument_of(int64_t{2})}, "mod.params");
   }
   std::vector<Value> params;
+  params.reserve(sorted.size());
   for (auto &each : sorted) params.push_back(std::move(each.second));
   return params;
 }

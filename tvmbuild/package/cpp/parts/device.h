@@ -85,13 +85,14 @@ inline Value share(const TensorInfo &info, const std::shared_ptr<void> &memory) 
   shared->managed.deleter = Shared::release;
   TVMFFIObjectHandle made = nullptr;
   if (TVMFFITensorFromDLPack(&shared->managed, ALIGNMENT, 1, &made) != 0) throw_raised("the input " + info.name);
-  shared.release();  // TVM calls its deleter
+  static_cast<void>(shared.release());  // TVM calls its deleter
   return Value(made, kTVMFFITensor);
 }
 
 // Uninitialised.
 inline Value allocate(const TensorInfo &info, DLDevice device) {
   std::vector<TVMFFIAny> sizes;
+  sizes.reserve(info.shape.size());
   for (int64_t size : info.shape) sizes.push_back(argument_of(size));
   Value shape = invoke(find_global("ffi.Shape"), std::move(sizes), info.name);
   return invoke(find_global("runtime.TVMTensorAllocWithScope"),

@@ -35,7 +35,7 @@ inline std::filesystem::path find_runtime_folder() {
   void *runtime = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_NOLOAD);
   if (runtime == nullptr) return {};
   struct link_map *loaded = nullptr;
-  dlinfo(runtime, RTLD_DI_LINKMAP, &loaded);
+  dlinfo(runtime, RTLD_DI_LINKMAP, static_cast<void *>(&loaded));
   std::filesystem::path path = loaded != nullptr ? loaded->l_name : "";
   dlclose(runtime);
   return path.parent_path();

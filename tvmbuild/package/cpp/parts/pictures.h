@@ -36,6 +36,7 @@ inline Picture resize_along(const Picture &from, int size, bool horizontal) {
       total += weights.back();
     }
     std::vector<int32_t> fixed;
+    fixed.reserve(weights.size());
     for (double weight : weights)
       fixed.push_back(static_cast<int32_t>(0.5 + (total != 0 ? weight / total : weight) * (1 << BITS)));
     for (size_t line = 0; line < lines; line++) {

@@ -21,7 +21,7 @@ inline uint32_t rotate(uint32_t value, int by) { return (value >> by) | (value <
 
 inline void digest_block(uint32_t state[8], const uint8_t *block) {
   uint32_t words[64];
-  for (int i = 0; i < 16; i++) {
+  for (size_t i = 0; i < 16; i++) {
     const uint8_t *at = block + 4 * i;
     words[i] = uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3];
   }

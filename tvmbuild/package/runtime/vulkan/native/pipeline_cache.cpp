@@ -32,7 +32,7 @@ uint64_t now_s() {
 bool path_of(const Device &device, char (&path)[2304]) {
   if (folder[0] == 0) return false;
   char uuid[33];
-  for (int index = 0; index < 16; index++) snprintf(uuid + 2 * index, 3, "%02x", device.info.uuid[index]);
+  for (size_t index = 0; index < 16; index++) snprintf(uuid + 2 * index, 3, "%02x", device.info.uuid[index]);
   snprintf(path, sizeof(path), "%s/%s-%08x.bin", folder, uuid, device.info.properties.driverVersion);
   return true;
 }
