@@ -153,9 +153,8 @@ MUTATIONS = (
     Mutation(
         "a list of launches is taken for another one of the same length",
         f"{NATIVE}/replay.cpp",
-        "recording.hash == hash && recording.words.size() == words.size() &&\n"
-        "         memcmp(recording.words.data(), words.data(), words.size() * sizeof(uint64_t)) == 0;",
-        "recording.words.size() == words.size();",
+        "if (each->hash != hash || !(each->operations == operations)) continue;",
+        "if (each->operations.count() != operations.count()) continue;",
         "tests/package/runtime/vulkan/test_launch.py",
     ),
     Mutation(

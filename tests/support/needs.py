@@ -52,6 +52,10 @@ def _explain_vulkan() -> str | None:
     return None if asked.stdout.split()[-1] == "1" else "no device answers"
 
 
+def _explain_vulkan_headers() -> str | None:
+    return None if Path("/usr/include/vulkan/vulkan.h").is_file() else "no Khronos' headers in /usr/include"
+
+
 def _explain_ssh() -> str | None:
     there = shutil.which("ssh") and (shutil.which("sshd") or Path("/usr/sbin/sshd").exists())
     return None if there else "no OpenSSH server"
@@ -101,6 +105,7 @@ NEEDS: dict[str, tuple[str, Callable[[], str | None]]] = {
     "emulator": ("the emulated arm64 board", _explain_emulator),
     "cuda": ("an NVIDIA card", _explain_cuda),
     "vulkan": ("a device that the Vulkan runtime can use", _explain_vulkan),
+    "vulkan_headers": ("Khronos' headers, Debian's libvulkan-dev", _explain_vulkan_headers),
     "ssh": ("OpenSSH's client and server", _explain_ssh),
     "root": ("root's rights", _explain_root),
     "mount": ("the right to mount", _explain_mount),

@@ -5,8 +5,8 @@
 //                 a discrete one has memory that the CPU does not reach
 //   SHIM_HIDE     extensions, features and functions that are not there, with commas between
 //   SHIM_SET      "maxStorageBufferRange=134217728,…": the numbers below; heap is a card's memory in bytes
-//   SHIM_FAIL     "vkQueueSubmit:-4@3,vkCreateDevice:-3,vkGetFenceStatus:1@2-9#1": what a call returns; the third one of
-//                 a device, every one, the second to ninth of device 1 alone. After -4 the device stays lost.
+//   SHIM_FAIL     "vkQueueSubmit:-4@3,vkCreateDevice:-3,vkGetFenceStatus:1@2-9#1": what a call returns; the third
+//                 one of a device, every one, the second to ninth of device 1 alone. After -4 the device stays lost.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -165,10 +165,10 @@ VulkanFunction find_device_function(VkDevice device, const char *name) {
   VulkanFunction found = real.GetDeviceProcAddr(device, name);
   if (is_hidden(name) || (strcmp(name, "vkCmdPushDescriptorSetKHR") == 0 && is_hidden("VK_KHR_push_descriptor")))
     return nullptr;
-#define SHIM_HOOK(function, result, parameters)                              \
-  if (strcmp(name, "vk" #function) == 0) {                                   \
-    Hooks::function::next = reinterpret_cast<result(*) parameters>(found);   \
-    return reinterpret_cast<VulkanFunction>(Hooks::function::call);          \
+#define SHIM_HOOK(function, result, parameters)                            \
+  if (strcmp(name, "vk" #function) == 0) {                                 \
+    Hooks::function::next = reinterpret_cast<result(*) parameters>(found); \
+    return reinterpret_cast<VulkanFunction>(Hooks::function::call);        \
   }
   TVMBUILD_DEVICE_FUNCTIONS(SHIM_HOOK)
   return found;
@@ -187,7 +187,7 @@ VkResult create_instance(const VkInstanceCreateInfo *info, const void *no, VkIns
       find_real(nullptr, "vkCreateInstance"));
   VkResult result = create(info, no, instance);
   if (result != VK_SUCCESS) return result;
-#define SHIM_REAL(name, type, parameters)                                                   \
+#define SHIM_REAL(name, type, parameters)                                                                       \
   if (VulkanFunction found = find_real(*instance, "vk" #name); found != nullptr) /* a 1.0 instance has fewer */ \
     real.name = reinterpret_cast<type(*) parameters>(found);
   TVMBUILD_INSTANCE_FUNCTIONS(SHIM_REAL)

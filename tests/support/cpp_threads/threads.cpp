@@ -1,5 +1,5 @@
-/* threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made anew ten times.
- * Prints how many outputs differed from their thread's first, and resident kB after the first and the last round. */
+// threads PACKAGE.tar RUNS: eight threads with a session each, RUNS runs in each, sessions made anew ten times.
+// Prints how many outputs differed from their thread's first, and resident kB after the first and the last round.
 #include <tvmbuild.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int kThreads = 8, kRounds = 10;
+constexpr int THREADS = 8, ROUNDS = 10;
 
 long resident_kb() {
   std::ifstream stream("/proc/self/status");
@@ -23,13 +23,13 @@ long resident_kb() {
   return -1;
 }
 
-void work(const std::string& package, int seed, int runs, std::atomic<long>& done, std::atomic<long>& different) {
+void work(const std::string &package, int seed, int runs, std::atomic<long> &done, std::atomic<long> &different) {
   try {
-    tvmbuild::Session session(package, seed % 2); /* 0: as many threads as it was tuned for */
+    tvmbuild::Session session(package, seed % 2);  // 0: as many threads as it was tuned for
     std::mt19937 engine(seed);
     std::uniform_real_distribution<float> distribution(0, 1);
     std::vector<tvmbuild::Tensor> inputs;
-    for (const tvmbuild::TensorInfo& info : session.info().inputs) {
+    for (const tvmbuild::TensorInfo &info : session.info().inputs) {
       inputs.emplace_back(info);
       for (size_t i = 0; i < info.count(); i++) inputs.back().as<float>()[i] = distribution(engine);
     }
@@ -39,22 +39,21 @@ void work(const std::string& package, int seed, int runs, std::atomic<long>& don
       for (size_t j = 0; j < first.size(); j++)
         different += std::memcmp(first[j].data(), again[j].data(), first[j].info().bytes()) != 0;
     }
-  } catch (const tvmbuild::Error& error) {
+  } catch (const tvmbuild::Error &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
   }
 }
 
 }  // namespace
 
-int main(int, char** words) {
+int main(int, char **words) {
   std::atomic<long> done{0}, different{0};
   long before = 0;
-  for (int round = 0; round < kRounds; round++) {
+  for (int round = 0; round < ROUNDS; round++) {
     std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; i++)
-      threads.emplace_back(
-          [&, i] { work(words[1], i, std::atoi(words[2]) / kRounds, done, different); });
-    for (std::thread& thread : threads) thread.join();
+    for (int i = 0; i < THREADS; i++)
+      threads.emplace_back([&, i] { work(words[1], i, std::atoi(words[2]) / ROUNDS, done, different); });
+    for (std::thread &thread : threads) thread.join();
     if (round == 0) before = resident_kb();
   }
   std::printf("runs %ld different %ld before %ld after %ld\n", done.load(), different.load(), before, resident_kb());

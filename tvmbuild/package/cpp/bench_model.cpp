@@ -1,5 +1,5 @@
-/* Latency of a package, or of two in turns, the tuned and the untuned say: bench_model PACKAGE.tar [OTHER.tar]
- * [options] */
+// Latency of a package, or of two in turns, the tuned and the untuned say: bench_model PACKAGE.tar [OTHER.tar]
+// [options]
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace {
 
-const char* const kUsage =
+const char *const USAGE =
     "usage: bench_model PACKAGE.tar [OTHER.tar] [--repeat N] [--number N] [--threads N]\n"
     "\n"
     "A GPU's time includes copying the inputs to the device and the outputs back.\n"
@@ -21,12 +21,12 @@ const char* const kUsage =
     "--number N  calls in a sample (default: 1)\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
 
-/* [-1, 1) for floats, 0 for integers, which may be indices. */
-std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info& info) {
+// [-1, 1) for floats, 0 for integers, which may be indices.
+std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info &info) {
   std::mt19937 engine(0);
   std::uniform_real_distribution<float> distribution(-1, 1);
   std::vector<tvmbuild::Tensor> inputs;
-  for (const tvmbuild::TensorInfo& each : info.inputs) {
+  for (const tvmbuild::TensorInfo &each : info.inputs) {
     inputs.emplace_back(each);
     if (each.dtype != "float32") continue;
     std::generate_n(inputs.back().as<float>(), each.count(), [&] { return distribution(engine); });
@@ -34,20 +34,20 @@ std::vector<tvmbuild::Tensor> make_inputs(const tvmbuild::Info& info) {
   return inputs;
 }
 
-/* A session with its inputs bound, and room for its outputs. */
+// A session with its inputs bound, and room for its outputs.
 struct Candidate {
   tvmbuild::Session session;
   bool on_gpu;
   std::vector<tvmbuild::Tensor> outputs;
 
-  Candidate(const std::string& package, int threads)
+  Candidate(const std::string &package, int threads)
       : session(package, threads), on_gpu(session.info().kind != "llvm") {
     session.bind(make_inputs(session.info()));
-    for (const tvmbuild::TensorInfo& each : session.info().outputs) outputs.emplace_back(each);
+    for (const tvmbuild::TensorInfo &each : session.info().outputs) outputs.emplace_back(each);
   }
 };
 
-double time_ms(Candidate& candidate, int number) {
+double time_ms(Candidate &candidate, int number) {
   auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < number; i++) {
     candidate.session.call();
@@ -56,37 +56,38 @@ double time_ms(Candidate& candidate, int number) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / number;
 }
 
-/* Calls that are not counted: after another session's, its threads look for work a while, and the caches are its. */
-void settle(Candidate& candidate, double for_ms) {
+// Calls that are not counted: after another session's, its threads look for work a while, and the caches are its.
+void settle(Candidate &candidate, double for_ms) {
   for (double spent = 0; spent < for_ms;) spent += time_ms(candidate, 1);
 }
 
-double print_statistics(const Candidate& candidate, std::vector<double> samples, int number) {
-  const tvmbuild::Info& info = candidate.session.info();
+double print_statistics(const Candidate &candidate, std::vector<double> samples, int number) {
+  const tvmbuild::Info &info = candidate.session.info();
   std::sort(samples.begin(), samples.end());
   size_t size = samples.size();
+  const double count = static_cast<double>(size);
   double sum = 0, squares = 0;
   for (double sample : samples) sum += sample;
-  for (double sample : samples) squares += (sample - sum / size) * (sample - sum / size);
+  for (double sample : samples) squares += (sample - sum / count) * (sample - sum / count);
   double median = (samples[size / 2] + samples[(size - 1) / 2]) / 2;
-  size_t late = std::min(size - 1, static_cast<size_t>(std::ceil(0.95 * size)) - 1);
+  size_t late = std::min(size - 1, static_cast<size_t>(std::ceil(0.95 * count)) - 1);
   std::printf("%s for %s, %d of %d tasks tuned, %d threads\n", info.model.c_str(), info.target.c_str(), info.covered,
               info.tasks, candidate.session.threads());
   std::printf("  ms: median %.4f, mean %.4f, min %.4f, p95 %.4f, max %.4f, std %.4f (%zu samples of %d)\n", median,
-              sum / size, samples.front(), samples[late], samples.back(),
-              size > 1 ? std::sqrt(squares / (size - 1)) : 0.0, size, number);
+              sum / count, samples.front(), samples[late], samples.back(),
+              size > 1 ? std::sqrt(squares / (count - 1)) : 0.0, size, number);
   if (candidate.on_gpu)
     std::printf("  each call copies its inputs to the %s device, waits for it and copies its outputs back\n",
                 info.kind.c_str());
   return median;
 }
 
-void run(const tvmbuild::Arguments& arguments) {
+void run(const tvmbuild::Arguments &arguments) {
   int repeat = arguments.number("--repeat", 100), number = arguments.number("--number", 1);
   std::vector<Candidate> candidates;
-  for (const std::string& package : arguments.plain)
-    candidates.emplace_back(package, arguments.number("--threads", 0));
-  for (Candidate& candidate : candidates) settle(candidate, 500);
+  candidates.reserve(arguments.plain.size());
+  for (const std::string &package : arguments.plain) candidates.emplace_back(package, arguments.number("--threads", 0));
+  for (Candidate &candidate : candidates) settle(candidate, 500);
   std::vector<std::vector<double>> samples(candidates.size());
   for (int i = 0; i < repeat; i++) {
     for (size_t j = 0; j < candidates.size(); j++) {
@@ -95,8 +96,8 @@ void run(const tvmbuild::Arguments& arguments) {
     }
   }
   std::vector<double> medians;
-  for (size_t j = 0; j < candidates.size(); j++)
-    medians.push_back(print_statistics(candidates[j], samples[j], number));
+  medians.reserve(candidates.size());
+  for (size_t j = 0; j < candidates.size(); j++) medians.push_back(print_statistics(candidates[j], samples[j], number));
   if (medians.size() == 2)
     std::printf("%s takes %.3f times as long as %s\n", arguments.plain[1].c_str(), medians[1] / medians[0],
                 arguments.plain[0].c_str());
@@ -104,8 +105,8 @@ void run(const tvmbuild::Arguments& arguments) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  return tvmbuild::run_program(kUsage, count, words, [&] {
+int main(int count, char **words) {
+  return tvmbuild::run_program(USAGE, count, words, [&] {
     run(tvmbuild::read_arguments(count, words, {"--repeat", "--number", "--threads"}, 1, 2));
   });
 }

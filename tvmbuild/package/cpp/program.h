@@ -1,6 +1,5 @@
-/* What the two programs share: their arguments, and one place where errors become messages and exit codes. */
-#ifndef TVMBUILD_PROGRAM_H_
-#define TVMBUILD_PROGRAM_H_
+// What the two programs share: their arguments, and one place where errors become messages and exit codes.
+#pragma once
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +11,7 @@
 
 namespace tvmbuild {
 
-/* Arguments that make no sense: the usage is printed too. */
+// Arguments that make no sense: the usage is printed too.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -22,14 +21,14 @@ struct Arguments {
   std::vector<std::string> plain;
   std::map<std::string, std::string> options;
 
-  std::string text(const std::string& option) const {
+  std::string text(const std::string &option) const {
     auto found = options.find(option);
     return found == options.end() ? "" : found->second;
   }
-  int number(const std::string& option, int otherwise) const {
+  int number(const std::string &option, int otherwise) const {
     if (!options.count(option)) return otherwise;
     std::string digits = text(option);
-    char* end = nullptr;
+    char *end = nullptr;
     long value = std::strtol(digits.c_str(), &end, 10);
     if (digits.empty() || *end != '\0' || value < 1 || value > 1 << 20)
       throw UsageError(option + " needs a number over 0, not " + digits);
@@ -37,8 +36,8 @@ struct Arguments {
   }
 };
 
-/* `known` are the options; each has a value. */
-inline Arguments read_arguments(int count, char** words, const std::vector<std::string>& known, size_t least,
+// `known` are the options; each has a value.
+inline Arguments read_arguments(int count, char **words, const std::vector<std::string> &known, size_t least,
                                 size_t most) {
   Arguments arguments;
   for (int i = 1; i < count; i++) {
@@ -48,7 +47,7 @@ inline Arguments read_arguments(int count, char** words, const std::vector<std::
       continue;
     }
     bool found = false;
-    for (const std::string& each : known) found = found || each == word;
+    for (const std::string &each : known) found = found || each == word;
     if (!found) throw UsageError("there is no option " + word);
     if (++i == count) throw UsageError(word + " needs a value");
     arguments.options[word] = words[i];
@@ -58,9 +57,9 @@ inline Arguments read_arguments(int count, char** words, const std::vector<std::
   return arguments;
 }
 
-/* The exit code of main(): 0; 1 with `error: …`; 2 with the usage too. */
+// The exit code of main(): 0; 1 with `error: …`; 2 with the usage too.
 template <typename Run>
-int run_program(const char* usage, int count, char** words, Run run) {
+int run_program(const char *usage, int count, char **words, Run run) {
   try {
     if (count == 2 && std::string(words[1]) == "--help") {
       std::printf("%s", usage);
@@ -68,17 +67,15 @@ int run_program(const char* usage, int count, char** words, Run run) {
       run();
     }
     return 0;
-  } catch (const UsageError& error) {
+  } catch (const UsageError &error) {
     std::fprintf(stderr, "error: %s\n%s", error.what(), usage);
     return 2;
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: there is too little memory\n");
-  } catch (const std::exception& error) {
+  } catch (const std::exception &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
   }
   return 1;
 }
 
 }  // namespace tvmbuild
-
-#endif  // TVMBUILD_PROGRAM_H_

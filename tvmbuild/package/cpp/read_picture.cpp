@@ -20,18 +20,18 @@
 namespace tvmbuild {
 namespace {
 
-constexpr size_t kMostPixels = 178956970; /* Pillow refuses more */
+constexpr size_t MAX_PIXELS = 178956970;  // Pillow refuses more
 
-void set_size(Picture& picture, size_t width, size_t height, const std::string& path) {
-  if (width == 0 || height == 0 || width > kMostPixels || height > kMostPixels / width)
+void set_size(Picture &picture, size_t width, size_t height, const std::string &path) {
+  if (width == 0 || height == 0 || width > MAX_PIXELS || height > MAX_PIXELS / width)
     throw Error(path + " is empty or too large");
   picture.width = static_cast<int>(width);
   picture.height = static_cast<int>(height);
   picture.pixels.resize(width * height * picture.channels);
 }
 
-/* P5 and P6, with 255 as the largest value: https://netpbm.sourceforge.net/doc/ppm.html */
-Picture read_ppm(std::ifstream& stream, const std::string& path) {
+// P5 and P6, with 255 as the largest value: https://netpbm.sourceforge.net/doc/ppm.html
+Picture read_ppm(std::ifstream &stream, const std::string &path) {
   Picture picture;
   auto number = [&] {
     while (std::isspace(stream.peek()) || stream.peek() == '#') {
@@ -50,7 +50,8 @@ Picture read_ppm(std::ifstream& stream, const std::string& path) {
   if (number() != 255) throw Error(path + " has more or fewer than 8 bits a channel");
   stream.get();
   set_size(picture, width, height, path);
-  if (!stream.read(reinterpret_cast<char*>(picture.pixels.data()), static_cast<std::streamsize>(picture.pixels.size())))
+  if (!stream.read(reinterpret_cast<char *>(picture.pixels.data()),
+                   static_cast<std::streamsize>(picture.pixels.size())))
     throw Error(path + " is cut short");
   return picture;
 }
@@ -60,12 +61,12 @@ struct PngReason {
   char text[200];
 };
 
-/* Everything that a jump out of libpng would leave behind belongs to the caller. */
-void decode_png(png_structp png, png_infop info, Picture& picture, std::vector<png_bytep>& rows) {
+// Everything that a jump out of libpng would leave behind belongs to the caller.
+void decode_png(png_structp png, png_infop info, Picture &picture, std::vector<png_bytep> &rows) {
   png_read_info(png, info);
   size_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
-  if (height > kMostPixels / width) png_error(png, "too large");
-  png_set_expand(png); /* palettes and fewer bits */
+  if (height > MAX_PIXELS / width) png_error(png, "too large");
+  png_set_expand(png);  // palettes and fewer bits
   png_set_strip_16(png);
   png_set_strip_alpha(png);
   png_set_interlace_handling(png);
@@ -78,15 +79,15 @@ void decode_png(png_structp png, png_infop info, Picture& picture, std::vector<p
   png_read_image(png, rows.data());
 }
 
-/* Not libpng's simplified interface: it blends transparent pixels with a background, and corrects gamma. */
-Picture read_png(const std::string& path) {
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+// Not libpng's simplified interface: it blends transparent pixels with a background, and corrects gamma.
+Picture read_png(const std::string &path) {
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) throw Error(path + " cannot be read");
   PngReason reason = {""};
   png_structp png = png_create_read_struct(
       PNG_LIBPNG_VER_STRING, &reason,
       [](png_structp self, png_const_charp message) {
-        std::snprintf(static_cast<PngReason*>(png_get_error_ptr(self))->text, sizeof(PngReason), "%s", message);
+        std::snprintf(static_cast<PngReason *>(png_get_error_ptr(self))->text, sizeof(PngReason), "%s", message);
         png_longjmp(self, 1);
       },
       [](png_structp, png_const_charp) {});
@@ -111,16 +112,16 @@ struct JpegFailure {
 };
 
 [[noreturn]] void leave(j_common_ptr info) {
-  auto* failure = reinterpret_cast<JpegFailure*>(info->err);
+  auto *failure = reinterpret_cast<JpegFailure *>(info->err);
   info->err->format_message(info, failure->reason);
   std::longjmp(failure->back, 1);
 }
 
-void decode_jpeg(jpeg_decompress_struct& jpeg, FILE* file, Picture& picture) {
+void decode_jpeg(jpeg_decompress_struct &jpeg, FILE *file, Picture &picture) {
   jpeg_create_decompress(&jpeg);
   jpeg_stdio_src(&jpeg, file);
   jpeg_read_header(&jpeg, TRUE);
-  if (size_t{jpeg.image_height} > kMostPixels / jpeg.image_width) ERREXIT(&jpeg, JERR_IMAGE_TOO_BIG);
+  if (size_t{jpeg.image_height} > MAX_PIXELS / jpeg.image_width) ERREXIT(&jpeg, JERR_IMAGE_TOO_BIG);
   jpeg.out_color_space = JCS_RGB;
   jpeg_start_decompress(&jpeg);
   picture.width = static_cast<int>(jpeg.output_width);
@@ -133,8 +134,8 @@ void decode_jpeg(jpeg_decompress_struct& jpeg, FILE* file, Picture& picture) {
   jpeg_finish_decompress(&jpeg);
 }
 
-Picture read_jpeg(const std::string& path) {
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+Picture read_jpeg(const std::string &path) {
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) throw Error(path + " cannot be read");
   Picture picture;
   jpeg_decompress_struct jpeg = {};
@@ -151,8 +152,8 @@ Picture read_jpeg(const std::string& path) {
 
 }  // namespace
 
-Picture read_picture(const std::string& path) {
-  std::error_code reason; /* first: opening a pipe would wait for a writer */
+Picture read_picture(const std::string &path) {
+  std::error_code reason;  // first: opening a pipe would wait for a writer
   if (!std::filesystem::is_regular_file(path, reason)) throw Error(path + " cannot be read");
   std::ifstream stream(path, std::ios::binary);
   char begin[4] = {0, 0, 0, 0};

@@ -1,6 +1,5 @@
-/* Pictures in files, for the programs: PNG where libpng is there, JPEG where libjpeg is, PPM always. */
-#ifndef TVMBUILD_READ_PICTURE_H_
-#define TVMBUILD_READ_PICTURE_H_
+// Pictures in files, for the programs: PNG where libpng is there, JPEG where libjpeg is, PPM always.
+#pragma once
 
 #include <string>
 
@@ -8,9 +7,7 @@
 
 namespace tvmbuild {
 
-/* 8 bits a channel, without transparency; tvmbuild::Error when the file is none that this program reads. */
-Picture read_picture(const std::string& path);
+// 8 bits a channel, without transparency; tvmbuild::Error when the file is none that this program reads.
+Picture read_picture(const std::string &path);
 
 }  // namespace tvmbuild
-
-#endif  // TVMBUILD_READ_PICTURE_H_

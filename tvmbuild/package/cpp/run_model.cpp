@@ -1,4 +1,4 @@
-/* Run a classifier on a picture and say what it sees: run_model PACKAGE.tar PICTURE [LABELS] [options] */
+// Run a classifier on a picture and say what it sees: run_model PACKAGE.tar PICTURE [LABELS] [options]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace {
 
-const char* const kUsage =
+const char *const USAGE =
     "usage: run_model PACKAGE.tar PICTURE [LABELS] [--normalize NUMBERS] [--top N] [--threads N]\n"
     "\n"
     "LABELS      a text file, one name a line; default: those of the package\n"
@@ -19,18 +19,18 @@ const char* const kUsage =
     "--top N     how many classes to print (default: 5)\n"
     "--threads N default: the cores that the package was tuned for, as far as there are so many\n";
 
-std::vector<double> read_numbers(const std::string& text) {
+std::vector<double> read_numbers(const std::string &text) {
   std::vector<double> numbers;
   std::istringstream stream(text);
   for (std::string item; std::getline(stream, item, ',');) {
-    char* end = nullptr;
+    char *end = nullptr;
     numbers.push_back(std::strtod(item.c_str(), &end));
     if (item.empty() || *end != '\0') throw tvmbuild::Error("--normalize: " + item + " is no number");
   }
   return numbers;
 }
 
-void normalize(tvmbuild::Preprocess& rules, const std::string& how) {
+void normalize(tvmbuild::Preprocess &rules, const std::string &how) {
   if (how == "none") {
     rules.mean = rules.std = {};
   } else if (how == "imagenet") {
@@ -49,7 +49,7 @@ void normalize(tvmbuild::Preprocess& rules, const std::string& how) {
   }
 }
 
-std::vector<std::string> read_labels(const std::string& path) {
+std::vector<std::string> read_labels(const std::string &path) {
   std::ifstream stream(path);
   if (!stream) throw tvmbuild::Error(path + " cannot be read");
   std::vector<std::string> labels;
@@ -60,7 +60,7 @@ std::vector<std::string> read_labels(const std::string& path) {
   return labels;
 }
 
-std::string join(const std::vector<double>& numbers) {
+std::string join(const std::vector<double> &numbers) {
   std::string text;
   for (double number : numbers) {
     char digits[32];
@@ -70,17 +70,17 @@ std::string join(const std::vector<double>& numbers) {
   return text.empty() ? "none" : text;
 }
 
-std::string show(const std::vector<int64_t>& shape) {
+std::string show(const std::vector<int64_t> &shape) {
   std::string text;
   for (int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
 }
 
-void run(const tvmbuild::Arguments& arguments) {
+void run(const tvmbuild::Arguments &arguments) {
   int top = arguments.number("--top", 5);
   std::string how = arguments.text("--normalize");
   tvmbuild::Session session(arguments.plain[0], arguments.number("--threads", 0));
-  const tvmbuild::Info& info = session.info();
+  const tvmbuild::Info &info = session.info();
   if (!info.preprocess) throw tvmbuild::Error(info.model + " does not say how a picture becomes its input");
   tvmbuild::Preprocess rules = *info.preprocess;
   if (!how.empty()) normalize(rules, how);
@@ -89,7 +89,8 @@ void run(const tvmbuild::Arguments& arguments) {
 
   tvmbuild::Tensor tensor = tvmbuild::preprocess(info, picture, &rules);
   std::vector<tvmbuild::Tensor> inputs;
-  for (const tvmbuild::TensorInfo& each : info.inputs) inputs.emplace_back(each); /* zeros */
+  inputs.reserve(info.inputs.size());
+  for (const tvmbuild::TensorInfo &each : info.inputs) inputs.emplace_back(each);  // zeros
   size_t place = tvmbuild::picture_input(info, rules);
   inputs[place] = tensor;
   std::printf("model: %s for %s, %d of %d tasks tuned, %d threads\n", info.model.c_str(), info.target.c_str(),
@@ -104,12 +105,12 @@ void run(const tvmbuild::Arguments& arguments) {
     std::printf("range: %.6f to %.6f\n", *least, *most);
   }
   bool ranked = false;
-  for (const tvmbuild::Tensor& output : session.run(inputs)) {
-    const std::vector<int64_t>& shape = output.info().shape;
+  for (const tvmbuild::Tensor &output : session.run(inputs)) {
+    const std::vector<int64_t> &shape = output.info().shape;
     std::printf("output: %s %s %s\n", output.info().name.c_str(), output.info().dtype.c_str(), show(shape).c_str());
     if (std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) != 1) continue;
     ranked = true;
-    for (const tvmbuild::RankedClass& each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
+    for (const tvmbuild::RankedClass &each : tvmbuild::rank_classes(output, labels, static_cast<size_t>(top)))
       std::printf("%6zu  %.6f  %s\n", each.index, each.probability, each.label.empty() ? "-" : each.label.c_str());
   }
   if (!ranked) throw tvmbuild::Error("no output of " + info.model + " has one score a class");
@@ -117,8 +118,8 @@ void run(const tvmbuild::Arguments& arguments) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  return tvmbuild::run_program(kUsage, count, words, [&] {
+int main(int count, char **words) {
+  return tvmbuild::run_program(USAGE, count, words, [&] {
     run(tvmbuild::read_arguments(count, words, {"--normalize", "--top", "--threads"}, 2, 3));
   });
 }

@@ -1,7 +1,7 @@
-/* Holds a package on a board without Python, for tvmbuild's `device: {ssh: …}`: serve_model PACKAGE.tar THREADS
- *
- * The twin of devices/serve_model.py: reads one JSON command a line, answers one JSON line each, and in between every
- * `beat_s` seconds a line that it is alive. Arrays follow their line as raw bytes, in the order of mod.json. */
+// Holds a package on a board without Python, for tvmbuild's `device: {ssh: …}`: serve_model PACKAGE.tar THREADS
+//
+// The twin of devices/serve_model.py: reads one JSON command a line, answers one JSON line each, and in between every
+// `beat_s` seconds a line that it is alive. Arrays follow their line as raw bytes, in the order of mod.json.
 #include <poll.h>
 #include <unistd.h>
 
@@ -24,22 +24,23 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 class Server {
  public:
-  Server(FILE* answers, const std::string& package, int threads) : answers_(answers), session_(package, threads) {
-    for (const tvmbuild::TensorInfo& each : session_.info().inputs) inputs_.emplace_back(each);
+  Server(FILE *answers, const std::string &package, int threads) : answers_(answers), session_(package, threads) {
+    for (const tvmbuild::TensorInfo &each : session_.info().inputs) inputs_.emplace_back(each);
     answer({{"threads", session_.threads()}});
   }
 
-  void obey(const json& command) {
+  void obey(const json &command) {
     const std::string what = command.at("do");
     last_beat_ = Clock::now();
     beat_s_ = command.value("beat_s", 10.0);
     if (what == "bind") {
-      for (tvmbuild::Tensor& input : inputs_) {
+      for (tvmbuild::Tensor &input : inputs_) {
         auto size = static_cast<std::streamsize>(input.info().bytes());
-        if (!std::cin.read(static_cast<char*>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
+        if (!std::cin.read(static_cast<char *>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
       }
-      std::vector<tvmbuild::Tensor> placed; /* on a GPU once, so that no copy is timed: as Python's twin does */
-      for (const tvmbuild::Tensor& input : inputs_) placed.push_back(session_.to_device(input));
+      std::vector<tvmbuild::Tensor> placed;  // on a GPU once, so that no copy is timed: as Python's twin does
+      placed.reserve(inputs_.size());
+      for (const tvmbuild::Tensor &input : inputs_) placed.push_back(session_.to_device(input));
       session_.bind(placed);
       answer(json::object());
     } else if (what == "outputs") {
@@ -52,8 +53,8 @@ class Server {
       } while (seconds_since(start) < command.at("seconds").get<double>());
       answer({{"ms", ms}});
     } else if (what == "time") {
-      std::vector<double> samples;
-      for (int i = 0; i < command.at("repeat").get<int>(); i++) samples.push_back(time_ms(command.at("number")));
+      std::vector<double> samples(command.at("repeat").get<size_t>());
+      for (double &sample : samples) sample = time_ms(command.at("number"));
       answer({{"ms", samples}});
     } else if (what == "read") {
       std::ifstream file(command.at("path").get<std::string>());
@@ -81,24 +82,24 @@ class Server {
     session_.call();
     std::vector<tvmbuild::Tensor> outputs = session_.outputs();
     answer(json::object());
-    for (const tvmbuild::Tensor& output : outputs) std::fwrite(output.data(), 1, output.info().bytes(), answers_);
+    for (const tvmbuild::Tensor &output : outputs) std::fwrite(output.data(), 1, output.info().bytes(), answers_);
     std::fflush(answers_);
   }
 
-  void answer(const json& value) {
+  void answer(const json &value) {
     std::string line = value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     std::fwrite(line.data(), 1, line.size(), answers_);
     std::fflush(answers_);
   }
 
-  FILE* answers_;
+  FILE *answers_;
   tvmbuild::Session session_;
   std::vector<tvmbuild::Tensor> inputs_;
   Clock::time_point last_beat_;
   double beat_s_ = 10;
 };
 
-/* Ends the process when nobody reads its answers any more, whatever it is doing. */
+// Ends the process when nobody reads its answers any more, whatever it is doing.
 void watch(int answers) {
   pollfd reader{answers, 0, 0};
   while (poll(&reader, 1, -1) <= 0) {
@@ -108,18 +109,18 @@ void watch(int answers) {
 
 }  // namespace
 
-int main(int count, char** words) {
+int main(int count, char **words) {
   if (count != 3) return 2;
   int descriptor = dup(1);
-  dup2(2, 1); /* whatever a library prints goes to stderr */
-  FILE* answers = fdopen(descriptor, "w");
+  dup2(2, 1);  // whatever a library prints goes to stderr
+  FILE *answers = fdopen(descriptor, "w");
   std::thread(watch, descriptor).detach();
   try {
     Server server(answers, words[1], std::stoi(words[2]));
     for (std::string line; std::getline(std::cin, line);) server.obey(json::parse(line));
     std::fflush(answers);
-    _exit(0); /* the thread that watches is still there */
-  } catch (const std::exception& error) {
+    _exit(0);  // the thread that watches is still there
+  } catch (const std::exception &error) {
     std::string line = json{{"error", error.what()}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     std::fwrite(line.data(), 1, line.size(), answers);
     std::fflush(answers);

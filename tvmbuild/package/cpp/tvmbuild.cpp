@@ -29,27 +29,27 @@ size_t TensorInfo::bytes() const {
 }
 
 Tensor::Tensor(TensorInfo info) : info_(std::move(info)) {
-  size_t bytes = (info_.bytes() + kAlignment) / kAlignment * kAlignment; /* never 0 */
-  void* memory = std::aligned_alloc(kAlignment, bytes);
+  size_t bytes = (info_.bytes() + ALIGNMENT) / ALIGNMENT * ALIGNMENT;  // never 0
+  void *memory = std::aligned_alloc(ALIGNMENT, bytes);
   if (memory == nullptr) throw Error("no memory for " + info_.name);
   memory_ = std::shared_ptr<void>(memory, std::free);
   std::memset(memory, 0, bytes);
 }
 
-Tensor::Tensor(std::string name, DLManagedTensor* given) {
-  const DLTensor& tensor = given->dl_tensor;
+Tensor::Tensor(const std::string &name, DLManagedTensor *given) {
+  const DLTensor &tensor = given->dl_tensor;
   TVMFFIObjectHandle made = nullptr;
-  if (tensor.byte_offset != 0 || TVMFFITensorFromDLPack(given, kAlignment, 1, &made) != 0) {
+  if (tensor.byte_offset != 0 || TVMFFITensorFromDLPack(given, ALIGNMENT, 1, &made) != 0) {
     std::string where = name_of(tensor.device);
     if (given->deleter != nullptr) given->deleter(given);
     throw Error(name + " on " + where + " is not contiguous and aligned: pass a copy of it");
   }
-  hold(std::move(name), made);
+  hold(name, made);
 }
 
-void Tensor::hold(std::string name, void* object) {
-  const DLTensor* tensor = TVMFFITensorGetDLTensorPtr(object);
-  object_ = std::shared_ptr<void>(object, [device = tensor->device](void* held) {
+void Tensor::hold(const std::string &name, void *object) {
+  const DLTensor *tensor = TVMFFITensorGetDLTensorPtr(object);
+  object_ = std::shared_ptr<void>(object, [device = tensor->device](void *held) {
     DeviceUse use(device);
     TVMFFIObjectDecRef(held);
   });
@@ -58,9 +58,9 @@ void Tensor::hold(std::string name, void* object) {
   info_ = describe(object, name);
 }
 
-DLManagedTensor* Tensor::to_dlpack() const {
+DLManagedTensor *Tensor::to_dlpack() const {
   Value value = object_ ? Value::retain(object_.get(), kTVMFFITensor) : share(info_, memory_);
-  DLManagedTensor* made = nullptr;
+  DLManagedTensor *made = nullptr;
   if (TVMFFITensorToDLPack(value.object(), &made) != 0) throw_raised(info_.name);
   return made;
 }
@@ -74,7 +74,7 @@ Tensor Tensor::to_host() const {
   return copy;
 }
 
-Session::Session(const std::string& path, int threads) : impl_(std::make_unique<Impl>()) {
+Session::Session(const std::string &path, int threads) : impl_(std::make_unique<Impl>()) {
   Package package = read_package(path);
   check_cpu(package.info, package.needs);
   check_library(package.library);
@@ -86,19 +86,19 @@ Session::Session(const std::string& path, int threads) : impl_(std::make_unique<
   impl_->library =
       invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
   if (!use_own_pool(name, impl_->threads)) {
-    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0); /* until a pool is made, it may be said */
+    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0);  // until a pool is made, it may be said
     impl_->threads = runtime_threads();
   }
   impl_->info = std::move(package.info);
   if (impl_->info.lifted) impl_->params = load_params(package.params);
   DeviceUse use(impl_->device);
   if (impl_->on_gpu()) {
-    for (Value& each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
+    for (Value &each : impl_->params) each = impl_->copy_here(each, describe(each.object(), "mod.params"));
   }
   impl_->start();
 }
 
-Session::Session(const LinkedModel& model) try : impl_(std::make_unique<Impl>()) {
+Session::Session(const LinkedModel &model) try : impl_(std::make_unique<Impl>()) {
   nlohmann::json json = read_json(model.mod_json);
   Attributes needs;
   impl_->info = read_metadata(Part(json), needs);
@@ -110,26 +110,26 @@ Session::Session(const LinkedModel& model) try : impl_(std::make_unique<Impl>())
       invoke(find_global("ffi.SystemLib"), {argument_of(model.prefix.c_str())}, "the linked model cannot be found");
   impl_->threads = runtime_threads();
   impl_->start();
-} catch (const Damage& damage) {
+} catch (const Damage &damage) {
   throw Error("the linked model is damaged: " + std::string(damage.what()));
 }
 
 Session::~Session() = default;
-Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
+Session::Session(Session &&) noexcept = default;
+Session &Session::operator=(Session &&) noexcept = default;
 
-const Info& Session::info() const { return impl_->info; }
+const Info &Session::info() const { return impl_->info; }
 int Session::threads() const { return impl_->threads; }
 
-void Session::bind(const std::vector<Tensor>& inputs) {
-  const std::vector<TensorInfo>& wanted = impl_->info.inputs;
+void Session::bind(const std::vector<Tensor> &inputs) {
+  const std::vector<TensorInfo> &wanted = impl_->info.inputs;
   if (inputs.size() != wanted.size())
     throw Error(impl_->info.model + " takes " + std::to_string(wanted.size()) + " inputs, got " +
                 std::to_string(inputs.size()));
   std::vector<Value> given;
   std::vector<bool> copied;
   for (size_t i = 0; i < wanted.size(); i++) {
-    const TensorInfo& got = inputs[i].info();
+    const TensorInfo &got = inputs[i].info();
     if (got.shape != wanted[i].shape || got.dtype != wanted[i].dtype)
       throw Error("the input " + wanted[i].name + " of " + impl_->info.model + " is " + wanted[i].dtype + " " +
                   show(wanted[i].shape) + ", got " + got.dtype + " " + show(got.shape));
@@ -158,8 +158,8 @@ void Session::call() {
     if (impl_->copied[i]) copy_to_device(impl_->inputs[i], impl_->copies[i], impl_->info.inputs[i].name);
     arguments.push_back((impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i]).view());
   }
-  for (const Value& each : impl_->params) arguments.push_back(each.view());
-  impl_->result = Value(); /* its memory serves again */
+  for (const Value &each : impl_->params) arguments.push_back(each.view());
+  impl_->result = Value();  // its memory serves again
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
   wait_for(impl_->device, impl_->info.model);
   impl_->called = true;
@@ -167,13 +167,13 @@ void Session::call() {
 
 std::vector<Tensor> Session::outputs() const {
   std::vector<Tensor> outputs;
-  for (const TensorInfo& info : impl_->info.outputs) outputs.emplace_back(info);
+  for (const TensorInfo &info : impl_->info.outputs) outputs.emplace_back(info);
   copy_outputs(outputs);
   return outputs;
 }
 
-void Session::copy_outputs(const std::vector<Tensor>& to) const {
-  const std::vector<TensorInfo>& wanted = impl_->info.outputs;
+void Session::copy_outputs(const std::vector<Tensor> &to) const {
+  const std::vector<TensorInfo> &wanted = impl_->info.outputs;
   if (to.size() != wanted.size())
     throw Error(impl_->info.model + " has " + std::to_string(wanted.size()) + " outputs, got room for " +
                 std::to_string(to.size()));
@@ -186,6 +186,7 @@ void Session::copy_outputs(const std::vector<Tensor>& to) const {
     outputs.push_back(impl_->output(i));
   }
   std::vector<HostCopy> copies;
+  copies.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); i++) copies.push_back({outputs[i], to[i].data(), wanted[i]});
   copy_all_to_host(impl_->device, copies);
 }
@@ -194,20 +195,20 @@ std::vector<Tensor> Session::outputs_in_place() const {
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
     Value value = impl_->output(i);
-    TVMFFIObjectIncRef(value.object()); /* the tensor's */
+    TVMFFIObjectIncRef(value.object());  // the tensor's
     outputs.push_back(Tensor());
     outputs.back().hold(impl_->info.outputs[i].name, value.object());
   }
   return outputs;
 }
 
-Tensor Session::to_device(const Tensor& tensor) const {
+Tensor Session::to_device(const Tensor &tensor) const {
   if (!impl_->on_gpu() || !tensor.on_host()) return tensor;
   TVMFFIObjectHandle copy = nullptr;
   {
     DeviceUse use(impl_->device);
-    Value from = tensor.object_ ? Value::retain(tensor.object_.get(), kTVMFFITensor)
-                                : share(tensor.info(), tensor.memory_);
+    Value from =
+        tensor.object_ ? Value::retain(tensor.object_.get(), kTVMFFITensor) : share(tensor.info(), tensor.memory_);
     copy = impl_->copy_here(from, tensor.info()).release();
     wait_for(impl_->device, tensor.info().name);
   }
@@ -216,30 +217,32 @@ Tensor Session::to_device(const Tensor& tensor) const {
   return there;
 }
 
-std::vector<Tensor> Session::run(const std::vector<Tensor>& inputs) {
+std::vector<Tensor> Session::run(const std::vector<Tensor> &inputs) {
   bind(inputs);
   call();
   return outputs();
 }
 
-Info read_info(const std::string& package) { return read_package(package).info; }
+Info read_info(const std::string &package) { return read_package(package).info; }
 
-size_t picture_input(const Info& info, const Preprocess& rules) {
+size_t picture_input(const Info &info, const Preprocess &rules) {
   for (size_t i = 0; i < info.inputs.size(); i++) {
     if (info.inputs[i].name == rules.input || (rules.input.empty() && info.inputs.size() == 1)) return i;
   }
   throw Error(info.model + " does not say which of its inputs is a picture");
 }
 
-Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* given) {
-  if (given == nullptr && !info.preprocess) throw Error(info.model + " does not say how a picture becomes its input");
-  const Preprocess& rules = given != nullptr ? *given : *info.preprocess;
+Tensor preprocess(const Info &info, const Picture &picture, const Preprocess *given) {
+  const Preprocess *chosen = given;
+  if (chosen == nullptr && info.preprocess) chosen = &*info.preprocess;
+  if (chosen == nullptr) throw Error(info.model + " does not say how a picture becomes its input");
+  const Preprocess &rules = *chosen;
   std::string fault = find_fault(rules);
   if (!fault.empty()) throw Error(fault);
   if (picture.width < 1 || picture.height < 1 || (picture.channels != 1 && picture.channels != 3) ||
       picture.pixels.size() != static_cast<size_t>(picture.width) * picture.height * picture.channels)
     throw Error("the picture is empty, or its pixels are not as many as its sides say");
-  const TensorInfo& tensor = info.inputs[picture_input(info, rules)];
+  const TensorInfo &tensor = info.inputs[picture_input(info, rules)];
   std::vector<int64_t> shape = tensor.shape;
   if (shape.size() == 4 && shape[0] == 1) shape.erase(shape.begin());
   bool gray = rules.color == "gray", planes = rules.layout == "NCHW";
@@ -256,7 +259,7 @@ Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* gi
   Tensor result(tensor);
   size_t area = static_cast<size_t>(width) * height;
   for (int64_t channel = 0; channel < channels; channel++) {
-    float table[256]; /* rounded after each operation, as a framework's float32 tensors are */
+    float table[256];  // rounded after each operation, as a framework's float32 tensors are
     for (int byte = 0; byte < 256; byte++) {
       float value = static_cast<float>(byte * rules.scale);
       if (!rules.mean.empty()) value = value - static_cast<float>(rules.mean[channel]);
@@ -277,19 +280,19 @@ Tensor preprocess(const Info& info, const Picture& picture, const Preprocess* gi
   return result;
 }
 
-std::vector<RankedClass> rank_classes(const Tensor& scores, const std::vector<std::string>& labels, size_t count) {
-  const TensorInfo& info = scores.info();
+std::vector<RankedClass> rank_classes(const Tensor &scores, const std::vector<std::string> &labels, size_t count) {
+  const TensorInfo &info = scores.info();
   if (info.dtype != "float32" ||
       std::count_if(info.shape.begin(), info.shape.end(), [](int64_t n) { return n != 1; }) != 1)
     throw Error("the output " + info.name + " is " + info.dtype + " " + show(info.shape) + ": not one score a class");
-  const float* values = scores.as<float>();
+  const float *values = scores.as<float>();
   size_t size = info.count();
   if (size == 0) return {};
   auto is_nan = [&](size_t i) { return std::isnan(values[i]); };
   std::vector<size_t> order(size);
   for (size_t i = 0; i < size; i++) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return values[a] > values[b] || (is_nan(b) && !is_nan(a)); /* last, as NumPy has them */
+    return values[a] > values[b] || (is_nan(b) && !is_nan(a));  // last, as NumPy has them
   });
   double most = values[order.front()], least = values[order.back()], total = 0;
   bool logits = least < 0 || (most > 1 && !std::isnan(least));

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_THREADS 256
+#define MAX_THREADS 256
 #define WORKER_LOOKS_NS 1000000 /* longer than the serial parts between the loops of one inference */
 #define CALLER_LOOKS_NS 200000  /* then its core may be what a worker waits for */
 #define LOOKS_A_CLOCK 32
@@ -34,7 +34,7 @@ OF_THE_RUNTIME void TVMFFIErrorMoveFromRaised(void **error);
 OF_THE_RUNTIME void TVMFFIErrorSetRaised(void *error);
 OF_THE_RUNTIME int TVMFFIObjectDecRef(void *object);
 
-static pthread_t workers[MOST_THREADS];
+static pthread_t workers[MAX_THREADS];
 static int count;   /* of workers */
 static pid_t owner; /* a forked child has no workers */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
@@ -43,10 +43,10 @@ static atomic_int stopping;
 static Loop job_loop;
 static void *job_data;
 static Group job_group;
-static _Alignas(64) _Atomic uint64_t claims;     /* round in the upper half, shares that nobody has taken in the lower */
-static _Alignas(64) _Atomic uint32_t rounds;     /* what workers wait for */
+static _Alignas(64) _Atomic uint64_t claims; /* round in the upper half, shares that nobody has taken in the lower */
+static _Alignas(64) _Atomic uint32_t rounds; /* what workers wait for */
 static _Alignas(64) _Atomic uint32_t unfinished; /* what the caller waits for */
-static _Atomic(void *) job_error; /* of a share that failed */
+static _Atomic(void *) job_error;                /* of a share that failed */
 static _Alignas(64) atomic_int failed, sleeping_workers, sleeping_caller;
 
 static void look(void) {
@@ -61,7 +61,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MOST_THREADS, NULL, NULL, 0); }
+static void wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0); }
 
 static int64_t now_ns(void) {
   struct timespec time;
@@ -136,14 +136,15 @@ static int run_alone(Loop loop, void *data, int tasks) {
  * has them already. */
 __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
   if (count > 0) return count == threads - 1 && owner == getpid() ? 0 : -1; /* loaded once more */
-  if (threads < 1 || threads > MOST_THREADS) return -1;
+  if (threads < 1 || threads > MAX_THREADS) return -1;
   owner = getpid();
   sigset_t all, before;
   sigfillset(&all); /* signals are the caller's business, but for those of a fault */
   int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (count < threads - 1 && pthread_create(&workers[count], NULL, serve, (void *)(uintptr_t)atomic_load(&rounds)) == 0)
+  while (count < threads - 1 &&
+         pthread_create(&workers[count], NULL, serve, (void *)(uintptr_t)atomic_load(&rounds)) == 0)
     count++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return count == threads - 1 ? 0 : -1;

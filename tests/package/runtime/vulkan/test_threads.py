@@ -48,7 +48,7 @@ def test_what_another_thread_launched_comes_first() -> None:
     assert np.array_equal(download(total), np.full(COUNT, 40, "float32"))
 
 
-def test_more_threads_than_lanes() -> None:
+def test_more_threads_than_work_queues() -> None:
     compute = ScaleAndAdd()
     ones = upload(np.ones(COUNT, "float32"))
 

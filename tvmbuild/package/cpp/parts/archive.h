@@ -1,6 +1,5 @@
-/* The archive: package/ustar.py's twin. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_ARCHIVE_H_
-#define TVMBUILD_ARCHIVE_H_
+// The archive: package/ustar.py's twin. A part of tvmbuild.cpp.
+#pragma once
 
 #include <cstdint>
 #include <filesystem>
@@ -15,40 +14,40 @@
 
 namespace tvmbuild::detail {
 
-constexpr uint64_t kMostBytes = uint64_t{4} << 30;
-constexpr size_t kMostMetadataBytes = size_t{64} << 20;
+constexpr uint64_t MAX_BYTES = uint64_t{4} << 30;
+constexpr size_t MAX_METADATA_BYTES = size_t{64} << 20;
 
-/* Becomes an Error where the package's name is known. */
+// Becomes an Error where the package's name is known.
 class Damage : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] inline void damaged(const std::string& reason) { throw Damage(reason); }
+[[noreturn]] inline void damaged(const std::string &reason) { throw Damage(reason); }
 
-inline std::optional<uint64_t> octal(const std::string& field) {
+inline std::optional<uint64_t> octal(const std::string &field) {
   size_t begin = field.find_first_not_of(std::string(" \0", 2)), end = field.find_last_not_of(std::string(" \0", 2));
   if (begin == std::string::npos) return std::nullopt;
   uint64_t value = 0;
   for (size_t i = begin; i <= end; i++) {
     if (field[i] < '0' || field[i] > '7') return std::nullopt;
-    value = value * 8 + static_cast<uint64_t>(field[i] - '0'); /* at most 12 digits: no overflow */
+    value = value * 8 + static_cast<uint64_t>(field[i] - '0');  // at most 12 digits: no overflow
   }
   return value;
 }
 
-inline std::string read_file(const std::string& path) {
-  std::error_code reason; /* first: opening a pipe would wait for a writer */
+inline std::string read_file(const std::string &path) {
+  std::error_code reason;  // first: opening a pipe would wait for a writer
   uint64_t size = std::filesystem::file_size(path, reason);
   if (reason) throw Error(path + " cannot be read: " + reason.message());
-  if (size > kMostBytes) throw Error(path + " is no package: it is larger than 4 GiB");
+  if (size > MAX_BYTES) throw Error(path + " is no package: it is larger than 4 GiB");
   std::ifstream stream(path, std::ios::binary);
   std::string data(static_cast<size_t>(size), '\0');
   if (!stream.read(data.data(), static_cast<std::streamsize>(data.size()))) throw Error(path + " cannot be read");
   return data;
 }
 
-inline std::map<std::string, std::string> read_members(const std::string& data) {
+inline std::map<std::string, std::string> read_members(const std::string &data) {
   const std::set<std::string> expected = {"mod.json", "mod.params", "mod.so"};
   std::map<std::string, std::string> members;
   size_t at = 0;
@@ -72,13 +71,11 @@ inline std::map<std::string, std::string> read_members(const std::string& data) 
   }
   if (members.empty()) damaged("no readable archive: it begins with no file");
   if (at >= data.size()) damaged("no readable archive: it has no end");
-  for (const std::string& name : expected) {
+  for (const std::string &name : expected) {
     if (!members.count(name)) damaged(name + " missing");
   }
-  if (members["mod.json"].size() > kMostMetadataBytes) damaged("mod.json is larger than 64 MiB");
+  if (members["mod.json"].size() > MAX_METADATA_BYTES) damaged("mod.json is larger than 64 MiB");
   return members;
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_ARCHIVE_H_

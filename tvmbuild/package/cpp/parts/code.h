@@ -1,10 +1,10 @@
-/* mod.so, its threads and its weights, loaded. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_CODE_H_
-#define TVMBUILD_CODE_H_
+// mod.so, its threads and its weights, loaded. A part of tvmbuild.cpp.
+#pragma once
 
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -18,14 +18,16 @@
 
 namespace tvmbuild::detail {
 
-/* The loader maps what the header says, and a file too short is a crash: package/runtime/elf_header.py. */
-inline void check_library(const std::string& data) {
+// The loader maps what the header says, and a file too short is a crash: package/runtime/elf_header.py.
+inline void check_library(const std::string &data) {
   auto number = [&](size_t at, int bytes) {
     uint64_t value = 0;
     for (int i = bytes - 1; i >= 0; i--) value = value << 8 | static_cast<uint8_t>(data[at + i]);
     return value;
   };
-  static const std::string magic = "\x7f" "ELF\x02\x01"; /* 64 bits, little-endian */
+  static const std::string magic =
+      "\x7f"
+      "ELF\x02\x01";  // 64 bits, little-endian
   if (data.size() < 64 || data.compare(0, magic.size(), magic) != 0) throw Error("mod.so is no 64-bit ELF file");
   uint64_t begin = number(32, 8), size = number(54, 2), count = number(56, 2);
   if (number(16, 2) != 3 || size != 56) throw Error("mod.so is no shared library");
@@ -36,11 +38,11 @@ inline void check_library(const std::string& data) {
   }
 }
 
-/* A file of its own for the library while it is loaded: the loader knows libraries by their files. */
+// A file of its own for the library while it is loaded: the loader knows libraries by their files.
 class LibraryFile {
  public:
-  explicit LibraryFile(const std::string& content) {
-    const char* parent = std::getenv("TMPDIR");
+  explicit LibraryFile(const std::string &content) {
+    const char *parent = std::getenv("TMPDIR");
     folder_ = std::string(parent != nullptr && *parent != '\0' ? parent : "/tmp") + "/tvmbuild-XXXXXX";
     if (mkdtemp(folder_.data()) == nullptr) throw Error("no temporary folder: set TMPDIR to one that can be written");
     struct statvfs disk;
@@ -57,8 +59,8 @@ class LibraryFile {
     }
   }
   ~LibraryFile() { remove(); }
-  LibraryFile(const LibraryFile&) = delete;
-  LibraryFile& operator=(const LibraryFile&) = delete;
+  LibraryFile(const LibraryFile &) = delete;
+  LibraryFile &operator=(const LibraryFile &) = delete;
   std::string path() const { return folder_ + "/mod.so"; }
 
  private:
@@ -73,22 +75,22 @@ inline int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
 }
 
-/* The package's own pool instead of the runtime's: package/runtime/thread_pool.py. */
-inline bool use_own_pool(const std::string& path, int threads) {
-  const char* wanted = std::getenv("TVMBUILD_THREAD_POOL");
+// The package's own pool instead of the runtime's: package/runtime/thread_pool.py.
+inline bool use_own_pool(const std::string &path, int threads) {
+  const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
   if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;
-  void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  void *loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (loaded == nullptr) return false;
-  auto slot = static_cast<void**>(dlsym(loaded, "__TVMBackendParallelLaunch"));
+  auto slot = static_cast<void **>(dlsym(loaded, "__TVMBackendParallelLaunch"));
   auto start = reinterpret_cast<int (*)(int)>(dlsym(loaded, "tvmbuild_pool_start"));
-  void* launch = dlsym(loaded, "tvmbuild_pool_launch");
-  dlclose(loaded); /* the runtime still holds it */
+  void *launch = dlsym(loaded, "tvmbuild_pool_launch");
+  dlclose(loaded);  // the runtime still holds it
   if (slot == nullptr || start == nullptr || launch == nullptr || start(threads) != 0) return false;
   *slot = launch;
   return true;
 }
 
-inline std::vector<Value> load_params(const std::string& data) {
+inline std::vector<Value> load_params(const std::string &data) {
   TVMFFIByteArray bytes{data.data(), data.size()};
   TVMFFIAny view = argument(kTVMFFIByteArrayPtr);
   view.v_ptr = &bytes;
@@ -102,10 +104,9 @@ inline std::vector<Value> load_params(const std::string& data) {
     invoke(next, {argument_of(int64_t{2})}, "mod.params");
   }
   std::vector<Value> params;
-  for (auto& each : sorted) params.push_back(std::move(each.second));
+  params.reserve(sorted.size());
+  for (auto &each : sorted) params.push_back(std::move(each.second));
   return params;
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_CODE_H_

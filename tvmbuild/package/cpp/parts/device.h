@@ -1,6 +1,5 @@
-/* Memory on a package's device, and waiting for it: what package/runtime/tensors.py does. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_DEVICE_H_
-#define TVMBUILD_DEVICE_H_
+// Memory on a package's device, and waiting for it: what package/runtime/tensors.py does. A part of tvmbuild.cpp.
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -13,14 +12,14 @@
 
 namespace tvmbuild::detail {
 
-constexpr size_t kAlignment = 64; /* compiled code reads whole vectors */
+constexpr size_t ALIGNMENT = 64;  // compiled code reads whole vectors
 
 inline bool is_host(DLDevice device) { return device.device_type == kDLCPU; }
 inline bool is_same(DLDevice one, DLDevice other) {
   return one.device_type == other.device_type && one.device_id == other.device_id;
 }
 
-/* As tvm_ffi prints it: cuda:0. */
+// As tvm_ffi prints it: cuda:0.
 inline std::string name_of(DLDevice device) {
   std::string name = "device of type " + std::to_string(device.device_type);
   if (is_host(device)) name = "cpu";
@@ -29,20 +28,20 @@ inline std::string name_of(DLDevice device) {
   return name + ":" + std::to_string(device.device_id);
 }
 
-inline DLDataType read_dtype(const std::string& name) {
+inline DLDataType read_dtype(const std::string &name) {
   TVMFFIByteArray bytes{name.data(), name.size()};
   DLDataType dtype;
   if (TVMFFIDataTypeFromString(&bytes, &dtype) != 0) throw_raised(name);
   return dtype;
 }
 
-/* Held by whoever gives a GPU something to do. The first call of a CUDA package records a graph of its launches, and
- * fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone. */
+// Held by whoever gives a GPU something to do. The first call of a CUDA package records a graph of its launches, and
+// fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone.
 class DeviceUse {
  public:
   explicit DeviceUse(DLDevice device, bool alone = false) {
     if (device.device_type != kDLCUDA) return;
-    std::lock_guard<std::mutex> turn(turns()); /* so that who waits to be alone is not passed for ever */
+    std::lock_guard<std::mutex> turn(turns());  // so that who waits to be alone is not passed for ever
     if (alone) {
       alone_ = std::unique_lock<std::shared_mutex>(users());
     } else {
@@ -51,32 +50,32 @@ class DeviceUse {
   }
 
  private:
-  static std::mutex& turns() {
-    static auto* mutex = new std::mutex; /* sessions may outlive static objects */
+  static std::mutex &turns() {
+    static auto *mutex = new std::mutex;  // sessions may outlive static objects
     return *mutex;
   }
-  static std::shared_mutex& users() {
-    static auto* mutex = new std::shared_mutex;
+  static std::shared_mutex &users() {
+    static auto *mutex = new std::shared_mutex;
     return *mutex;
   }
   std::shared_lock<std::shared_mutex> shared_;
   std::unique_lock<std::shared_mutex> alone_;
 };
 
-/* An array in the host's memory as TVM sees it; both hold it. */
+// An array in the host's memory as TVM sees it; both hold it.
 struct Shared {
   std::shared_ptr<void> memory;
   std::vector<int64_t> shape;
   DLManagedTensor managed = {};
 
-  static void release(DLManagedTensor* managed) { delete static_cast<Shared*>(managed->manager_ctx); }
+  static void release(DLManagedTensor *managed) { delete static_cast<Shared *>(managed->manager_ctx); }
 };
 
-inline Value share(const TensorInfo& info, const std::shared_ptr<void>& memory) {
+inline Value share(const TensorInfo &info, const std::shared_ptr<void> &memory) {
   auto shared = std::make_unique<Shared>();
   shared->memory = memory;
   shared->shape = info.shape;
-  DLTensor& tensor = shared->managed.dl_tensor;
+  DLTensor &tensor = shared->managed.dl_tensor;
   tensor.dtype = read_dtype(info.dtype);
   tensor.data = memory.get();
   tensor.device = DLDevice{kDLCPU, 0};
@@ -85,14 +84,15 @@ inline Value share(const TensorInfo& info, const std::shared_ptr<void>& memory) 
   shared->managed.manager_ctx = shared.get();
   shared->managed.deleter = Shared::release;
   TVMFFIObjectHandle made = nullptr;
-  if (TVMFFITensorFromDLPack(&shared->managed, kAlignment, 1, &made) != 0) throw_raised("the input " + info.name);
-  shared.release(); /* TVM calls its deleter */
+  if (TVMFFITensorFromDLPack(&shared->managed, ALIGNMENT, 1, &made) != 0) throw_raised("the input " + info.name);
+  static_cast<void>(shared.release());  // TVM calls its deleter
   return Value(made, kTVMFFITensor);
 }
 
-/* Uninitialised. */
-inline Value allocate(const TensorInfo& info, DLDevice device) {
+// Uninitialised.
+inline Value allocate(const TensorInfo &info, DLDevice device) {
   std::vector<TVMFFIAny> sizes;
+  sizes.reserve(info.shape.size());
   for (int64_t size : info.shape) sizes.push_back(argument_of(size));
   Value shape = invoke(find_global("ffi.Shape"), std::move(sizes), info.name);
   return invoke(find_global("runtime.TVMTensorAllocWithScope"),
@@ -100,47 +100,45 @@ inline Value allocate(const TensorInfo& info, DLDevice device) {
                 "no memory for " + info.name + " on " + name_of(device));
 }
 
-inline void copy_to_device(const Value& from, const Value& to, const std::string& name) {
+inline void copy_to_device(const Value &from, const Value &to, const std::string &name) {
   invoke(find_global("runtime.TVMTensorCopyFromTo"), {from.view(), to.view()}, name + " cannot be copied");
 }
 
-/* Wherever it lies. */
-inline void copy_to_host(const Value& from, void* memory, size_t bytes, const std::string& name) {
+// Wherever it lies.
+inline void copy_to_host(const Value &from, void *memory, size_t bytes, const std::string &name) {
   invoke(find_global("runtime.TVMTensorCopyToBytes"),
          {from.view(), argument_of(memory), argument_of(static_cast<int64_t>(bytes))}, name + " cannot be copied");
 }
 
 struct HostCopy {
-  const Value& from;
-  void* memory;
-  const TensorInfo& info;
+  const Value &from;
+  void *memory;
+  const TensorInfo &info;
 };
 
-/* The same for tensors of one device: our Vulkan runtime waits for them once, and not for each. */
-inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy>& copies) {
+// The same for tensors of one device: our Vulkan runtime waits for them once, and not for each.
+inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy> &copies) {
   Value together = device.device_type == kDLVulkan ? look_up("tvmbuild_vulkan.copy_to_host") : Value();
   if (together.type() != kTVMFFIFunction) {
-    for (const HostCopy& copy : copies) copy_to_host(copy.from, copy.memory, copy.info.bytes(), copy.info.name);
+    for (const HostCopy &copy : copies) copy_to_host(copy.from, copy.memory, copy.info.bytes(), copy.info.name);
     return;
   }
   std::vector<TVMFFIAny> arguments;
-  for (const HostCopy& copy : copies) arguments.insert(arguments.end(), {copy.from.view(), argument_of(copy.memory)});
+  for (const HostCopy &copy : copies) arguments.insert(arguments.end(), {copy.from.view(), argument_of(copy.memory)});
   invoke(together, std::move(arguments), "the outputs cannot be copied");
 }
 
-/* Until it has done all that it was given. */
-inline void wait_for(DLDevice device, const std::string& what) {
+// Until it has done all that it was given.
+inline void wait_for(DLDevice device, const std::string &what) {
   if (!is_host(device))
     invoke(find_global("runtime.Device_StreamSync"), {argument_of(device), argument_of(int64_t{0})}, what);
 }
 
-inline TensorInfo describe(TVMFFIObjectHandle object, const std::string& name) {
-  const DLTensor* tensor = TVMFFITensorGetDLTensorPtr(object);
+inline TensorInfo describe(TVMFFIObjectHandle object, const std::string &name) {
+  const DLTensor *tensor = TVMFFITensorGetDLTensorPtr(object);
   Value dtype;
   if (TVMFFIDataTypeToString(&tensor->dtype, dtype.any()) != 0) throw_raised(name);
   return {name, std::vector<int64_t>(tensor->shape, tensor->shape + tensor->ndim), dtype.text()};
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_DEVICE_H_

@@ -1,6 +1,5 @@
-/* mod.json: package/metadata_check.py's twin. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_METADATA_H_
-#define TVMBUILD_METADATA_H_
+// mod.json: package/metadata_check.py's twin. A part of tvmbuild.cpp.
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -17,12 +16,12 @@
 
 namespace tvmbuild::detail {
 
-constexpr int kMostDepth = 64;
-constexpr uint64_t kMostTensorBytes = uint64_t{1} << 40;
+constexpr int MAX_DEPTH = 64;
+constexpr uint64_t MAX_TENSOR_BYTES = uint64_t{1} << 40;
 
-inline nlohmann::json read_json(const std::string& text) {
-  auto check_depth = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > kMostDepth) damaged("mod.json is no JSON of ours: it is nested too deep");
+inline nlohmann::json read_json(const std::string &text) {
+  auto check_depth = [](int depth, nlohmann::json::parse_event_t, nlohmann::json &) {
+    if (depth > MAX_DEPTH) damaged("mod.json is no JSON of ours: it is nested too deep");
     return true;
   };
   nlohmann::json json = nlohmann::json::parse(text, check_depth, false);
@@ -30,16 +29,16 @@ inline nlohmann::json read_json(const std::string& text) {
   return json;
 }
 
-/* A part of it with its place, for messages. */
+// A part of it with its place, for messages.
 class Part {
  public:
-  explicit Part(const nlohmann::json& json, std::string where = "") : json_(json), where_(std::move(where)) {}
+  explicit Part(const nlohmann::json &json, std::string where = "") : json_(json), where_(std::move(where)) {}
 
-  Part operator[](const std::string& key) const {
+  Part operator[](const std::string &key) const {
     if (!has(key)) damaged("mod.json is damaged: " + place(key) + " is missing");
     return Part(json_.at(key), place(key));
   }
-  bool has(const std::string& key) const { return expect(json_.is_object(), "map").contains(key); }
+  bool has(const std::string &key) const { return expect(json_.is_object(), "map").contains(key); }
   bool is_null() const { return json_.is_null(); }
   bool is_number() const { return json_.is_number(); }
   bool is_text() const { return json_.is_string(); }
@@ -47,80 +46,80 @@ class Part {
   double number() const { return expect(is_number(), "number").get<double>(); }
   uint64_t natural() const {
     auto value = expect(json_.is_number_unsigned(), "natural number").get<uint64_t>();
-    expect(value <= kMostTensorBytes, "sensible number");
+    expect(value <= MAX_TENSOR_BYTES, "sensible number");
     return value;
   }
   std::vector<Part> list() const {
     std::vector<Part> parts;
-    for (const nlohmann::json& item : expect(json_.is_array(), "list"))
+    for (const nlohmann::json &item : expect(json_.is_array(), "list"))
       parts.emplace_back(item, where_ + "[" + std::to_string(parts.size()) + "]");
     return parts;
   }
   std::set<std::string> keys() const {
     std::set<std::string> keys;
-    for (const auto& item : expect(json_.is_object(), "map").items()) keys.insert(item.key());
+    for (const auto &item : expect(json_.is_object(), "map").items()) keys.insert(item.key());
     return keys;
   }
-  const nlohmann::json& expect(bool true_of_it, const char* wanted) const {
+  const nlohmann::json &expect(bool true_of_it, const char *wanted) const {
     if (!true_of_it) damaged("mod.json is damaged: " + (where_.empty() ? "all of it" : where_) + " is no " + wanted);
     return json_;
   }
 
  private:
-  std::string place(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
-  const nlohmann::json& json_;
+  std::string place(const std::string &key) const { return where_.empty() ? key : where_ + "." + key; }
+  const nlohmann::json &json_;
   std::string where_;
 };
 
-/* What the code needs of a CPU, and of a card: its architecture, where the kernels are for one alone. */
+// What the code needs of a CPU, and of a card: its architecture, where the kernels are for one alone.
 struct Attributes {
   std::string mcpu, mtriple, arch;
-  std::vector<std::string> features; /* `+name` or `-name` */
+  std::vector<std::string> features;  // `+name` or `-name`
 };
 
-inline const std::map<std::string, size_t>& dtype_sizes() {
+inline const std::map<std::string, size_t> &dtype_sizes() {
   static const std::map<std::string, size_t> sizes = {
-      {"bool", 1},     {"int8", 1},  {"uint8", 1},  {"int16", 2},   {"uint16", 2}, {"float16", 2}, {"bfloat16", 2},
-      {"int32", 4},    {"uint32", 4}, {"float32", 4}, {"int64", 8}, {"uint64", 8}, {"float64", 8}};
+      {"bool", 1},  {"int8", 1},   {"uint8", 1},   {"int16", 2}, {"uint16", 2}, {"float16", 2}, {"bfloat16", 2},
+      {"int32", 4}, {"uint32", 4}, {"float32", 4}, {"int64", 8}, {"uint64", 8}, {"float64", 8}};
   return sizes;
 }
 
-inline std::vector<TensorInfo> read_tensors(const Part& part) {
+inline std::vector<TensorInfo> read_tensors(const Part &part) {
   std::vector<TensorInfo> tensors;
   std::set<std::string> names;
-  for (const Part& each : part.list()) {
+  for (const Part &each : part.list()) {
     TensorInfo info{each["name"].text(), {}, each["dtype"].text()};
     each["name"].expect(names.insert(info.name).second, "name of its own");
     each["dtype"].expect(dtype_sizes().count(info.dtype), "type of numbers that is known");
     double bytes = static_cast<double>(dtype_sizes().at(info.dtype));
-    for (const Part& size : each["shape"].list()) {
+    for (const Part &size : each["shape"].list()) {
       info.shape.push_back(static_cast<int64_t>(size.natural()));
       bytes *= static_cast<double>(info.shape.back());
     }
-    each["shape"].expect(bytes <= static_cast<double>(kMostTensorBytes), "shape that fits a memory");
+    each["shape"].expect(bytes <= static_cast<double>(MAX_TENSOR_BYTES), "shape that fits a memory");
     tensors.push_back(std::move(info));
   }
   return tensors;
 }
 
-inline std::string one_of(const Part& part, const std::set<std::string>& choices) {
+inline std::string one_of(const Part &part, const std::set<std::string> &choices) {
   part.expect(choices.count(part.text()), "choice that is known");
   return part.text();
 }
 
-/* Empty: none. */
-inline std::string find_fault(const Preprocess& rules) {
+// Empty: none.
+inline std::string find_fault(const Preprocess &rules) {
   size_t channels = rules.color == "gray" ? 1 : 3;
-  for (const std::vector<double>* numbers : {&rules.mean, &rules.std}) {
+  for (const std::vector<double> *numbers : {&rules.mean, &rules.std}) {
     if (!numbers->empty() && numbers->size() != channels)
       return "mean and std need one number a channel, " + std::to_string(channels) + " of them";
   }
   return std::count(rules.std.begin(), rules.std.end(), 0.0) ? "std has a zero" : "";
 }
 
-inline Preprocess read_preprocess(const Part& part) {
+inline Preprocess read_preprocess(const Part &part) {
   Preprocess rules;
-  for (const std::string& key : part.keys())
+  for (const std::string &key : part.keys())
     part[key].expect(std::set<std::string>{"input", "resize", "color", "layout", "scale", "mean", "std"}.count(key),
                      "rule that is known");
   if (part.has("input") && !part["input"].is_null()) rules.input = part["input"].text();
@@ -128,28 +127,28 @@ inline Preprocess read_preprocess(const Part& part) {
   if (part.has("color")) rules.color = one_of(part["color"], {"rgb", "bgr", "gray"});
   if (part.has("layout")) rules.layout = one_of(part["layout"], {"NCHW", "NHWC"});
   if (part.has("scale")) rules.scale = part["scale"].number();
-  for (const char* key : {"mean", "std"}) {
+  for (const char *key : {"mean", "std"}) {
     if (!part.has(key)) continue;
-    for (const Part& each : part[key].list()) (*key == 'm' ? rules.mean : rules.std).push_back(each.number());
+    for (const Part &each : part[key].list()) (*key == 'm' ? rules.mean : rules.std).push_back(each.number());
   }
   std::string fault = find_fault(rules);
   if (!fault.empty()) damaged("mod.json is damaged: preprocess: " + fault);
   return rules;
 }
 
-/* A list, or one text with commas. */
-inline std::vector<std::string> read_features(const Part& part) {
+// A list, or one text with commas.
+inline std::vector<std::string> read_features(const Part &part) {
   std::vector<std::string> features;
   if (part.is_text()) {
     std::istringstream items(part.text());
     for (std::string item; std::getline(items, item, ',');) features.push_back(item);
   } else {
-    for (const Part& item : part.list()) features.push_back(item.text());
+    for (const Part &item : part.list()) features.push_back(item.text());
   }
   return features;
 }
 
-inline Info read_metadata(const Part& part, Attributes& needs) {
+inline Info read_metadata(const Part &part, Attributes &needs) {
   if (part["format"].number() != 1)
     damaged("mod.json has another format than 1: build the package again, or this program");
   Info info;
@@ -171,12 +170,10 @@ inline Info read_metadata(const Part& part, Attributes& needs) {
   info.tasks = static_cast<int>(part["coverage"]["tasks"].natural());
   info.covered = static_cast<int>(part["coverage"]["covered"].natural());
   if (!part["labels"].is_null()) {
-    for (const Part& label : part["labels"].list()) info.labels.push_back(label.text());
+    for (const Part &label : part["labels"].list()) info.labels.push_back(label.text());
   }
   if (!part["preprocess"].is_null()) info.preprocess = read_preprocess(part["preprocess"]);
   return info;
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_METADATA_H_

@@ -1,6 +1,5 @@
-/* A package's parts, checked. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_PACKAGE_H_
-#define TVMBUILD_PACKAGE_H_
+// A package's parts, checked. A part of tvmbuild.cpp.
+#pragma once
 
 #include <map>
 #include <set>
@@ -19,7 +18,7 @@ struct Package {
   std::string library, params;
 };
 
-inline Package read_archive(const std::string& data) {
+inline Package read_archive(const std::string &data) {
   std::map<std::string, std::string> members = read_members(data);
   nlohmann::json json = read_json(members["mod.json"]);
   Part metadata(json);
@@ -28,8 +27,8 @@ inline Package read_archive(const std::string& data) {
   Part files = metadata["files"];
   if (files.keys() != std::set<std::string>{"mod.params", "mod.so"})
     damaged("mod.json lists other files than the archive holds");
-  for (const std::string& name : files.keys()) {
-    const std::string& data = members[name];
+  for (const std::string &name : files.keys()) {
+    const std::string &data = members[name];
     if (files[name]["size"].natural() != data.size() || files[name]["sha256"].text() != sha256(data))
       damaged(name + " is not the file that mod.json describes");
   }
@@ -38,12 +37,10 @@ inline Package read_archive(const std::string& data) {
   return package;
 }
 
-inline Package read_package(const std::string& path) try {
+inline Package read_package(const std::string &path) try {
   return read_archive(read_file(path));
-} catch (const Damage& damage) {
+} catch (const Damage &damage) {
   throw Error(path + " is damaged: " + damage.what());
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_PACKAGE_H_

@@ -1,6 +1,5 @@
-/* Pictures as Pillow makes them smaller and larger: package/preprocess.py's twin. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_PICTURES_H_
-#define TVMBUILD_PICTURES_H_
+// Pictures as Pillow makes them smaller and larger: package/preprocess.py's twin. A part of tvmbuild.cpp.
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -12,17 +11,17 @@
 
 namespace tvmbuild::detail {
 
-constexpr size_t kMostPixels = size_t{1} << 28;
+constexpr size_t MAX_PIXELS = size_t{1} << 28;
 
-/* One side of Pillow's bilinear resize (Resample.c): a triangle as wide as the reduction, weights in 22 bits. */
-inline Picture resize_along(const Picture& from, int size, bool horizontal) {
+// One side of Pillow's bilinear resize (Resample.c): a triangle as wide as the reduction, weights in 22 bits.
+inline Picture resize_along(const Picture &from, int size, bool horizontal) {
   int old = horizontal ? from.width : from.height;
   if (old == size) return from;
-  if (static_cast<size_t>(size) > kMostPixels / (horizontal ? from.height : from.width))
+  if (static_cast<size_t>(size) > MAX_PIXELS / (horizontal ? from.height : from.width))
     throw Error("the picture is too long and thin");
   Picture to{horizontal ? size : from.width, horizontal ? from.height : size, from.channels, {}};
   to.pixels.resize(static_cast<size_t>(to.width) * to.height * to.channels);
-  constexpr int kBits = 22;
+  constexpr int BITS = 22;
   double scale = static_cast<double>(old) / size, reach = std::max(scale, 1.0);
   size_t channels = from.channels, step = horizontal ? channels : channels * from.width;
   size_t lines = horizontal ? from.height : from.width;
@@ -37,30 +36,31 @@ inline Picture resize_along(const Picture& from, int size, bool horizontal) {
       total += weights.back();
     }
     std::vector<int32_t> fixed;
+    fixed.reserve(weights.size());
     for (double weight : weights)
-      fixed.push_back(static_cast<int32_t>(0.5 + (total != 0 ? weight / total : weight) * (1 << kBits)));
+      fixed.push_back(static_cast<int32_t>(0.5 + (total != 0 ? weight / total : weight) * (1 << BITS)));
     for (size_t line = 0; line < lines; line++) {
       size_t in = horizontal ? line * from.width * channels : line * channels;
       size_t out = horizontal ? (line * size + at) * channels : (static_cast<size_t>(at) * to.width + line) * channels;
       for (size_t channel = 0; channel < channels; channel++) {
-        int32_t sum = 1 << (kBits - 1);
+        int32_t sum = 1 << (BITS - 1);
         for (size_t i = 0; i < fixed.size(); i++) sum += from.pixels[in + (first + i) * step + channel] * fixed[i];
-        to.pixels[out + channel] = static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255));
+        to.pixels[out + channel] = static_cast<uint8_t>(std::clamp(sum >> BITS, 0, 255));
       }
     }
   }
   return to;
 }
 
-inline Picture resize(const Picture& from, int width, int height) {
+inline Picture resize(const Picture &from, int width, int height) {
   return resize_along(resize_along(from, width, true), height, false);
 }
 
-inline Picture convert(const Picture& from, bool gray) {
+inline Picture convert(const Picture &from, bool gray) {
   if (from.channels == (gray ? 1 : 3)) return from;
   Picture to{from.width, from.height, gray ? 1 : 3, {}};
   for (size_t i = 0; i < static_cast<size_t>(from.width) * from.height; i++) {
-    const uint8_t* at = from.pixels.data() + i * from.channels;
+    const uint8_t *at = from.pixels.data() + i * from.channels;
     if (gray) {
       to.pixels.push_back(static_cast<uint8_t>((at[0] * 19595 + at[1] * 38470 + at[2] * 7471 + 0x8000) >> 16));
     } else {
@@ -70,33 +70,31 @@ inline Picture convert(const Picture& from, bool gray) {
   return to;
 }
 
-/* Half of a difference, rounded to even as Python does. */
+// Half of a difference, rounded to even as Python does.
 inline int half(int difference) { return difference / 2 + (difference % 2 == 1 && difference / 2 % 2 == 1 ? 1 : 0); }
 
-inline Picture place(const Picture& from, int width, int height, int left, int top) {
+inline Picture place(const Picture &from, int width, int height, int left, int top) {
   Picture to{width, height, from.channels, {}};
   to.pixels.assign(static_cast<size_t>(width) * height * from.channels, 114);
   for (int y = std::max(0, -top); y < from.height && y + top < height; y++) {
     int begin = std::max(0, -left), end = std::min(from.width, width - left);
-    const uint8_t* row = from.pixels.data() + (static_cast<size_t>(y) * from.width + begin) * from.channels;
+    const uint8_t *row = from.pixels.data() + (static_cast<size_t>(y) * from.width + begin) * from.channels;
     std::copy(row, row + static_cast<size_t>(end - begin) * from.channels,
               to.pixels.data() + ((static_cast<size_t>(y) + top) * width + begin + left) * from.channels);
   }
   return to;
 }
 
-inline Picture fit(const Picture& from, int width, int height, const std::string& how) {
+inline Picture fit(const Picture &from, int width, int height, const std::string &how) {
   if (how == "stretch") return resize(from, width, height);
   int64_t by_width = static_cast<int64_t>(width) * from.height, by_height = static_cast<int64_t>(height) * from.width;
   bool along_width = (by_width <= by_height) == (how == "letterbox");
   int64_t scaled_width = along_width ? width : std::max<int64_t>(1, by_height / from.height);
   int64_t scaled_height = along_width ? std::max<int64_t>(1, by_width / from.width) : height;
-  if (static_cast<size_t>(scaled_width * scaled_height) > kMostPixels) throw Error("the picture is too long and thin");
+  if (static_cast<size_t>(scaled_width * scaled_height) > MAX_PIXELS) throw Error("the picture is too long and thin");
   Picture scaled = resize(from, static_cast<int>(scaled_width), static_cast<int>(scaled_height));
   if (how == "crop") return place(scaled, width, height, -half(scaled.width - width), -half(scaled.height - height));
   return place(scaled, width, height, (width - scaled.width) / 2, (height - scaled.height) / 2);
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_PICTURES_H_

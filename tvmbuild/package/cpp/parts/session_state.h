@@ -1,6 +1,5 @@
-/* What a session holds. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_SESSION_STATE_H_
-#define TVMBUILD_SESSION_STATE_H_
+// What a session holds. A part of tvmbuild.cpp.
+#pragma once
 
 #include <string>
 #include <vector>
@@ -11,9 +10,9 @@
 namespace tvmbuild {
 namespace detail {
 
-constexpr int64_t kPooledAllocator = 2; /* TVM's number */
+constexpr int64_t POOLED_ALLOCATOR = 2;  // TVM's number
 
-inline std::string show(const std::vector<int64_t>& shape) {
+inline std::string show(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); i++) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
@@ -30,28 +29,28 @@ struct Session::Impl {
   bool called = false;
   Value library, machine, entry;
   std::vector<Value> params;
-  std::vector<Value> inputs; /* as they were bound */
-  std::vector<Value> copies; /* the session's memory on the device, for inputs that are bound in the host's */
-  std::vector<bool> copied;  /* which of the bound inputs they stand for */
+  std::vector<Value> inputs;  // as they were bound
+  std::vector<Value> copies;  // the session's memory on the device, for inputs that are bound in the host's
+  std::vector<bool> copied;   // which of the bound inputs they stand for
   Value result;
 
   ~Impl() {
     DeviceUse use(device);
-    result = Value(); /* what comes from the library goes before it */
-    for (std::vector<Value>* each : {&copies, &inputs, &params}) each->clear();
-    for (Value* each : {&entry, &machine, &library}) *each = Value();
+    result = Value();  // what comes from the library goes before it
+    for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
+    for (Value *each : {&entry, &machine, &library}) *each = Value();
   }
 
   bool on_gpu() const { return !is_host(device); }
 
-  Value copy_here(const Value& from, const TensorInfo& to) {
+  Value copy_here(const Value &from, const TensorInfo &to) {
     Value copy = allocate(to, device);
     copy_to_device(from, copy, to.name);
     return copy;
   }
 
   Value output(size_t index) const {
-    const TensorInfo& wanted = info.outputs[index];
+    const TensorInfo &wanted = info.outputs[index];
     bool single = result.type() == kTVMFFITensor;
     if (!single && result.type() != kTVMFFIArray) throw Error("there is no output " + wanted.name);
     Value value = single ? Value::retain(result.object(), kTVMFFITensor)
@@ -64,13 +63,13 @@ struct Session::Impl {
     return value;
   }
 
-  /* Make the virtual machine of the loaded code. */
+  // Make the virtual machine of the loaded code.
   void start() {
     machine = invoke(find_function(library, "vm_load_executable"), {}, "the code cannot be loaded");
     std::vector<TVMFFIAny> devices;
     for (DLDevice each : {device, DLDevice{kDLCPU, 0}}) {
-      if (!devices.empty() && !on_gpu()) break; /* the host's own code runs on the CPU */
-      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, kPooledAllocator})
+      if (!devices.empty() && !on_gpu()) break;  // the host's own code runs on the CPU
+      for (int64_t number : {int64_t{each.device_type}, int64_t{each.device_id}, POOLED_ALLOCATOR})
         devices.push_back(argument_of(number));
     }
     invoke(find_function(machine, "vm_initialization"), std::move(devices), "the code cannot be started");
@@ -83,5 +82,3 @@ struct Session::Impl {
 };
 
 }  // namespace tvmbuild
-
-#endif  // TVMBUILD_SESSION_STATE_H_

@@ -1,9 +1,9 @@
-/* Whether this machine's CPU runs a package: package/runtime/host.py's twin for CPUs. A part of tvmbuild.cpp. */
-#ifndef TVMBUILD_THIS_CPU_H_
-#define TVMBUILD_THIS_CPU_H_
+// Whether this machine's CPU runs a package: package/runtime/host.py's twin for CPUs. A part of tvmbuild.cpp.
+#pragma once
 
 #include <sched.h>
 #include <sys/utsname.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -29,8 +29,8 @@ inline std::set<std::string> cpu_flags() {
   return {};
 }
 
-/* The twin of cpu_features.py: LLVM's names of instruction sets, with the kernel's where that is another. */
-inline const std::map<std::string, std::string>& x86_features() {
+// The twin of cpu_features.py: LLVM's names of instruction sets, with the kernel's where that is another.
+inline const std::map<std::string, std::string> &x86_features() {
   static const std::map<std::string, std::string> features = [] {
     std::istringstream words(
         "sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 popcnt avx avx2 f16c fma bmi=bmi1 bmi2 lzcnt=abm movbe aes "
@@ -50,29 +50,29 @@ inline const std::map<std::string, std::string>& x86_features() {
   return features;
 }
 
-/* What the CPU must have, by the kernel's names; what another `mcpu` needs, only the compiler knows. */
-inline std::set<std::string> required_features(const Attributes& cpu) {
-  static const std::pair<const char*, const char*> levels[] = {
+// What the CPU must have, by the kernel's names; what another `mcpu` needs, only the compiler knows.
+inline std::set<std::string> required_features(const Attributes &cpu) {
+  static const std::pair<const char *, const char *> levels[] = {
       {"x86-64-v2", "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"},
       {"x86-64-v3", "avx avx2 bmi1 bmi2 f16c fma abm movbe"},
       {"x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl"}};
   std::set<std::string> needed;
-  for (const auto& [level, features] : levels) {
+  for (const auto &[level, features] : levels) {
     if (cpu.mcpu.compare(0, 8, "x86-64-v") != 0 || cpu.mcpu < level) break;
     std::istringstream words(features);
     for (std::string word; words >> word;) needed.insert(word);
   }
-  for (const std::string& feature : cpu.features) {
+  for (const std::string &feature : cpu.features) {
     auto known = x86_features().find(feature.substr(std::min<size_t>(1, feature.size())));
-    if (known == x86_features().end()) continue; /* a hint for the compiler, say */
+    if (known == x86_features().end()) continue;  // a hint for the compiler, say
     if (feature[0] == '+') needed.insert(known->second);
     if (feature[0] == '-') needed.erase(known->second);
   }
   return needed;
 }
 
-/* Like package/runtime/host.py. */
-inline void check_cpu(const Info& info, const Attributes& cpu) {
+// Like package/runtime/host.py.
+inline void check_cpu(const Info &info, const Attributes &cpu) {
   struct utsname system;
   std::string here = uname(&system) == 0 ? system.machine : "", wanted = cpu.mtriple.substr(0, cpu.mtriple.find('-'));
   if (wanted == "arm64") wanted = "aarch64";
@@ -81,7 +81,7 @@ inline void check_cpu(const Info& info, const Attributes& cpu) {
   std::set<std::string> present = here == "x86_64" ? cpu_flags() : std::set<std::string>();
   if (present.empty()) return;
   std::string missing;
-  for (const std::string& feature : required_features(cpu)) {
+  for (const std::string &feature : required_features(cpu)) {
     if (!present.count(feature)) missing += (missing.empty() ? "" : ", ") + feature;
   }
   if (!missing.empty())
@@ -94,18 +94,16 @@ inline int available_cores() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-inline int choose_threads(const Info& info, int threads) {
+inline int choose_threads(const Info &info, int threads) {
   int cores = available_cores();
   if (threads == 0) {
-    const char* named = std::getenv("TVM_NUM_THREADS");
+    const char *named = std::getenv("TVM_NUM_THREADS");
     threads = named != nullptr ? std::atoi(named) : std::min(info.cores, cores);
   }
   if (threads < 1 || threads > cores)
-    throw Error(std::to_string(threads) + " threads were asked for, and this process may use " +
-                std::to_string(cores) + (cores == 1 ? " core" : " cores"));
+    throw Error(std::to_string(threads) + " threads were asked for, and this process may use " + std::to_string(cores) +
+                (cores == 1 ? " core" : " cores"));
   return threads;
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_THIS_CPU_H_

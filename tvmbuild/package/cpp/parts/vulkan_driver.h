@@ -1,7 +1,6 @@
-/* What Vulkan needs besides TVM: a loader, a driver, a device. The twin of base/vulkan_driver.py, a part of
- * tvmbuild.cpp. Asked before TVM, and without Vulkan's headers, which few machines have. */
-#ifndef TVMBUILD_VULKAN_DRIVER_H_
-#define TVMBUILD_VULKAN_DRIVER_H_
+// What Vulkan needs besides TVM: a loader, a driver, a device. The twin of base/vulkan_driver.py, a part of
+// tvmbuild.cpp. Asked before TVM, and without Vulkan's headers, which few machines have.
+#pragma once
 
 #include <dlfcn.h>
 
@@ -10,24 +9,24 @@
 
 namespace tvmbuild::detail {
 
-/* VkInstanceCreateInfo. */
+// VkInstanceCreateInfo.
 struct VulkanInstanceInfo {
   int32_t type = 1;
-  const void* next = nullptr;
+  const void *next = nullptr;
   uint32_t flags = 0;
-  const void* application = nullptr;
+  const void *application = nullptr;
   uint32_t layers = 0;
-  const char* const* layer_names = nullptr;
+  const char *const *layer_names = nullptr;
   uint32_t extensions = 0;
-  const char* const* extension_names = nullptr;
+  const char *const *extension_names = nullptr;
 };
 
-/* What is missing, with the remedy; empty: a device answers. */
+// What is missing, with the remedy; empty: a device answers.
 inline std::string explain_vulkan_driver() {
-  using Create = int32_t (*)(const VulkanInstanceInfo*, const void*, void**);
-  using List = int32_t (*)(void*, uint32_t*, void**);
-  using Destroy = void (*)(void*, const void*);
-  void* loader = dlopen("libvulkan.so.1", RTLD_NOW); /* it stays: drivers do not like to be unloaded */
+  using Create = int32_t (*)(const VulkanInstanceInfo *, const void *, void **);
+  using List = int32_t (*)(void *, uint32_t *, void **);
+  using Destroy = void (*)(void *, const void *);
+  void *loader = dlopen("libvulkan.so.1", RTLD_NOW);  // it stays: drivers do not like to be unloaded
   if (loader == nullptr)
     return "Vulkan's loader libvulkan.so.1 is not installed; `apt install mesa-vulkan-drivers` brings it with the "
            "drivers of Intel and AMD, NVIDIA's driver has its own";
@@ -35,18 +34,15 @@ inline std::string explain_vulkan_driver() {
   auto list = reinterpret_cast<List>(dlsym(loader, "vkEnumeratePhysicalDevices"));
   auto destroy = reinterpret_cast<Destroy>(dlsym(loader, "vkDestroyInstance"));
   VulkanInstanceInfo info;
-  void* instance = nullptr;
+  void *instance = nullptr;
   if (create == nullptr || list == nullptr || destroy == nullptr || create(&info, nullptr, &instance) != 0)
     return "Vulkan's loader finds no driver; `apt install mesa-vulkan-drivers` for Intel and AMD (and lavapipe, which "
            "needs no GPU), NVIDIA's own for NVIDIA; VK_ICD_FILENAMES and VK_DRIVER_FILES must name none that is absent";
   uint32_t devices = 0;
   list(instance, &devices, nullptr);
   destroy(instance, nullptr);
-  if (devices == 0)
-    return "Vulkan's driver finds no device; may this user read /dev/dri (group render)?";
+  if (devices == 0) return "Vulkan's driver finds no device; may this user read /dev/dri (group render)?";
   return "";
 }
 
 }  // namespace tvmbuild::detail
-
-#endif  // TVMBUILD_VULKAN_DRIVER_H_

@@ -106,9 +106,10 @@ void describe(const DeviceInfo &info, Text &json) {
            info.timestamp_mask != 0 ? "true" : "false");
   json.add(", \"limits\": {\"max_threads_per_block\": %u, \"max_shared_memory_per_block\": %u",
            limits.maxComputeWorkGroupInvocations, limits.maxComputeSharedMemorySize);
-  json.add(", \"max_storage_buffer_range\": %u, \"min_storage_buffer_offset_alignment\": %llu, \"max_allocations\": %u}",
-           limits.maxStorageBufferRange, static_cast<unsigned long long>(limits.minStorageBufferOffsetAlignment),
-           limits.maxMemoryAllocationCount);
+  json.add(
+      ", \"max_storage_buffer_range\": %u, \"min_storage_buffer_offset_alignment\": %llu, \"max_allocations\": %u}",
+      limits.maxStorageBufferRange, static_cast<unsigned long long>(limits.minStorageBufferOffsetAlignment),
+      limits.maxMemoryAllocationCount);
   json.add(", \"features\": [");
   const char *comma = "";
   for (uint32_t feature = 0; feature < FEATURES; feature++) {
@@ -147,8 +148,8 @@ bool read_attribute(int device, int kind, TVMFFIAny &result) {
     case DEVICE_NAME:
       return make_string(info->name(), strlen(info->name()), result);
     case MAX_THREAD_DIMENSIONS:
-      snprintf(text, sizeof(text), "[%u, %u, %u]", limits.maxComputeWorkGroupSize[0],
-               limits.maxComputeWorkGroupSize[1], limits.maxComputeWorkGroupSize[2]);
+      snprintf(text, sizeof(text), "[%u, %u, %u]", limits.maxComputeWorkGroupSize[0], limits.maxComputeWorkGroupSize[1],
+               limits.maxComputeWorkGroupSize[2]);
       return make_string(text, strlen(text), result);
     case API_VERSION:
       result = make_int(api);

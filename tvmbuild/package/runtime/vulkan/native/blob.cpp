@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint8_t MAGIC[8] = {'t', 'v', 'm', 'b', 'S', 'P', 'V', 1};
 constexpr size_t HEADER = 16;  // what the CRC does not cover
-constexpr uint32_t MOST_KERNELS = 1 << 20, SPIRV_MAGIC = 0x07230203, SPIRV_HEADER_WORDS = 5;
+constexpr uint32_t MAX_KERNELS = 1 << 20, SPIRV_MAGIC = 0x07230203, SPIRV_HEADER_WORDS = 5;
 
 uint64_t kernel_ids;
 
@@ -56,12 +56,12 @@ bool read_name(Reader &reader, Kernel &kernel) {
 
 bool read_arguments(Reader &reader, Kernel &kernel) {
   kernel.buffers = reader.number();
-  if (kernel.buffers > MOST_BUFFERS && kernel.buffers <= reader.left())
+  if (kernel.buffers > MAX_BUFFERS && kernel.buffers <= reader.left())
     return fail("Vulkan: kernel %s has %u buffers, and this runtime takes %u", kernel.name, kernel.buffers,
-                MOST_BUFFERS);
+                MAX_BUFFERS);
   kernel.flags = reader.bytes(kernel.buffers);
   kernel.scalars = reader.number();
-  if (kernel.scalars > MOST_SCALARS) return damaged("a kernel has too many scalars");
+  if (kernel.scalars > MAX_SCALARS) return damaged("a kernel has too many scalars");
   kernel.kinds = reader.bytes(kernel.scalars);
   kernel.extents = reader.number();
   if (!reader.is_whole()) return damaged("it ends within a kernel's arguments");
@@ -69,7 +69,7 @@ bool read_arguments(Reader &reader, Kernel &kernel) {
     if (kernel.flags[index] > 1) return damaged("a buffer has unknown flags");
   for (uint32_t index = 0; index < kernel.scalars; index++)
     if (kernel.kinds[index] > SCALAR_BOOL) return damaged("a scalar is of an unknown kind");
-  if (kernel.extents > MOST_EXTENTS) return damaged("a kernel has too many extents");
+  if (kernel.extents > MAX_EXTENTS) return damaged("a kernel has too many extents");
   return true;
 }
 
@@ -109,7 +109,7 @@ bool parse_blob(const uint8_t *bytes, size_t size, List<Kernel> &kernels) {
   if (header.number() != crc32(bytes + HEADER, size - HEADER)) return damaged("its checksum does not fit");
   Reader reader(bytes + HEADER, size - HEADER);
   uint32_t count = reader.number();
-  if (count > MOST_KERNELS || count > reader.left()) return damaged("it has too many kernels");
+  if (count > MAX_KERNELS || count > reader.left()) return damaged("it has too many kernels");
   for (uint32_t index = 0; index < count; index++) {
     Kernel kernel = {};
     kernel.id = __atomic_add_fetch(&kernel_ids, 1, __ATOMIC_RELAXED);

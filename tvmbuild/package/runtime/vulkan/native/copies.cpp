@@ -7,7 +7,7 @@
 namespace tvmbuild {
 namespace {
 
-constexpr size_t LEAST_STAGING = 1 << 20, MOST_STAGING = 16 << 20, STAGING_ALIGNMENT = 256;
+constexpr size_t MIN_STAGING = 1 << 20, MAX_STAGING = 16 << 20, STAGING_ALIGNMENT = 256;
 
 size_t round_up(size_t size) { return (size + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT; }
 
@@ -19,16 +19,16 @@ bool find_range(Device &device, uint64_t address, size_t size, bool is_written, 
   return true;
 }
 
-// A place for `size` bytes, at most MOST_STAGING, in the lane's staging memory. The same sequence of copies finds the
+// A place for `size` bytes, at most MAX_STAGING, in the queue's staging memory. The same sequence of copies finds the
 // same places, or its recording would not be found again.
-bool reserve_staging(Device &device, int lane, size_t size, Binding &place) {
-  Lane &mine = device.lanes[lane];
+bool reserve_staging(Device &device, int queue, size_t size, Binding &place) {
+  WorkQueue &mine = device.work_queues[queue];
   size = round_up(size);
   if (mine.staging == nullptr || mine.staging_used + size > mine.staging->size) {
-    if (!wait_for_lane(device, lane)) return false;  // then all of it is free
+    if (!wait_for_queue(device, queue)) return false;  // then all of it is free
     if (mine.staging == nullptr || mine.staging->size < size * 2) {
-      size_t wanted = LEAST_STAGING;
-      while (wanted < size * 2 && wanted < MOST_STAGING) wanted *= 2;
+      size_t wanted = MIN_STAGING;
+      while (wanted < size * 2 && wanted < MAX_STAGING) wanted *= 2;
       if (mine.staging == nullptr || wanted > mine.staging->size) {
         Memory *larger = allocate_memory(device, wanted, MemoryUse::STAGING);
         if (larger == nullptr) return false;
@@ -48,27 +48,27 @@ bool reserve_staging(Device &device, int lane, size_t size, Binding &place) {
 char *host_address(const Binding &place) { return place.memory->mapped + place.offset; }
 
 bool upload(Device &device, const char *from, Binding to, size_t size) {
-  int lane = current_lane(device);
+  int queue = current_queue(device);
   for (size_t done = 0; done < size;) {
-    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+    size_t part = size - done < MAX_STAGING ? size - done : MAX_STAGING;
     Binding place;
-    if (!reserve_staging(device, lane, part, place)) return false;
+    if (!reserve_staging(device, queue, part, place)) return false;
     memcpy(host_address(place), from + done, part);
-    if (!add_copy(device, lane, place, {to.memory, to.offset + done, true}, part)) return false;
+    if (!add_copy(device, queue, place, {to.memory, to.offset + done, true}, part)) return false;
     done += part;
   }
   return true;
 }
 
 bool download(Device &device, Binding from, char *to, size_t size) {
-  int lane = current_lane(device);
+  int queue = current_queue(device);
   for (size_t done = 0; done < size;) {
-    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+    size_t part = size - done < MAX_STAGING ? size - done : MAX_STAGING;
     Binding place;
-    if (!reserve_staging(device, lane, part, place)) return false;
+    if (!reserve_staging(device, queue, part, place)) return false;
     place.is_written = true;
-    if (!add_copy(device, lane, {from.memory, from.offset + done, false}, place, part)) return false;
-    if (!wait_for_lane(device, lane)) return false;
+    if (!add_copy(device, queue, {from.memory, from.offset + done, false}, place, part)) return false;
+    if (!wait_for_queue(device, queue)) return false;
     memcpy(to + done, host_address(place), part);
     done += part;
   }
@@ -77,16 +77,16 @@ bool download(Device &device, Binding from, char *to, size_t size) {
 
 // Copies that find room in staging memory together: one submission, one wait.
 bool download_together(Device &device, const List<HostCopy> &copies, const List<Binding> &sources, size_t all) {
-  int lane = current_lane(device);
+  int queue = current_queue(device);
   Binding room;
-  if (!reserve_staging(device, lane, all, room)) return false;
+  if (!reserve_staging(device, queue, all, room)) return false;
   Binding place = room;
   place.is_written = true;
   for (size_t index = 0; index < copies.size(); index++) {
-    if (!add_copy(device, lane, sources[index], place, copies[index].size)) return false;
+    if (!add_copy(device, queue, sources[index], place, copies[index].size)) return false;
     place.offset += round_up(copies[index].size);
   }
-  if (!wait_for_lane(device, lane)) return false;
+  if (!wait_for_queue(device, queue)) return false;
   for (const HostCopy &copy : copies) {
     memcpy(copy.to, host_address(room), copy.size);
     room.offset += round_up(copy.size);
@@ -150,7 +150,7 @@ bool copy_to_host(Device &device, uint64_t from, void *to, size_t size) {
       return is_done;
     }
     place = host_address(source);
-    if (!wait_for_lane(device, current_lane(device)) || !wait_for_memory(device, source.memory, false) ||
+    if (!wait_for_queue(device, current_queue(device)) || !wait_for_memory(device, source.memory, false) ||
         !check_fresh(device, source))
       return false;
     save_pipelines_now_and_then(device);
@@ -173,7 +173,7 @@ bool copy_all_to_host(Device &device, const List<HostCopy> &copies) {
       all += round_up(copy.size);
       sources.add(source);
     }
-    if (is_staged && all <= MOST_STAGING) {
+    if (is_staged && all <= MAX_STAGING) {
       bool is_done = download_together(device, copies, sources, all);
       save_pipelines_now_and_then(device);
       return is_done;
@@ -191,14 +191,14 @@ bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size) {
     return false;
   if (source.memory == target.memory && source.offset < target.offset + size && target.offset < source.offset + size)
     return fail("Vulkan: a copy within one memory overlaps itself");
-  return add_copy(device, current_lane(device), source, target, size);
+  return add_copy(device, current_queue(device), source, target, size);
 }
 
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size) {
   List<char> bytes;
-  bytes.grow(size < MOST_STAGING ? size : MOST_STAGING);
-  for (size_t done = 0; done < size; done += MOST_STAGING) {
-    size_t part = size - done < MOST_STAGING ? size - done : MOST_STAGING;
+  bytes.grow(size < MAX_STAGING ? size : MAX_STAGING);
+  for (size_t done = 0; done < size; done += MAX_STAGING) {
+    size_t part = size - done < MAX_STAGING ? size - done : MAX_STAGING;
     if (!copy_to_host(source, from + done, bytes.data(), part) ||
         !copy_to_device(target, bytes.data(), to + done, part))
       return false;
@@ -206,11 +206,11 @@ bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, si
   return true;
 }
 
-bool synchronize(Device &device, Lane *stream) {
+bool synchronize(Device &device, WorkQueue *stream) {
   Lock lock(device.lock);
   if (!check_alive(device)) return false;
-  int lane = stream != nullptr ? static_cast<int>(stream - device.lanes) : current_lane(device);
-  if (!wait_for_lane(device, lane)) return false;
+  int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
+  if (!wait_for_queue(device, queue)) return false;
   save_pipelines_now_and_then(device);
   return true;
 }

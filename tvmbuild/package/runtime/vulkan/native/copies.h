@@ -23,6 +23,6 @@ bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size);
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size);
 
 // Wait for what this thread, or its stream, launched.
-bool synchronize(Device &device, Lane *stream);
+bool synchronize(Device &device, WorkQueue *stream);
 
 }  // namespace tvmbuild

@@ -11,9 +11,9 @@ namespace {
 
 pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 const VulkanLibrary *library;
-DeviceInfo infos[MOST_DEVICES];
+DeviceInfo infos[MAX_DEVICES];
 int info_count = -1;  // -1: not asked yet
-Device *started[MOST_DEVICES];
+Device *started[MAX_DEVICES];
 
 bool create_handle(Device &device) {
   const DeviceInfo &info = device.info;
@@ -92,10 +92,11 @@ Device *start_device(int index) {
 // The process ends while the driver is still there: it was loaded before this was registered.
 void finish() {
   for (Device *device : started) {
-    if (device == nullptr || pthread_mutex_trylock(&device->lock) != 0) continue;  // a thread that still computes
+    if (device == nullptr) continue;
+    TryLock lock(device->lock);
+    if (!lock.is_held()) continue;  // a thread that still computes
     if (!device->is_lost) device->vk.DeviceWaitIdle(device->handle);
     save_pipeline_cache(*device);
-    pthread_mutex_unlock(&device->lock);
   }
 }
 
@@ -138,7 +139,7 @@ Device *use_device(int index) {
 }
 
 Device *started_device(int index) {
-  return index >= 0 && index < MOST_DEVICES ? __atomic_load_n(&started[index], __ATOMIC_ACQUIRE) : nullptr;
+  return index >= 0 && index < MAX_DEVICES ? __atomic_load_n(&started[index], __ATOMIC_ACQUIRE) : nullptr;
 }
 
 bool check_alive(Device &device) {

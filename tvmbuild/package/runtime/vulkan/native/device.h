@@ -3,11 +3,11 @@
 #include <pthread.h>
 
 #include "device_choice.h"
-#include "lane.h"
 #include "memory.h"
 #include "profile.h"
 #include "recording.h"
 #include "submission.h"
+#include "work_queue.h"
 
 namespace tvmbuild {
 
@@ -27,8 +27,8 @@ struct Device : OnHeap {
   List<Memory *> memories;  // by address
   List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
-  uint64_t allocated;       // bytes of its own memory
-  Lane lanes[MOST_LANES];
+  uint64_t allocated;  // bytes of its own memory
+  WorkQueue work_queues[MAX_WORK_QUEUES];
   Submissions submissions;
   Recordings recordings;
 

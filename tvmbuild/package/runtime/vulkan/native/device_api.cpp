@@ -4,6 +4,7 @@
 #include "copies.h"
 #include "failure.h"
 #include "ffi.h"
+#include "lock.h"
 #include "tvm_classes.h"
 
 // TVM's own, which end in the virtual functions below.
@@ -11,8 +12,8 @@ extern "C" size_t tvm_data_size(tvmbuild::DeviceApi *, const DLTensor &, const v
     "_ZN3tvm7runtime9DeviceAPI11GetDataSizeERK8DLTensorNS_3ffi8OptionalINS5_6StringEvEE");
 extern "C" void *tvm_allocate(tvmbuild::DeviceApi *, DLDevice, int, const int64_t *, DLDataType, const void *) __asm__(
     "_ZN3tvm7runtime9DeviceAPI14AllocDataSpaceE8DLDeviceiPKl10DLDataTypeNS_3ffi8OptionalINS6_6StringEvEE");
-extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *, void *) __asm__(
-    "_ZN3tvm7runtime9DeviceAPI14CopyDataFromToEP8DLTensorS3_Pv");
+extern "C" void tvm_copy(tvmbuild::DeviceApi *, DLTensor *, DLTensor *,
+                         void *) __asm__("_ZN3tvm7runtime9DeviceAPI14CopyDataFromToEP8DLTensorS3_Pv");
 
 namespace tvmbuild {
 namespace {
@@ -35,19 +36,16 @@ bool copy(const char *from, char *to, size_t size, DLDevice source, DLDevice tar
   uint64_t address = reinterpret_cast<uint64_t>(from);
   if (target.device_type == kDLCPU) return copy_to_host(*device, address, to, size);
   if (target.device_type != kDLVulkan) return fail("Vulkan: no copy between such devices");
-  if (target.device_id == source.device_id)
-    return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
+  if (target.device_id == source.device_id) return copy_within(*device, address, reinterpret_cast<uint64_t>(to), size);
   Device *other = use_device(target.device_id);
   return other != nullptr && copy_between(*device, address, *other, reinterpret_cast<uint64_t>(to), size);
 }
 
 bool sync_streams(Device &device, void *source) {
-  pthread_mutex_lock(&device.lock);
-  Lane *stream = static_cast<Lane *>(source);
-  int lane = stream != nullptr ? static_cast<int>(stream - device.lanes) : current_lane(device);
-  bool is_done = flush_lane(device, lane);  // what is submitted later runs later
-  pthread_mutex_unlock(&device.lock);
-  return is_done;
+  Lock lock(device.lock);
+  WorkQueue *stream = static_cast<WorkQueue *>(source);
+  int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
+  return flush_queue(device, queue);  // what is submitted later runs later
 }
 
 class VulkanApi final : public DeviceApi {
@@ -86,29 +84,26 @@ class VulkanApi final : public DeviceApi {
   void *CreateStream(DLDevice device) override {
     Device *used = use_device(device.device_id);
     if (used == nullptr) throw_failure();
-    pthread_mutex_lock(&used->lock);
-    Lane *stream = create_stream(*used);
-    pthread_mutex_unlock(&used->lock);
-    return stream;
+    Lock lock(used->lock);
+    return create_stream(*used);
   }
 
   void FreeStream(DLDevice device, void *stream) override {
     Device *used = started_device(device.device_id);
     if (used == nullptr || stream == nullptr) return;
-    pthread_mutex_lock(&used->lock);
-    free_stream(*used, static_cast<Lane *>(stream));
-    pthread_mutex_unlock(&used->lock);
+    Lock lock(used->lock);
+    free_stream(*used, static_cast<WorkQueue *>(stream));
   }
 
   void StreamSync(DLDevice device, void *stream) override {
     Device *used = started_device(device.device_id);
-    if (used != nullptr && !synchronize(*used, static_cast<Lane *>(stream))) throw_failure();
+    if (used != nullptr && !synchronize(*used, static_cast<WorkQueue *>(stream))) throw_failure();
   }
 
   void SetStream(DLDevice device, void *stream) override {
     Device *used = use_device(device.device_id);
     if (used == nullptr) throw_failure();
-    set_current_stream(*used, static_cast<Lane *>(stream));
+    set_current_stream(*used, static_cast<WorkQueue *>(stream));
   }
 
   void *GetCurrentStream(DLDevice device) override {

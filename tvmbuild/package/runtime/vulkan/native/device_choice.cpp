@@ -25,9 +25,9 @@ int rank(const DeviceInfo &info) {
   }
 }
 
-int list_devices(const VulkanLibrary &library, DeviceInfo (&all)[MOST_DEVICES]) {
-  VkPhysicalDevice found[MOST_DEVICES] = {};
-  uint32_t count = MOST_DEVICES;
+int list_devices(const VulkanLibrary &library, DeviceInfo (&all)[MAX_DEVICES]) {
+  VkPhysicalDevice found[MAX_DEVICES] = {};
+  uint32_t count = MAX_DEVICES;
   VkResult result = library.vk.EnumeratePhysicalDevices(library.instance, &count, found);
   if (result != VK_SUCCESS && result != VK_INCOMPLETE)
     return fail("Vulkan: no devices can be listed (%s)", describe_result(result)) ? 0 : -1;
@@ -53,7 +53,7 @@ bool contains(const char *name, const char *part) {
 int find_wish(const DeviceInfo *all, int count, const char *wish) {
   char *end = nullptr;
   long index = strtol(wish, &end, 10);
-  if (*end == 0 && index >= 0 && index < MOST_DEVICES)  // larger numbers are names: 4090
+  if (*end == 0 && index >= 0 && index < MAX_DEVICES)  // larger numbers are names: 4090
     return index < count ? static_cast<int>(index) : -1;
   for (int device = 0; device < count; device++)
     if (strcasecmp(all[device].name(), wish) == 0) return device;
@@ -64,7 +64,7 @@ int find_wish(const DeviceInfo *all, int count, const char *wish) {
 
 }  // namespace
 
-int choose_devices(const VulkanLibrary &library, DeviceInfo (&chosen)[MOST_DEVICES]) {
+int choose_devices(const VulkanLibrary &library, DeviceInfo (&chosen)[MAX_DEVICES]) {
   int count = list_devices(library, chosen);
   if (count < 0) return -1;
   const char *wish = getenv("TVMBUILD_VULKAN_DEVICE");
@@ -75,7 +75,8 @@ int choose_devices(const VulkanLibrary &library, DeviceInfo (&chosen)[MOST_DEVIC
       return 1;
     }
     Text names;
-    for (int index = 0; index < count; index++) names.add("%s%d %s", index > 0 ? ", " : "", index, chosen[index].name());
+    for (int index = 0; index < count; index++)
+      names.add("%s%d %s", index > 0 ? ", " : "", index, chosen[index].name());
     fail("Vulkan: TVMBUILD_VULKAN_DEVICE=%s names no device; there are %.*s", wish, static_cast<int>(names.size()),
          names.data());
     return -1;

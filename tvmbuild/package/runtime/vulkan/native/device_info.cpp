@@ -9,9 +9,14 @@
 namespace tvmbuild {
 
 const char *const FEATURE_NAMES[FEATURES] = {
-    "shaderFloat16", "shaderInt8",    "shaderInt16",
-    "shaderInt64",   "shaderFloat64", "storageBuffer8BitAccess",
-    "storageBuffer16BitAccess",       "shaderIntegerDotProduct",
+    "shaderFloat16",
+    "shaderInt8",
+    "shaderInt16",
+    "shaderInt64",
+    "shaderFloat64",
+    "storageBuffer8BitAccess",
+    "storageBuffer16BitAccess",
+    "shaderIntegerDotProduct",
 };
 
 const char *DeviceInfo::type() const {
@@ -60,7 +65,7 @@ void read_properties(const VulkanLibrary &library, const Extensions &extensions,
   memcpy(info.uuid, identity.deviceUUID, sizeof(info.uuid));
   info.push_descriptors = push.maxPushDescriptors;
   info.has_fast_dot = dot.integerDotProduct4x8BitPackedSignedAccelerated;
-  info.most_bytes = maintenance.maxMemoryAllocationSize;
+  info.max_bytes = maintenance.maxMemoryAllocationSize;
 }
 
 void read_features(const VulkanLibrary &library, const Extensions &extensions, DeviceInfo &info) {

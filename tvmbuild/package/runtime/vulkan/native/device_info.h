@@ -24,13 +24,13 @@ struct DeviceInfo {
   VkPhysicalDeviceMemoryProperties memory;
   VkPhysicalDeviceDriverProperties driver;
   uint8_t uuid[16];
-  uint32_t features;         // bits of Feature
-  uint32_t push_descriptors; // how many buffers a kernel may have with them; 0: none
-  VkDeviceSize most_bytes;   // of one allocation
+  uint32_t features;          // bits of Feature
+  uint32_t push_descriptors;  // how many buffers a kernel may have with them; 0: none
+  VkDeviceSize max_bytes;     // of one allocation
   uint32_t queue_family;
-  uint64_t timestamp_mask;   // of the bits that count, after which the clock begins anew; 0: there is none
+  uint64_t timestamp_mask;  // of the bits that count, after which the clock begins anew; 0: there is none
   bool has_memory_budget, is_unified;
-  bool has_fast_dot;         // an instruction of its own for products of four signed bytes
+  bool has_fast_dot;  // an instruction of its own for products of four signed bytes
   bool has_extension_8bit, has_extension_float16, has_extension_dot;
 
   const char *name() const { return properties.deviceName; }

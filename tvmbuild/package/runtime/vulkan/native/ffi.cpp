@@ -102,8 +102,8 @@ bool call_function(TVMFFIObjectHandle function, TVMFFIAny *arguments, int32_t co
 bool register_function(const char *name, TVMFFISafeCallType function) {
   TVMFFIByteArray text = {name, strlen(name)};
   TVMFFIObjectHandle handle = nullptr;
-  bool is_done = TVMFFIFunctionCreate(nullptr, function, nullptr, &handle) == 0 &&
-                 TVMFFIFunctionSetGlobal(&text, handle, 0) == 0;
+  bool is_done =
+      TVMFFIFunctionCreate(nullptr, function, nullptr, &handle) == 0 && TVMFFIFunctionSetGlobal(&text, handle, 0) == 0;
   if (handle != nullptr) TVMFFIObjectDecRef(handle);
   return is_done || fail("Vulkan: the function %s is registered already", name);
 }

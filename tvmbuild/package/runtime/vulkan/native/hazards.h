@@ -9,7 +9,7 @@ class Hazards {
  public:
   // From `offset` to `end` of an allocation.
   bool conflicts(const Memory *memory, uint64_t offset, uint64_t end, bool is_written) const {
-    if (ranges_.size() > MOST) return true;
+    if (ranges_.size() > MAX_RANGES) return true;
     for (const Range &each : ranges_)
       if (each.memory == memory && each.offset < end && offset < each.end && (is_written || each.is_written))
         return true;
@@ -21,7 +21,7 @@ class Hazards {
   void clear() { ranges_.clear(); }
 
  private:
-  static constexpr size_t MOST = 512;  // looking through more costs more than a barrier
+  static constexpr size_t MAX_RANGES = 512;  // looking through more costs more than a barrier
   struct Range {
     const Memory *memory;
     uint64_t offset, end;

@@ -20,8 +20,8 @@ bool check_limits(const Device &device, const Kernel &kernel) {
   for (int axis = 0; axis < 3; axis++) {
     threads *= kernel.local[axis];
     if (kernel.local[axis] > limits.maxComputeWorkGroupSize[axis])
-      return fail("Vulkan: kernel %s has groups of %u threads in %c, and %s allows %u", kernel.name,
-                  kernel.local[axis], "xyz"[axis], name, limits.maxComputeWorkGroupSize[axis]);
+      return fail("Vulkan: kernel %s has groups of %u threads in %c, and %s allows %u", kernel.name, kernel.local[axis],
+                  "xyz"[axis], name, limits.maxComputeWorkGroupSize[axis]);
   }
   if (threads > limits.maxComputeWorkGroupInvocations)
     return fail("Vulkan: kernel %s has groups of %llu threads, and %s allows %u", kernel.name,
@@ -39,7 +39,7 @@ bool check_limits(const Device &device, const Kernel &kernel) {
 }
 
 bool make_layout(Device &device, const Kernel &kernel, KernelOnDevice &on) {
-  VkDescriptorSetLayoutBinding bindings[MOST_BUFFERS] = {};
+  VkDescriptorSetLayoutBinding bindings[MAX_BUFFERS] = {};
   for (uint32_t index = 0; index < kernel.buffers; index++)
     bindings[index] = {index, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
   on.pushes = kernel.buffers <= device.info.push_descriptors && device.vk.push_descriptors != nullptr;
@@ -129,8 +129,8 @@ static bool bind_buffer(Device &device, const Kernel &kernel, uint32_t index, ui
     return fail("Vulkan: buffer %u of kernel %s lies in no memory of %s", index, kernel.name, device.info.name());
   uint64_t offset = address - memory->address;
   if (offset % limits.minStorageBufferOffsetAlignment != 0)
-    return fail("Vulkan: buffer %u of kernel %s lies at byte %llu of its memory, and %s needs a multiple of %llu", index,
-                kernel.name, static_cast<unsigned long long>(offset), device.info.name(),
+    return fail("Vulkan: buffer %u of kernel %s lies at byte %llu of its memory, and %s needs a multiple of %llu",
+                index, kernel.name, static_cast<unsigned long long>(offset), device.info.name(),
                 static_cast<unsigned long long>(limits.minStorageBufferOffsetAlignment));
   constexpr uint64_t rounding = 4096;  // TVM's pool takes whole pages
   if (memory->size - offset >= limits.maxStorageBufferRange + rounding)
@@ -148,8 +148,8 @@ static bool count_groups(const Device &device, const Kernel &kernel, const int64
   for (int axis = 0; axis < 3; axis++)
     if (kernel.axes[axis] >= 0) counts[axis] = extents[kernel.axes[axis]];
   for (int axis = 1; axis < 3; axis++)
-    if (kernel.axes[axis] == FOLDED && counts[0] > MOST_GROUPS) {
-      counts[axis] = (counts[0] - 1) / MOST_GROUPS + 1;
+    if (kernel.axes[axis] == FOLDED && counts[0] > MAX_GROUPS) {
+      counts[axis] = (counts[0] - 1) / MAX_GROUPS + 1;
       counts[0] = (counts[0] - 1) / counts[axis] + 1;
     }
   for (int axis = 0; axis < 3; axis++) {
@@ -170,10 +170,10 @@ bool launch_kernel(Device &device, Kernel &kernel, const uint64_t *addresses, co
   if (prepare_kernel(device, kernel) == nullptr) return false;
   Lock lock(device.lock);
   if (!check_alive(device)) return false;
-  Binding bindings[MOST_BUFFERS];
+  Binding bindings[MAX_BUFFERS];
   for (uint32_t index = 0; index < kernel.buffers; index++)
     if (!bind_buffer(device, kernel, index, addresses[index], bindings[index])) return false;
-  return add_launch(device, current_lane(device), &kernel, groups, scalars, bindings);
+  return add_launch(device, current_queue(device), &kernel, groups, scalars, bindings);
 }
 
 }  // namespace tvmbuild

@@ -6,12 +6,18 @@
 
 namespace tvmbuild {
 
-constexpr uint32_t MOST_BUFFERS = 64, MOST_SCALARS = 16, MOST_EXTENTS = 12;
+constexpr uint32_t MAX_BUFFERS = 64, MAX_SCALARS = 16, MAX_EXTENTS = 12;
 
-constexpr int8_t FOLDED = -2;         // the axis continues x
-constexpr uint32_t MOST_GROUPS = 65535;  // in each direction: what every device has
+constexpr int8_t FOLDED = -2;           // the axis continues x
+constexpr uint32_t MAX_GROUPS = 65535;  // in each direction: what every device has
 
-enum ScalarKind : uint8_t { SCALAR_INT32 = 0, SCALAR_INT64 = 1, SCALAR_FLOAT32 = 2, SCALAR_UINT32 = 3, SCALAR_BOOL = 4 };
+enum ScalarKind : uint8_t {
+  SCALAR_INT32 = 0,
+  SCALAR_INT64 = 1,
+  SCALAR_FLOAT32 = 2,
+  SCALAR_UINT32 = 3,
+  SCALAR_BOOL = 4
+};
 
 struct KernelOnDevice : OnHeap {
   VkShaderModule shader;
@@ -30,7 +36,7 @@ struct Kernel {
   int8_t axes[3];  // which of the extents is the number of groups in x, y, z; -1: it is 1; or FOLDED
   uint32_t local[3], shared_bytes, features, words;
   const uint8_t *spirv;
-  KernelOnDevice *on[MOST_DEVICES];
+  KernelOnDevice *on[MAX_DEVICES];
 
   bool is_written(uint32_t buffer) const { return !(flags[buffer] & 1); }
 };
@@ -43,7 +49,7 @@ void release_kernel(Device &device, Kernel &kernel);
 // How many bytes from there a descriptor may show: the rest, as far as the device can.
 uint64_t descriptor_range(const Device &device, const Memory &memory, uint64_t offset);
 
-// Give the launch to the thread's lane.
+// Give the launch to the thread's queue.
 bool launch_kernel(Device &device, Kernel &kernel, const uint64_t *addresses, const uint64_t *scalars,
                    const int64_t *extents);
 

@@ -15,4 +15,33 @@ class Lock {
   pthread_mutex_t &mutex_;
 };
 
+// Holds a mutex as long as it lives, unless another thread does.
+class TryLock {
+ public:
+  explicit TryLock(pthread_mutex_t &mutex) : mutex_(mutex), is_held_(pthread_mutex_trylock(&mutex) == 0) {}
+  ~TryLock() {
+    if (is_held_) pthread_mutex_unlock(&mutex_);
+  }
+  TryLock(const TryLock &) = delete;
+  TryLock &operator=(const TryLock &) = delete;
+
+  bool is_held() const { return is_held_; }
+
+ private:
+  pthread_mutex_t &mutex_;
+  const bool is_held_;
+};
+
+// Lets go of a mutex that the caller holds, as long as it lives.
+class Unlock {
+ public:
+  explicit Unlock(pthread_mutex_t &mutex) : mutex_(mutex) { pthread_mutex_unlock(&mutex_); }
+  ~Unlock() { pthread_mutex_lock(&mutex_); }
+  Unlock(const Unlock &) = delete;
+  Unlock &operator=(const Unlock &) = delete;
+
+ private:
+  pthread_mutex_t &mutex_;
+};
+
 }  // namespace tvmbuild

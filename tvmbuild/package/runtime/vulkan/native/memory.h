@@ -6,17 +6,17 @@
 namespace tvmbuild {
 
 struct Memory : OnHeap {
-  uint64_t id;         // never used again: a later allocation may have the same address
+  uint64_t id;  // never used again: a later allocation may have the same address
   uint64_t address;
   size_t size;
   Block *block;
-  VkBuffer buffer;     // the block's
-  uint64_t base;       // where in it
-  char *mapped;        // null: only the device reaches it
-  uint64_t readers, writers;  // lanes with unsubmitted work on it, a bit each
-  uint64_t last_use;   // the latest submission that touches it
-  uint64_t mark;       // of the recording that listed it last
-  bool is_stale;       // what should have been written was given up
+  VkBuffer buffer;            // the block's
+  uint64_t base;              // where in it
+  char *mapped;               // null: only the device reaches it
+  uint64_t readers, writers;  // queues with unsubmitted work on it, a bit each
+  uint64_t last_use;          // the latest submission that touches it
+  uint64_t mark;              // of the recording that listed it last
+  bool is_stale;              // what should have been written was given up
 };
 
 // Null with the failure set. The device's lock is held in all of these.

@@ -20,19 +20,19 @@ bool explain_shortage(Device &device, VkResult result, size_t size, MemoryUse us
   size_t wanted = (size + (1 << 20) - 1) >> 20;
   if (use == MemoryUse::STAGING)
     return fail("Vulkan: out of memory on %s: asked for %zu MiB for copies", device.info.name(), wanted);
-  VkDeviceSize total, available, most = device.info.most_bytes;
+  VkDeviceSize total, available, most = device.info.max_bytes;
   read_memory(*device.library, device.info, total, available);
   if (!device.info.has_memory_budget) available = total > device.allocated ? total - device.allocated : 0;
   if (most > 0 && size > most && size <= available)
     return fail("Vulkan: out of memory on %s: asked for %zu MiB, and one allocation may have %llu MiB",
                 device.info.name(), wanted, static_cast<unsigned long long>(most >> 20));
-  return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(), wanted,
-              static_cast<unsigned long long>(available >> 20), static_cast<unsigned long long>(total >> 20));
+  return fail("Vulkan: out of memory on %s: asked for %zu MiB, %llu MiB are free of %llu MiB", device.info.name(),
+              wanted, static_cast<unsigned long long>(available >> 20), static_cast<unsigned long long>(total >> 20));
 }
 
 bool fill(Device &device, Block &block, MemoryUse use) {
   const DeviceFunctions &vk = device.vk;
-  if (device.info.most_bytes > 0 && block.size > device.info.most_bytes)
+  if (device.info.max_bytes > 0 && block.size > device.info.max_bytes)
     return explain_shortage(device, VK_ERROR_OUT_OF_DEVICE_MEMORY, block.size, use);
   VkBufferCreateInfo buffer = {};
   buffer.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;

@@ -113,7 +113,7 @@ class Module final : public ModuleObject, public OnHeap {
   }
 
   void release_kernels() {
-    for (int index = 0; index < MOST_DEVICES; index++) {
+    for (int index = 0; index < MAX_DEVICES; index++) {
       Device *device = started_device(index);
       bool is_used = false;
       for (const Kernel &kernel : kernels_) is_used |= kernel.on[index] != nullptr;
@@ -135,8 +135,8 @@ class Module final : public ModuleObject, public OnHeap {
 bool read_scalar(const TVMFFIAny &value, uint8_t kind, uint64_t &word) {
   word = 0;
   if (kind == SCALAR_FLOAT32) {
-    float number = value.type_index == kTVMFFIFloat ? static_cast<float>(value.v_float64)
-                                                    : static_cast<float>(value.v_int64);
+    float number =
+        value.type_index == kTVMFFIFloat ? static_cast<float>(value.v_float64) : static_cast<float>(value.v_int64);
     memcpy(&word, &number, 4);
     return value.type_index == kTVMFFIFloat || value.type_index == kTVMFFIInt;
   }
@@ -153,8 +153,8 @@ bool Module::run(Kernel &kernel, const TVMFFIAny *arguments, int32_t count) {
   if (count != static_cast<int32_t>(kernel.buffers + kernel.scalars + kernel.extents))
     return fail("Vulkan: kernel %s takes %u arguments, not %d", kernel.name,
                 kernel.buffers + kernel.scalars + kernel.extents, count);
-  uint64_t addresses[MOST_BUFFERS], scalars[MOST_SCALARS];
-  int64_t extents[MOST_EXTENTS];
+  uint64_t addresses[MAX_BUFFERS], scalars[MAX_SCALARS];
+  int64_t extents[MAX_EXTENTS];
   for (uint32_t index = 0; index < kernel.buffers; index++, arguments++) {
     if (arguments->type_index != kTVMFFIOpaquePtr)
       return fail("Vulkan: argument %u of kernel %s is no pointer", index, kernel.name);

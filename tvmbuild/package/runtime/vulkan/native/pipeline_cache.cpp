@@ -12,7 +12,7 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint64_t PAUSE_S = 10;  // a search for schedules makes pipelines all the time
-constexpr long MOST_BYTES = 256 << 20;
+constexpr long MAX_BYTES = 256 << 20;
 
 char folder[2048];
 
@@ -32,7 +32,7 @@ uint64_t now_s() {
 bool path_of(const Device &device, char (&path)[2304]) {
   if (folder[0] == 0) return false;
   char uuid[33];
-  for (int index = 0; index < 16; index++) snprintf(uuid + 2 * index, 3, "%02x", device.info.uuid[index]);
+  for (size_t index = 0; index < 16; index++) snprintf(uuid + 2 * index, 3, "%02x", device.info.uuid[index]);
   snprintf(path, sizeof(path), "%s/%s-%08x.bin", folder, uuid, device.info.properties.driverVersion);
   return true;
 }
@@ -44,12 +44,12 @@ bool read_file(const Device &device, List<char> &data) {
   if (file == nullptr) return false;
   Header header;
   bool is_whole = fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.magic, MAGIC, sizeof(MAGIC)) == 0 &&
-                  header.driver == device.info.properties.driverVersion && header.bytes <= MOST_BYTES;
+                  header.driver == device.info.properties.driverVersion && header.bytes <= MAX_BYTES;
   if (is_whole) {
     size_t bytes = static_cast<size_t>(header.bytes);
     data.grow(bytes);
-    is_whole = fread(data.data(), 1, bytes, file) == bytes && fgetc(file) == EOF &&
-               crc32(data.data(), bytes) == header.crc;
+    is_whole =
+        fread(data.data(), 1, bytes, file) == bytes && fgetc(file) == EOF && crc32(data.data(), bytes) == header.crc;
   }
   fclose(file);
   // After the length and version of Vulkan's own header: vendor, device, and the cache's identity.
@@ -81,8 +81,8 @@ bool write_file(const Device &device, const List<char> &data) {
   if (file == nullptr) return false;
   Header header = {{}, device.info.properties.driverVersion, crc32(data.data(), data.size()), data.size()};
   memcpy(header.magic, MAGIC, sizeof(MAGIC));
-  bool is_written = fwrite(&header, sizeof(header), 1, file) == 1 &&
-                    fwrite(data.data(), 1, data.size(), file) == data.size();
+  bool is_written =
+      fwrite(&header, sizeof(header), 1, file) == 1 && fwrite(data.data(), 1, data.size(), file) == data.size();
   is_written = fclose(file) == 0 && is_written && rename(mine, path) == 0;
   if (!is_written) unlink(mine);
   return is_written;

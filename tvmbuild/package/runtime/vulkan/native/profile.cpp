@@ -15,17 +15,19 @@ void add_time(Device &device, const char *name, double nanoseconds) {
   device.times.add(time);
 }
 
-bool read_times(Device &device, const List<uint64_t> &words, uint32_t operations, VkQueryPool queries) {
+bool read_times(Device &device, const Operations &operations, VkQueryPool queries) {
   List<uint64_t> ticks;
-  ticks.grow(2 * operations);
+  uint32_t count = 2 * operations.count();
+  ticks.grow(count);
   VkResult result =
-      device.vk.GetQueryPoolResults(device.handle, queries, 0, 2 * operations, 16 * static_cast<size_t>(operations),
-                                    ticks.data(), 8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+      device.vk.GetQueryPoolResults(device.handle, queries, 0, count, sizeof(uint64_t) * count, ticks.data(),
+                                    sizeof(uint64_t), VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
   if (!check(device, result, "read timestamps")) return false;
-  const uint64_t *word = words.begin();
-  for (uint32_t index = 0; index < operations; index++, word += operation_size(word)) {
-    const char *name = *word == LAUNCH ? reinterpret_cast<const Kernel *>(word[1])->name : "copy";
-    uint64_t passed = (ticks[2 * index + 1] - ticks[2 * index]) & device.info.timestamp_mask;
+  const uint64_t *tick = ticks.begin();
+  for (Operation operation : operations) {
+    const char *name = operation.is_launch() ? operation.launch().kernel->name : "copy";
+    uint64_t passed = (tick[1] - tick[0]) & device.info.timestamp_mask;
+    tick += 2;
     add_time(device, name, static_cast<double>(passed) * static_cast<double>(device.info.limits().timestampPeriod));
   }
   return true;
@@ -45,7 +47,7 @@ bool start_profile(Device &device) {
 int64_t count_profiled(Device &device) {
   Lock lock(device.lock);
   size_t count = device.times.size();
-  for (const Lane &lane : device.lanes) count += lane.operations;
+  for (const WorkQueue &queue : device.work_queues) count += queue.operations.count();
   return static_cast<int64_t>(count);
 }
 
@@ -67,17 +69,17 @@ bool stop_profile(Device &device, Text &json) {
   return true;
 }
 
-bool run_profiled(Device &device, const List<uint64_t> &words, uint32_t operations, uint64_t &number) {
+bool run_profiled(Device &device, const Operations &operations, uint64_t &number) {
   VkQueryPoolCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-  info.queryCount = 2 * operations;
+  info.queryCount = 2 * operations.count();
   VkQueryPool queries = 0;
   if (!check(device, device.vk.CreateQueryPool(device.handle, &info, nullptr, &queries), "create timestamps"))
     return false;
-  Recording *recording = record(device, words, queries);
+  Recording *recording = record(device, operations, queries);
   bool is_done = recording != nullptr && submit(device, recording->commands, number) &&
-                 wait_for(device, number, WhileWaiting::LOCKED) && read_times(device, words, operations, queries);
+                 wait_for(device, number, WhileWaiting::LOCKED) && read_times(device, operations, queries);
   if (recording != nullptr) destroy_recording(device, recording);
   device.vk.DestroyQueryPool(device.handle, queries, nullptr);
   return is_done;

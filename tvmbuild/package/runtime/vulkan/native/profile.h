@@ -3,12 +3,12 @@
 #include <stdint.h>
 
 #include "list.h"
+#include "operations.h"
 #include "text.h"
 
 namespace tvmbuild {
 
 struct Device;
-struct Kernel;
 
 struct OperationTime {
   char name[256];  // the kernel's, or "copy"
@@ -22,6 +22,6 @@ int64_t count_profiled(Device &device);
 bool stop_profile(Device &device, Text &json);
 
 // Run operations with timestamps around each, and wait. The device's lock is held.
-bool run_profiled(Device &device, const List<uint64_t> &words, uint32_t operations, uint64_t &number);
+bool run_profiled(Device &device, const Operations &operations, uint64_t &number);
 
 }  // namespace tvmbuild

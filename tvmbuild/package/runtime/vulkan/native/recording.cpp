@@ -11,7 +11,7 @@ constexpr VkFlags STAGES = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_ST
 constexpr VkFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkFlags READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-// Turns words into commands.
+// Turns operations into commands.
 class Recorder {
  public:
   Recorder(Device &device, Recording &recording) : device_(device), vk_(device.vk), recording_(recording) {}
@@ -28,12 +28,11 @@ class Recorder {
     if (!make_descriptor_pool() || !check(device_, vk_.BeginCommandBuffer(recording_.commands, &begin), "record"))
       return false;
     barrier(STAGES, WRITES, STAGES, READS | WRITES);  // what was submitted before comes first
-    const uint64_t *end = recording_.words.end();
     uint32_t query = 0;
-    if (queries != 0) reset_queries(queries);
-    for (const uint64_t *words = recording_.words.begin(); words != end; words += operation_size(words)) {
+    if (queries != 0) vk_.CmdResetQueryPool(recording_.commands, queries, 0, 2 * recording_.operations.count());
+    for (Operation operation : recording_.operations) {
       if (queries != 0) write_time(queries, query++);
-      if (*words == LAUNCH ? !record_launch(words) : !record_copy(words)) return false;
+      if (operation.is_launch() ? !record_launch(operation) : !record_copy(operation.copy())) return false;
       if (queries != 0) write_time(queries, query++);
     }
     barrier(STAGES, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
@@ -41,10 +40,10 @@ class Recorder {
   }
 
  private:
-  Memory *memory_of(uint64_t word) {
-    Memory *memory = reinterpret_cast<Memory *>(word);
-    if (memory->mark != mark_) memory->mark = mark_, recording_.memories.add(memory);
-    return memory;
+  void list_memory(Memory *memory) {
+    if (memory->mark == mark_) return;
+    memory->mark = mark_;
+    recording_.memories.add(memory);
   }
 
   void barrier(VkFlags from, VkFlags source, VkFlags to, VkFlags destination) {
@@ -55,13 +54,12 @@ class Recorder {
 
   bool make_descriptor_pool() {
     uint32_t sets = 0, bindings = 0;
-    for (const uint64_t *words = recording_.words.begin(); words != recording_.words.end();
-         words += operation_size(words)) {
-      if (*words != LAUNCH) continue;
-      const Kernel *kernel = reinterpret_cast<const Kernel *>(words[1]);
-      if (kernel->on[device_.index]->pushes || kernel->buffers == 0) continue;
+    for (Operation operation : recording_.operations) {
+      if (!operation.is_launch()) continue;
+      Launch launch = operation.launch();
+      if (launch.on->pushes || launch.places == 0) continue;
       sets++;
-      bindings += kernel->buffers;
+      bindings += launch.places;
     }
     if (sets == 0) return true;
     VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, bindings};
@@ -74,35 +72,36 @@ class Recorder {
                  "create descriptors");
   }
 
-  bool record_launch(const uint64_t *words) {
-    const Kernel *kernel = reinterpret_cast<const Kernel *>(words[1]);
-    const KernelOnDevice &on = *kernel->on[device_.index];
-    VkDescriptorBufferInfo infos[MOST_BUFFERS];
+  bool record_launch(Operation operation) {
+    const Launch launch = operation.launch();
+    const Kernel &kernel = *launch.kernel;
+    const KernelOnDevice &on = *launch.on;
+    VkDescriptorBufferInfo infos[MAX_BUFFERS];
     bool conflicts = false;
-    for (uint32_t index = 0; index < kernel->buffers; index++) {
-      const uint64_t *binding = words + LAUNCH_WORDS + BINDING_WORDS * index;
-      Memory *memory = memory_of(binding[0]);
-      infos[index] = {memory->buffer, memory->base + binding[2], descriptor_range(device_, *memory, binding[2])};
-      conflicts |= hazards_.conflicts(memory, binding[2], memory->size, kernel->is_written(index));
+    for (uint32_t index = 0; index < launch.places; index++) {
+      const Place place = operation.place(index);
+      const Memory &memory = *place.memory;
+      list_memory(place.memory);
+      infos[index] = {memory.buffer, memory.base + place.offset, descriptor_range(device_, memory, place.offset)};
+      conflicts |= hazards_.conflicts(&memory, place.offset, memory.size, kernel.is_written(index));
     }
     if (conflicts) barrier(STAGES, WRITES, STAGES, READS | WRITES);
-    for (uint32_t index = 0; index < kernel->buffers; index++) {
-      const uint64_t *binding = words + LAUNCH_WORDS + BINDING_WORDS * index;
-      Memory *memory = memory_of(binding[0]);
-      hazards_.add(memory, binding[2], memory->size, kernel->is_written(index));
+    for (uint32_t index = 0; index < launch.places; index++) {
+      const Place place = operation.place(index);
+      hazards_.add(place.memory, place.offset, place.memory->size, kernel.is_written(index));
     }
     if (last_ != &on) vk_.CmdBindPipeline(recording_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, on.pipeline);
     last_ = &on;
-    if (kernel->buffers > 0 && !bind(*kernel, on, infos)) return false;
-    if (kernel->scalars > 0)
-      vk_.CmdPushConstants(recording_.commands, on.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, 8 * kernel->scalars,
-                           words + LAUNCH_WORDS + BINDING_WORDS * kernel->buffers);
-    vk_.CmdDispatch(recording_.commands, static_cast<uint32_t>(words[4]), static_cast<uint32_t>(words[4] >> 32),
-                    static_cast<uint32_t>(words[5]));
+    if (launch.places > 0 && !bind(launch, infos)) return false;
+    if (launch.scalars > 0)
+      vk_.CmdPushConstants(recording_.commands, on.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                           sizeof(uint64_t) * launch.scalars, operation.scalars());
+    vk_.CmdDispatch(recording_.commands, launch.groups[0], launch.groups[1], launch.groups[2]);
     return true;
   }
 
-  bool bind(const Kernel &kernel, const KernelOnDevice &on, const VkDescriptorBufferInfo *infos) {
+  bool bind(const Launch &launch, const VkDescriptorBufferInfo *infos) {
+    const KernelOnDevice &on = *launch.on;
     VkDescriptorSet set = 0;
     if (!on.pushes) {
       VkDescriptorSetAllocateInfo allocate = {};
@@ -113,37 +112,31 @@ class Recorder {
       if (!check(device_, vk_.AllocateDescriptorSets(device_.handle, &allocate, &set), "allocate descriptors"))
         return false;
     }
-    VkWriteDescriptorSet writes[MOST_BUFFERS];
-    for (uint32_t index = 0; index < kernel.buffers; index++)
-      writes[index] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set, index, 0, 1,
-                       VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, nullptr, &infos[index], nullptr};
+    VkWriteDescriptorSet writes[MAX_BUFFERS];
+    for (uint32_t index = 0; index < launch.places; index++)
+      writes[index] = {VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, nullptr, set,           index,  0, 1,
+                       VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,      nullptr, &infos[index], nullptr};
     if (on.pushes) {
-      vk_.push_descriptors(recording_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, on.layout, 0, kernel.buffers, writes);
+      vk_.push_descriptors(recording_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, on.layout, 0, launch.places, writes);
       return true;
     }
-    vk_.UpdateDescriptorSets(device_.handle, kernel.buffers, writes, 0, nullptr);
+    vk_.UpdateDescriptorSets(device_.handle, launch.places, writes, 0, nullptr);
     vk_.CmdBindDescriptorSets(recording_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, on.layout, 0, 1, &set, 0, nullptr);
     return true;
   }
 
-  bool record_copy(const uint64_t *words) {
-    Memory *from = memory_of(words[1]), *to = memory_of(words[4]);
-    VkBufferCopy region = {from->base + words[3], to->base + words[6], words[7]};
-    if (hazards_.conflicts(from, words[3], words[3] + words[7], false) ||
-        hazards_.conflicts(to, words[6], words[6] + words[7], true))
+  bool record_copy(const Copy &copy) {
+    const Place &from = copy.from, &to = copy.to;
+    list_memory(from.memory);
+    list_memory(to.memory);
+    if (hazards_.conflicts(from.memory, from.offset, from.offset + copy.size, false) ||
+        hazards_.conflicts(to.memory, to.offset, to.offset + copy.size, true))
       barrier(STAGES, WRITES, STAGES, READS | WRITES);
-    hazards_.add(from, words[3], words[3] + words[7], false);
-    hazards_.add(to, words[6], words[6] + words[7], true);
-    vk_.CmdCopyBuffer(recording_.commands, from->buffer, to->buffer, 1, &region);
+    hazards_.add(from.memory, from.offset, from.offset + copy.size, false);
+    hazards_.add(to.memory, to.offset, to.offset + copy.size, true);
+    VkBufferCopy region = {from.memory->base + from.offset, to.memory->base + to.offset, copy.size};
+    vk_.CmdCopyBuffer(recording_.commands, from.memory->buffer, to.memory->buffer, 1, &region);
     return true;
-  }
-
-  void reset_queries(VkQueryPool queries) {
-    uint32_t count = 0;
-    for (const uint64_t *words = recording_.words.begin(); words != recording_.words.end();
-         words += operation_size(words))
-      count += 2;
-    vk_.CmdResetQueryPool(recording_.commands, queries, 0, count);
   }
 
   // One operation at a time, so that each has a time of its own. All that came before is done at the first of its two
@@ -163,15 +156,9 @@ class Recorder {
 
 }  // namespace
 
-size_t operation_size(const uint64_t *words) {
-  if (*words == COPY) return COPY_WORDS;
-  const Kernel *kernel = reinterpret_cast<const Kernel *>(words[1]);
-  return LAUNCH_WORDS + BINDING_WORDS * kernel->buffers + kernel->scalars;
-}
-
-Recording *record(Device &device, const List<uint64_t> &words, VkQueryPool queries) {
+Recording *record(Device &device, const Operations &operations, VkQueryPool queries) {
   Recording *recording = new Recording();
-  recording->words.assign(words);
+  recording->operations.assign(operations);
   if (Recorder(device, *recording).run(queries)) return recording;
   destroy_recording(device, recording);
   return nullptr;

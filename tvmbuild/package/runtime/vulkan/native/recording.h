@@ -1,23 +1,16 @@
 // Lists of operations as command buffers. A list that equals an earlier one submits the command buffer of then: that is
-// the replay of an inference. Memory and kernels are told by numbers that are never used again.
+// the replay of an inference.
 #pragma once
 #include "memory.h"
+#include "operations.h"
 
 namespace tvmbuild {
 
 struct Device;
 struct Kernel;
-struct KernelOnDevice;
-
-// The words of an operation.
-//   launch: LAUNCH, kernel, its pipeline, its number, x | y << 32, z, three a buffer (memory, number, offset), the
-//           scalars
-//   copy:   COPY, memory, number, offset, memory, number, offset, bytes
-enum Operation : uint64_t { LAUNCH = 1, COPY = 2 };
-constexpr size_t LAUNCH_WORDS = 6, BINDING_WORDS = 3, COPY_WORDS = 8;
 
 struct Recording : OnHeap {
-  List<uint64_t> words;
+  Operations operations;
   uint64_t hash;
   List<Memory *> memories;
   VkCommandBuffer commands;
@@ -32,15 +25,13 @@ struct Recordings {
 };
 
 // The command buffer for these operations, recorded unless it is there. The device's lock is held in all of these.
-Recording *find_recording(Device &device, const List<uint64_t> &words);
+Recording *find_recording(Device &device, const Operations &operations);
 // One that is not kept; with `queries` it writes a timestamp before and after each operation.
-Recording *record(Device &device, const List<uint64_t> &words, VkQueryPool queries);
+Recording *record(Device &device, const Operations &operations, VkQueryPool queries);
 void destroy_recording(Device &device, Recording *recording);
 
 // What mentions them is forgotten, after its work is done.
 void forget_memory(Device &device, const Memory *memory);
 void forget_kernel(Device &device, const Kernel *kernel);
-
-size_t operation_size(const uint64_t *words);
 
 }  // namespace tvmbuild

@@ -1,4 +1,4 @@
-// Which lane is whose: a thread's own, or that of the stream that it has set.
+// Which queue is whose: a thread's own, or that of the stream that it has set.
 #include <stdlib.h>
 
 #include "device.h"
@@ -8,30 +8,31 @@ namespace tvmbuild {
 namespace {
 
 struct OfThread {
-  int lane[MOST_DEVICES];  // plus one
-  Lane *stream[MOST_DEVICES];
+  int queue[MAX_DEVICES];  // plus one
+  WorkQueue *stream[MAX_DEVICES];
 };
 
 pthread_once_t once = PTHREAD_ONCE_INIT;
 pthread_key_t key;
 thread_local OfThread *mine;
 
-int take_lane(Device &device) {
-  int lane = 0;
-  while (lane < MOST_LANES - 1 && device.lanes[lane].users > 0) lane++;  // the last one is shared where all are taken
-  device.lanes[lane].users++;
-  return lane;
+int take_queue(Device &device) {
+  int queue = 0;
+  while (queue < MAX_WORK_QUEUES - 1 && device.work_queues[queue].users > 0)
+    queue++;  // the last one is shared where all are taken
+  device.work_queues[queue].users++;
+  return queue;
 }
 
 // A thread ends: what it launched runs all the same.
 void leave(void *place) {
   OfThread *thread = static_cast<OfThread *>(place);
-  for (int index = 0; index < MOST_DEVICES; index++) {
-    if (thread->lane[index] == 0) continue;
+  for (int index = 0; index < MAX_DEVICES; index++) {
+    if (thread->queue[index] == 0) continue;
     Device *device = started_device(index);
     Lock lock(device->lock);
-    flush_lane(*device, thread->lane[index] - 1);
-    device->lanes[thread->lane[index] - 1].users--;
+    flush_queue(*device, thread->queue[index] - 1);
+    device->work_queues[thread->queue[index] - 1].users--;
   }
   free(thread);
 }
@@ -47,26 +48,26 @@ OfThread &this_thread() {
 
 }  // namespace
 
-int current_lane(Device &device) {
+int current_queue(Device &device) {
   OfThread &thread = this_thread();
-  if (Lane *stream = thread.stream[device.index]) return static_cast<int>(stream - device.lanes);
-  int &lane = thread.lane[device.index];
-  if (lane == 0) lane = take_lane(device) + 1;
-  return lane - 1;
+  if (WorkQueue *stream = thread.stream[device.index]) return static_cast<int>(stream - device.work_queues);
+  int &queue = thread.queue[device.index];
+  if (queue == 0) queue = take_queue(device) + 1;
+  return queue - 1;
 }
 
-void set_current_stream(Device &device, Lane *stream) { this_thread().stream[device.index] = stream; }
+void set_current_stream(Device &device, WorkQueue *stream) { this_thread().stream[device.index] = stream; }
 
-Lane *current_stream(Device &device) { return this_thread().stream[device.index]; }
+WorkQueue *current_stream(Device &device) { return this_thread().stream[device.index]; }
 
-Lane *create_stream(Device &device) {
-  Lane *lane = &device.lanes[take_lane(device)];
-  lane->is_stream = true;
-  return lane;
+WorkQueue *create_stream(Device &device) {
+  WorkQueue *queue = &device.work_queues[take_queue(device)];
+  queue->is_stream = true;
+  return queue;
 }
 
-void free_stream(Device &device, Lane *stream) {
-  flush_lane(device, static_cast<int>(stream - device.lanes));
+void free_stream(Device &device, WorkQueue *stream) {
+  flush_queue(device, static_cast<int>(stream - device.work_queues));
   if (--stream->users == 0) stream->is_stream = false;
   if (current_stream(device) == stream) set_current_stream(device, nullptr);
 }

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "lock.h"
 
 namespace tvmbuild {
 namespace {
 
 constexpr uint64_t LOOKS_NS = 200000;  // to be woken takes longer than most of what is waited for
-constexpr int MOST_FAILURES = 1000;    // of a driver that has no memory to wait with, a millisecond each
+constexpr int MAX_FAILURES = 1000;     // of a driver that has no memory to wait with, a millisecond each
 
 uint64_t now_ns() {
   timespec time;
@@ -29,12 +30,17 @@ VkResult wait_for_fence(const Device &device, VkFence fence) {
     __builtin_ia32_pause();
 #endif
   } while (now_ns() < end);
-  for (int failures = 0; failures < MOST_FAILURES;) {
+  for (int failures = 0; failures < MAX_FAILURES;) {
     VkResult result = device.vk.WaitForFences(device.handle, 1, &fence, 1, ~0ull);
     if (is_told(result)) return result;
     if (result != VK_TIMEOUT) failures++, usleep(1000);  // some drivers know no time as long as what they are given
   }
   return VK_ERROR_DEVICE_LOST;
+}
+
+VkResult wait_unlocked(Device &device, VkFence fence) {
+  Unlock unlock(device.lock);
+  return wait_for_fence(device, fence);
 }
 
 void reclaim(Device &device) {
@@ -94,9 +100,7 @@ bool wait_for(Device &device, uint64_t number, WhileWaiting how) {
   if (waited == nullptr) return true;  // reclaimed
   VkFence fence = waited->fence;
   waited->waiters++;
-  if (how == WhileWaiting::UNLOCKED) pthread_mutex_unlock(&device.lock);
-  VkResult result = wait_for_fence(device, fence);
-  if (how == WhileWaiting::UNLOCKED) pthread_mutex_lock(&device.lock);
+  VkResult result = how == WhileWaiting::UNLOCKED ? wait_unlocked(device, fence) : wait_for_fence(device, fence);
   find(all, number)->waiters--;  // the list may have moved
   if (!check(device, result, "finish its work")) return false;
   if (number > all.completed) all.completed = number;

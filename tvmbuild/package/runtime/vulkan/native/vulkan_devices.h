@@ -27,7 +27,8 @@ struct VkExtensionProperties {
   uint32_t specVersion;
 };
 struct VkPhysicalDeviceLimits {
-  uint32_t gap_0[6], maxUniformBufferRange, maxStorageBufferRange, maxPushConstantsSize, maxMemoryAllocationCount, gap_40[2];
+  uint32_t gap_0[6], maxUniformBufferRange, maxStorageBufferRange, maxPushConstantsSize, maxMemoryAllocationCount,
+      gap_40[2];
   VkDeviceSize gap_48[2];
   uint32_t gap_64[3], maxPerStageDescriptorStorageBuffers, gap_80[34], maxComputeSharedMemorySize;
   uint32_t maxComputeWorkGroupCount[3], maxComputeWorkGroupInvocations, maxComputeWorkGroupSize[3], gap_248[14];

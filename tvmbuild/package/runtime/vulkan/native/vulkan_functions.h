@@ -6,16 +6,16 @@
 namespace tvmbuild {
 
 // X(name, result, parameters)
-#define TVMBUILD_INSTANCE_FUNCTIONS(X)                                                                                 \
-  X(EnumeratePhysicalDevices, VkResult, (VkInstance, uint32_t *, VkPhysicalDevice *))                                  \
-  X(EnumerateDeviceExtensionProperties, VkResult,                                                                      \
-    (VkPhysicalDevice, const char *, uint32_t *, VkExtensionProperties *))                                             \
-  X(GetPhysicalDeviceProperties, void, (VkPhysicalDevice, VkPhysicalDeviceProperties *))                               \
-  X(GetPhysicalDeviceProperties2, void, (VkPhysicalDevice, VkPhysicalDeviceProperties2 *))                             \
-  X(GetPhysicalDeviceFeatures2, void, (VkPhysicalDevice, VkPhysicalDeviceFeatures2 *))                                 \
-  X(GetPhysicalDeviceMemoryProperties2, void, (VkPhysicalDevice, VkPhysicalDeviceMemoryProperties2 *))                 \
-  X(GetPhysicalDeviceQueueFamilyProperties, void, (VkPhysicalDevice, uint32_t *, VkQueueFamilyProperties *))           \
-  X(CreateDevice, VkResult, (VkPhysicalDevice, const VkDeviceCreateInfo *, const void *, VkDevice *))                  \
+#define TVMBUILD_INSTANCE_FUNCTIONS(X)                                                                       \
+  X(EnumeratePhysicalDevices, VkResult, (VkInstance, uint32_t *, VkPhysicalDevice *))                        \
+  X(EnumerateDeviceExtensionProperties, VkResult,                                                            \
+    (VkPhysicalDevice, const char *, uint32_t *, VkExtensionProperties *))                                   \
+  X(GetPhysicalDeviceProperties, void, (VkPhysicalDevice, VkPhysicalDeviceProperties *))                     \
+  X(GetPhysicalDeviceProperties2, void, (VkPhysicalDevice, VkPhysicalDeviceProperties2 *))                   \
+  X(GetPhysicalDeviceFeatures2, void, (VkPhysicalDevice, VkPhysicalDeviceFeatures2 *))                       \
+  X(GetPhysicalDeviceMemoryProperties2, void, (VkPhysicalDevice, VkPhysicalDeviceMemoryProperties2 *))       \
+  X(GetPhysicalDeviceQueueFamilyProperties, void, (VkPhysicalDevice, uint32_t *, VkQueueFamilyProperties *)) \
+  X(CreateDevice, VkResult, (VkPhysicalDevice, const VkDeviceCreateInfo *, const void *, VkDevice *))        \
   X(GetDeviceProcAddr, VulkanFunction, (VkDevice, const char *))
 
 #define TVMBUILD_DEVICE_FUNCTIONS(X)                                                                                   \
@@ -35,8 +35,7 @@ namespace tvmbuild {
   X(WaitForFences, VkResult, (VkDevice, uint32_t, const VkFence *, VkBool32, uint64_t))                                \
   X(CreateQueryPool, VkResult, (VkDevice, const VkQueryPoolCreateInfo *, const void *, VkQueryPool *))                 \
   X(DestroyQueryPool, void, (VkDevice, VkQueryPool, const void *))                                                     \
-  X(GetQueryPoolResults, VkResult,                                                                                     \
-    (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags))                                \
+  X(GetQueryPoolResults, VkResult, (VkDevice, VkQueryPool, uint32_t, uint32_t, size_t, void *, VkDeviceSize, VkFlags)) \
   X(CreateShaderModule, VkResult, (VkDevice, const VkShaderModuleCreateInfo *, const void *, VkShaderModule *))        \
   X(DestroyShaderModule, void, (VkDevice, VkShaderModule, const void *))                                               \
   X(CreatePipelineCache, VkResult, (VkDevice, const VkPipelineCacheCreateInfo *, const void *, VkPipelineCache *))     \

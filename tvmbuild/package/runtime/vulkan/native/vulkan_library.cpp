@@ -13,8 +13,7 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static VulkanLibrary opened;
 
 static bool create_instance(GetInstanceProcAddr find, VkInstance &instance) {
-  auto version_of =
-      reinterpret_cast<VkResult (*)(uint32_t *)>(reinterpret_cast<void *>(find(nullptr, "vkEnumerateInstanceVersion")));
+  auto version_of = reinterpret_cast<VkResult (*)(uint32_t *)>(find(nullptr, "vkEnumerateInstanceVersion"));
   uint32_t version = make_version(1, 0);
   if (version_of != nullptr) version_of(&version);
   if (version < make_version(1, 1)) return fail("Vulkan: the loader is of Vulkan 1.0, and 1.1 is needed");
@@ -26,7 +25,7 @@ static bool create_instance(GetInstanceProcAddr find, VkInstance &instance) {
   info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
   info.pApplicationInfo = &application;
   auto create = reinterpret_cast<VkResult (*)(const VkInstanceCreateInfo *, const void *, VkInstance *)>(
-      reinterpret_cast<void *>(find(nullptr, "vkCreateInstance")));
+      find(nullptr, "vkCreateInstance"));
   if (create == nullptr) return fail("Vulkan: the loader has no vkCreateInstance");
   VkResult result = create(&info, nullptr, &instance);
   if (result == VK_SUCCESS) return true;
@@ -40,9 +39,8 @@ static bool open_once() {
   if (find == nullptr) return fail("Vulkan: libvulkan.so.1 has no vkGetInstanceProcAddr");
   VkInstance instance = nullptr;
   if (!create_instance(find, instance)) return false;
-#define TVMBUILD_LOAD(name, result, parameters)                                                              \
-  opened.vk.name =                                                                                           \
-      reinterpret_cast<result(*) parameters>(reinterpret_cast<void *>(find(instance, "vk" #name))); \
+#define TVMBUILD_LOAD(name, result, parameters)                                        \
+  opened.vk.name = reinterpret_cast<result(*) parameters>(find(instance, "vk" #name)); \
   if (opened.vk.name == nullptr) return fail("Vulkan: the driver has no vk" #name);
   TVMBUILD_INSTANCE_FUNCTIONS(TVMBUILD_LOAD)
 #undef TVMBUILD_LOAD
@@ -56,14 +54,13 @@ const VulkanLibrary *open_vulkan() {
 }
 
 bool load_device_functions(const VulkanLibrary &library, VkDevice device, DeviceFunctions &vk) {
-#define TVMBUILD_LOAD(name, result, parameters)                                                      \
-  vk.name = reinterpret_cast<result(*) parameters>(                                                  \
-      reinterpret_cast<void *>(library.vk.GetDeviceProcAddr(device, "vk" #name)));                   \
+#define TVMBUILD_LOAD(name, result, parameters)                                                       \
+  vk.name = reinterpret_cast<result(*) parameters>(library.vk.GetDeviceProcAddr(device, "vk" #name)); \
   if (vk.name == nullptr) return fail("Vulkan: the driver has no vk" #name);
   TVMBUILD_DEVICE_FUNCTIONS(TVMBUILD_LOAD)
 #undef TVMBUILD_LOAD
-  vk.push_descriptors = reinterpret_cast<CmdPushDescriptorSet>(
-      reinterpret_cast<void *>(library.vk.GetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR")));
+  vk.push_descriptors =
+      reinterpret_cast<CmdPushDescriptorSet>(library.vk.GetDeviceProcAddr(device, "vkCmdPushDescriptorSetKHR"));
   return true;
 }
 

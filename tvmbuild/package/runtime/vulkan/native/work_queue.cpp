@@ -1,0 +1,141 @@
+#include "work_queue.h"
+
+#include <stdio.h>
+
+#include "device.h"
+#include "failure.h"
+#include "kernel.h"
+#include "profile.h"
+
+namespace tvmbuild {
+namespace {
+
+// The device begins while the host goes on. Always at the same places, or a list would not be found again.
+constexpr uint32_t FIRST_CHUNK = 16, MAX_CHUNK = 512;
+
+uint64_t bit(int queue) { return 1ull << queue; }
+
+Place place_of(const Binding &binding) { return {binding.memory, binding.memory->id, binding.offset}; }
+
+void mark(int queue, const Binding &binding) {
+  (binding.is_written ? binding.memory->writers : binding.memory->readers) |= bit(queue);
+  if (binding.is_written) binding.memory->is_stale = false;
+}
+
+// What other queues hold and this must come after.
+bool flush_others(Device &device, int queue, const Binding &binding) {
+  uint64_t others = binding.memory->writers | (binding.is_written ? binding.memory->readers : 0);
+  others &= ~bit(queue);
+  for (int other = 0; others != 0; other++, others >>= 1)
+    if ((others & 1) && !flush_queue(device, other)) return false;
+  return true;
+}
+
+bool count_operation(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (mine.chunk == 0) mine.chunk = FIRST_CHUNK;
+  if (mine.operations.count() < mine.chunk) return true;
+  if (mine.chunk < MAX_CHUNK) mine.chunk *= 2;
+  return flush_queue(device, queue);
+}
+
+void forget_memory_uses(Memory *memory, int queue) {
+  memory->readers &= ~bit(queue);
+  memory->writers &= ~bit(queue);
+}
+
+// What they should have written must not be read: the one who reads may not have heard of the failure.
+void give_up_operations(Device &device, int queue) {
+  snprintf(device.given_up, sizeof(device.given_up), "%s", failure());
+  for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(queue)) != 0;
+}
+
+// What waits in a queue may mention what is gone by now where the device is lost: nothing of it is looked at then.
+bool submit_operations(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (!check_alive(device)) return false;
+  if (device.is_profiling) return run_profiled(device, mine.operations, mine.last);
+  Recording *recording = find_recording(device, mine.operations);
+  if (recording == nullptr || !submit(device, recording->commands, recording->last)) return false;
+  mine.last = recording->last;
+  for (Memory *memory : recording->memories) {
+    forget_memory_uses(memory, queue);
+    memory->last_use = recording->last;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool check_fresh(const Device &device, const Binding &binding) {
+  if (binding.is_written || !binding.memory->is_stale) return true;
+  return fail("Vulkan: %s has not computed what is read here, because of an earlier failure: %s", device.info.name(),
+              device.given_up);
+}
+
+bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *groups, const uint64_t *scalars,
+                const Binding *bindings) {
+  for (uint32_t index = 0; index < kernel->buffers; index++)
+    if (!check_fresh(device, bindings[index]) || !flush_others(device, queue, bindings[index])) return false;
+  static_assert(MAX_BUFFERS <= UINT16_MAX && MAX_SCALARS <= UINT16_MAX, "a Launch counts them in 16 bits");
+  Place places[MAX_BUFFERS];
+  for (uint32_t index = 0; index < kernel->buffers; index++) {
+    places[index] = place_of(bindings[index]);
+    mark(queue, bindings[index]);
+  }
+  const Launch launch = {OperationKind::LAUNCH,
+                         kernel,
+                         kernel->on[device.index],
+                         kernel->id,
+                         {groups[0], groups[1], groups[2]},
+                         static_cast<uint16_t>(kernel->buffers),
+                         static_cast<uint16_t>(kernel->scalars)};
+  device.work_queues[queue].operations.add(launch, places, scalars);
+  return count_operation(device, queue);
+}
+
+bool add_copy(Device &device, int queue, Binding from, Binding to, size_t size) {
+  if (!check_fresh(device, from) || !flush_others(device, queue, from) || !flush_others(device, queue, to))
+    return false;
+  device.work_queues[queue].operations.add({OperationKind::COPY, place_of(from), place_of(to), size});
+  mark(queue, from);
+  mark(queue, to);
+  return count_operation(device, queue);
+}
+
+bool flush_queue(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (mine.operations.count() == 0) return true;
+  bool is_done = submit_operations(device, queue);
+  if (!is_done) give_up_operations(device, queue);
+  if (!is_done || device.is_profiling)
+    for (Memory *memory : device.memories) forget_memory_uses(memory, queue);
+  mine.operations.clear();
+  return is_done;
+}
+
+bool wait_for_queue(Device &device, int queue) {
+  WorkQueue &mine = device.work_queues[queue];
+  if (!flush_queue(device, queue)) return false;
+  mine.chunk = FIRST_CHUNK;
+  bool is_shared = queue == MAX_WORK_QUEUES - 1 || mine.is_stream;  // another thread may use its staging memory
+  if (!wait_for(device, mine.last, is_shared ? WhileWaiting::LOCKED : WhileWaiting::UNLOCKED)) return false;
+  mine.staging_used = 0;
+  return true;
+}
+
+bool wait_for_memory(Device &device, Memory *memory, bool is_written) {
+  uint64_t queues = memory->writers | (is_written ? memory->readers : 0);
+  bool is_done = true;  // every queue, whatever becomes of the first: the memory may be about to go
+  for (int queue = 0; queues != 0; queue++, queues >>= 1)
+    if (queues & 1) is_done &= flush_queue(device, queue);
+  return wait_for(device, memory->last_use) && is_done;
+}
+
+bool wait_for_all(Device &device) {
+  bool is_done = check_alive(device);
+  for (int queue = 0; queue < MAX_WORK_QUEUES; queue++) is_done &= flush_queue(device, queue);
+  return wait_for(device, device.submissions.last, WhileWaiting::LOCKED) && is_done;
+}
+
+}  // namespace tvmbuild
