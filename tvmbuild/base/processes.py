@@ -56,6 +56,14 @@ def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
         )
 
 
+def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
+    """Name the signal that ended a process that `run_module` ran, else return the last line of its standard error."""
+    if done.returncode < 0:
+        return f"signal {-done.returncode}"
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return (lines or ["no message"])[-1]
+
+
 def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run ``python -m module`` in a neutral folder, so paths must be absolute; return its output, whatever its status.
 

@@ -11,6 +11,7 @@ import math
 import re
 import sys
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ class Wish:
     """LLVM's name of the CPU that it would be built for; None: this machine's."""
     dump: Path | None = None
     """The folder that gets the module after each pass."""
+    passes: bool = False
+    """Whether a table of the passes is wanted."""
 
 
 def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
@@ -151,7 +154,11 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
     from tvmbuild.compiler.schedules.cpu.rules import sums_without_tiles  # noqa: PLC0415
 
     target = host_target(wish.cpu)
-    with collect_bugs() as bugs, record_passes(wish.dump) as ran:
+    # Comparing the module after each pass takes as long as the passes do.
+    recording: AbstractContextManager[list[Any]] = (
+        record_passes(wish.dump) if wish.passes or wish.dump else nullcontext([])
+    )
+    with collect_bugs() as bugs, recording as ran:
         lowered, tasks = lower_to_tasks(import_model(model, name), target)
         check_lowered(lowered.mod)
         machine = describe_machine(target)
@@ -168,7 +175,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
         flops=total,
         slow=tuple(f"{task} ({describe_share(part, total)})" for task, part in slow.most_common()),
         notes=(*lowered.notes, *bugs),
-        passes=tuple(format_table(ran)),
+        passes=tuple(format_table(ran)) if wish.passes else (),
     )
 
 
@@ -180,7 +187,7 @@ def main(request: str) -> None:
         InputSpec(name, tuple(shapes[name]) if name in shapes else None, value=values.get(name))
         for name in sorted({*shapes, *values})
     )
-    wish = Wish(asked["cpu"], Path(asked["dump"]) if asked.get("dump") else None)
+    wish = Wish(asked["cpu"], Path(asked["dump"]) if asked["dump"] else None, asked["passes"])
     found = examine(Path(asked["path"]), wish, inputs)
     print(json.dumps(asdict(found)))
 

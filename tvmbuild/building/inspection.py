@@ -1,4 +1,4 @@
-"""What the compiler does to a model: ``python -m tvmbuild.building.inspection REQUEST`` prints what it finds as JSON.
+"""Print as JSON how a model is compiled: ``python -m tvmbuild.building.inspection REQUEST``.
 
 A process of its own, for TVM may crash on a model. Nothing but the dump is written.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.specs import freeze_attributes
 from tvmbuild.building.scheduling import ScheduledModel, schedule_model
 from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.dump import format_table, record_passes
@@ -26,7 +25,7 @@ from tvmbuild.compiler.schedules.gpu.rules import list_schedules
 from tvmbuild.compiler.tasks import normalised, task_key
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.metadata import PackageTarget
-from tvmbuild.records.schedule import NO_RECORDS, Schedule, read_schedule
+from tvmbuild.records.schedule import Schedule, read_schedule
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,16 @@ class Kernel:
     """The rules that were tried, in order."""
 
 
-@dataclass(frozen=True)
-class Inspected:
-    """What is found."""
+def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: Path | None) -> list[str]:
+    """Compile the model as a package would be and return the lines of a table of its passes.
 
-    passes: tuple[str, ...] = ()
-    """The lines of a table."""
-    kernels: tuple[Kernel, ...] = ()
-    problem: str | None = None
-    hint: str | None = None
-
-
-def inspect(
-    model: Path, target: PackageTarget, schedule: Schedule = NO_RECORDS, folder: Path | None = None
-) -> Inspected:
-    """Compile the model as a package of the target would be; with a folder, dump the module after each pass there."""
+    A folder gets the module after each pass that changed it.
+    """
     with record_passes(folder) as ran:
         scheduled = schedule_model(model, target, schedule)
         lifted = lift_constants(scheduled.mod, len(scheduled.lowered.inputs))
         build_executable(lifted.mod, scheduled.target)
-    return Inspected(tuple(format_table(ran)), tuple(list_kernels(scheduled)))
+    return format_table(ran)
 
 
 def list_kernels(scheduled: ScheduledModel) -> list[Kernel]:
@@ -72,7 +61,7 @@ def list_kernels(scheduled: ScheduledModel) -> list[Kernel]:
         key = task_key(normalised(mod[variable]))
         before = kernels.get(key)
         if before is not None:
-            kernels[key] = Kernel(before.name, key, before.calls + 1, before.origin, before.attempts)
+            kernels[key] = replace(before, calls=before.calls + 1)
             continue
         name = display_name(variable.name_hint)
         if is_scheduled(mod[variable]):
@@ -85,26 +74,32 @@ def list_kernels(scheduled: ScheduledModel) -> list[Kernel]:
 
 
 def _trace(function: Any, target: Any) -> tuple[Attempt, ...]:
+    """Return the rules that refused the function, and those whose schedule it gets."""
+    chosen: list[object] = [True]  # in place
     with target, trace_rules() as attempts:
         if is_gpu(target):
-            list_schedules(function, target, 1)
+            chosen += list_schedules(function, target, 1)
         else:
             schedule_function(function, describe_machine(target))
-    return tuple(each for each in attempts if not each.rule.endswith(".inline_blocks"))  # before all rules
+    kept = [each for each in attempts if each.refused is not None or any(each.made is made for made in chosen)]
+    return tuple(replace(each, made=None) for each in kept if not each.rule.endswith(".inline_blocks"))
 
 
 def main(request: str) -> None:
     """Print what is found."""
     asked = json.loads(request)
-    target = asked["target"]
-    read = {**target, "attributes": freeze_attributes(target["attributes"]), "host": freeze_attributes(target["host"])}
-    folder = Path(asked["folder"]) if asked["folder"] else None
+    model, target = Path(asked["model"]), PackageTarget.from_json(asked["target"])
+    answer: dict[str, object] = {"problem": None}
     try:
         schedule = read_schedule(Path(asked["schedule"]))
-        found = inspect(Path(asked["model"]), PackageTarget(**read), schedule, folder)
+        if "folder" in asked:
+            folder = Path(asked["folder"]) if asked["folder"] else None
+            answer["found"] = show_passes(model, target, schedule, folder)
+        else:
+            answer["found"] = [asdict(each) for each in list_kernels(schedule_model(model, target, schedule))]
     except TvmbuildError as error:
-        found = Inspected(problem=error.message, hint=error.hint)
-    print(json.dumps(asdict(found)))
+        answer.update(problem=error.message, hint=error.hint)
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tvmbuild.base.processes import run_module
+from tvmbuild.base.processes import explain_failure, run_module
 from tvmbuild.base.source_specs import MODEL_SUFFIXES
 from tvmbuild.cli.arguments import add_input_arguments
 from tvmbuild.cli.inspection import add_dump_arguments, prepare_folder
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps({"model": str(path), **facts}))
         else:
-            print("\n".join([*describe(path, facts), *(facts.get("passes", ()) if args.print_passes else ())]))
+            print("\n".join([*describe(path, facts), *facts.get("passes", ())]))
     return 1 if any(facts["problem"] for facts in found.values()) else 0
 
 
@@ -54,15 +54,14 @@ def _examine(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         raise TvmbuildError(f"there is no file {path}", "name ONNX files")
     dump = None if args.dump_ir is None else prepare_folder(args.dump_ir / path.stem)
     asked = {"path": str(path.absolute()), "cpu": args.cpu, "shapes": dict(args.shapes), "values": dict(args.values)}
-    request = json.dumps({**asked, "dump": None if dump is None else str(dump)})
+    passes = {"dump": None if dump is None else str(dump), "passes": args.print_passes}
+    request = json.dumps({**asked, **passes})
     try:
         done = run_module("tvmbuild.building.examine", request, timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return {"problem": f"it was not understood in {TIMEOUT_S} s", "hint": None, "names": []}
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        why = f"signal {-done.returncode}" if done.returncode < 0 else (lines or ["no message"])[-1]
-        problem = f"a bug in tvmbuild, or in a library that it uses: {why}"
+        problem = f"a bug in tvmbuild, or in a library that it uses: {explain_failure(done)}"
         return {"problem": problem, "hint": "please report it", "names": []}
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return facts

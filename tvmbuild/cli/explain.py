@@ -10,7 +10,7 @@ from typing import Any
 from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.steps import AnyStep
 from tvmbuild.base.wording import count
-from tvmbuild.cli.inspection import inspect_cell
+from tvmbuild.cli.inspection import list_kernels
 from tvmbuild.cli.plan.command import describe_seconds
 from tvmbuild.cli.planned import Planned, plan_work
 from tvmbuild.doit_adapter.variables import split_words
@@ -98,7 +98,7 @@ def explain_kernels(plan: Plan, words: Sequence[str]) -> int:
     if not 1 <= len(words) <= 2:
         raise TvmbuildError("which kernels?", "`tvmbuild explain kernel MODEL@TARGET [OPERATOR]`.")
     cell, *operators = words
-    kernels = inspect_cell(plan, cell)["kernels"]
+    kernels = list_kernels(plan, cell)
     chosen = [each for each in kernels if all(word.lower() in each["name"].lower() for word in operators)]
     if not chosen:
         names = sorted({each["name"] for each in kernels})
@@ -115,9 +115,8 @@ def _describe(kernel: dict[str, Any]) -> Iterator[str]:
         rules = list(dict.fromkeys(map(_name, took)))
         origin = f"the rule {' and '.join(rules)}" if rules else "no rule: its loops are plain"
     yield f"{kernel['name']} ({kernel['key']}, {count(kernel['calls'], 'call')}): {origin}"
-    for each in kernel["attempts"]:
-        if each["refused"] is not None:
-            yield f"  not {_name(each)}: {each['refused']}"
+    refused = (each for each in kernel["attempts"] if each["refused"] is not None)
+    yield from dict.fromkeys(f"  not {_name(each)}: {each['refused']}" for each in refused)
 
 
 def _name(attempt: dict[str, Any]) -> str:

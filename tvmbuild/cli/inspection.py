@@ -1,16 +1,19 @@
-"""What `--dump-ir`, `--print-passes` and `explain kernel` ask the compiler, in a process of its own."""
+"""Ask the compiler, in a process of its own, for `--dump-ir`, `--print-passes` and `explain kernel`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tvmbuild.base.did_you_mean import find_nearest, suggest
-from tvmbuild.base.processes import run_module
+from tvmbuild.base.files import canonical_json
+from tvmbuild.base.processes import explain_failure, run_module
 from tvmbuild.base.steps import CompileStep, has_options
 from tvmbuild.errors import TvmbuildError
+from tvmbuild.package.metadata import PackageTarget
 from tvmbuild.planning.plan import Plan
 
 
@@ -22,11 +25,25 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-passes", action="store_true", help="print each pass, its time and what it changed")
 
 
-def inspect_cell(plan: Plan, cell: str, folder: Path | None = None) -> dict[str, Any]:
-    """Compile the cell once more and return what `building.inspection` finds; nothing of the project is written.
+def show_passes(plan: Plan, cell: str, folder: Path | None = None) -> list[str]:
+    """Compile the cell once more and return the lines of a table of its passes; a folder gets the module after each.
+
+    Nothing of the project is written. TvmbuildError as of `list_kernels`.
+    """
+    shown: list[str] = _inspect(plan, cell, {"folder": None if folder is None else str(prepare_folder(folder))})
+    return shown
+
+
+def list_kernels(plan: Plan, cell: str) -> list[dict[str, Any]]:
+    """Schedule the cell once more and return its kernels, each with where its schedule comes from.
 
     TvmbuildError where there is no such cell, where tune has not run for it yet, and where it cannot be compiled.
     """
+    kernels: list[dict[str, Any]] = _inspect(plan, cell, {})
+    return kernels
+
+
+def _inspect(plan: Plan, cell: str, wish: Mapping[str, object]) -> Any:
     step = plan.find(f"compile:{cell}")
     if step is None or not has_options(step, CompileStep):
         cells = [each.subject for each in plan.steps if each.stage == "compile"]
@@ -38,28 +55,18 @@ def inspect_cell(plan: Plan, cell: str, folder: Path | None = None) -> dict[str,
             f"{step.subject} has no {' and no '.join(missing)} yet", f"Run `doit compile:{step.subject}` first."
         )
     options = step.options
-    target = {
-        "name": options.target,
-        "kind": options.kind,
-        "attributes": dict(options.attributes),
-        "host": dict(options.host),
-        "glibc": options.glibc,
-        "precision": options.precision,
-    }
-    request = {
-        "model": str(step.input("model")),
-        "schedule": str(step.input("schedule")),
-        "target": target,
-        "folder": None if folder is None else str(prepare_folder(folder)),
-    }
-    done = run_module("tvmbuild.building.inspection", json.dumps(request))
+    target = PackageTarget(
+        options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
+    )
+    files = {role: str(step.input(role)) for role in ("model", "schedule")}
+    request = {**files, "target": target.to_json(), **wish}
+    done = run_module("tvmbuild.building.inspection", canonical_json(request))
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise TvmbuildError(f"{step.subject} cannot be compiled: {(lines or ['no message'])[-1]}", "Please report it.")
+        raise TvmbuildError(f"{step.subject} cannot be compiled: {explain_failure(done)}", "Please report it.")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     if found["problem"]:
         raise TvmbuildError(found["problem"], found["hint"])
-    return found
+    return found["found"]
 
 
 def prepare_folder(folder: Path) -> Path:

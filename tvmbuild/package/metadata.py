@@ -76,6 +76,25 @@ class PackageTarget:
         """Return the attributes of the CPU: the host's or its own."""
         return self.host if self.on_gpu else self.attributes
 
+    def to_json(self) -> dict[str, object]:
+        """Return the JSON value; ``from_json`` is the inverse."""
+        value: dict[str, object] = asdict(self)
+        if self.precision == "fp32":
+            del value["precision"]
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PackageTarget:
+        """Read a JSON value; KeyError, TypeError or ValueError where it is none."""
+        return cls(
+            value["name"],
+            value["kind"],
+            freeze_attributes(value["attributes"]),
+            freeze_attributes(value["host"]),
+            value["glibc"],
+            _read_precision(value),
+        )
+
 
 @dataclass(frozen=True)
 class PackageCoverage:
@@ -144,11 +163,8 @@ class PackageInfo:
     def to_json(self) -> dict[str, object]:
         """Return the JSON value; ``from_json`` is the inverse."""
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
-        target = asdict(self.target)
-        if self.target.precision == "fp32":
-            del target["precision"]
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
-        value.update(target=target, files=files)
+        value.update(target=self.target.to_json(), files=files)
         return value
 
     @classmethod
@@ -174,14 +190,7 @@ def _read(value: Mapping[str, Any]) -> PackageInfo:
     target, coverage, preprocess, labels = (value[key] for key in ("target", "coverage", "preprocess", "labels"))
     return PackageInfo(
         model=str(value["model"]),
-        target=PackageTarget(
-            target["name"],
-            target["kind"],
-            freeze_attributes(target["attributes"]),
-            freeze_attributes(target["host"]),
-            target["glibc"],
-            _read_precision(target),
-        ),
+        target=PackageTarget.from_json(target),
         inputs=_tensors(value["inputs"]),
         outputs=_tensors(value["outputs"]),
         params=value["params"],

@@ -22,7 +22,7 @@ from tvmbuild.building.examine import say_without_project
 from tvmbuild.cli.compile.model_words import add_model_arguments, find_model
 from tvmbuild.cli.compile.project import open_project
 from tvmbuild.cli.compile.target_words import FORMS, TargetWords, find_target
-from tvmbuild.cli.inspection import add_dump_arguments, inspect_cell
+from tvmbuild.cli.inspection import add_dump_arguments, show_passes
 from tvmbuild.cli.records.common import hold_records
 from tvmbuild.doit_adapter.main import run_doit
 from tvmbuild.doit_adapter.manner import Manner
@@ -99,9 +99,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_passes(plan: Plan, cell: str, args: argparse.Namespace) -> None:
-    found = inspect_cell(plan, cell, args.dump_ir)
+    passes = show_passes(plan, cell, args.dump_ir)
     if args.print_passes:
-        print("\n".join(found["passes"]))
+        print("\n".join(passes))
     if args.dump_ir:
         print(f"wrote the module after each pass to {args.dump_ir}")
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from tvm import s_tir
+import tvm
+from tvm import s_tir, tirx
 
 from tvmbuild.compiler.bugs import last_line, report_bug
 
@@ -34,6 +35,8 @@ class Attempt:
     rule: str
     refused: str | None
     """Why it did not take the form; None where it did."""
+    made: object = field(default=None, compare=False, repr=False)
+    """The schedule that it made, or a view of the function for other rules; True where it changed one in place."""
 
 
 @dataclass
@@ -72,7 +75,7 @@ def tracing_block(name: str) -> Iterator[None]:
 
 
 def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
-    """Return what the rule makes of what it is given; None where it refuses.
+    """Apply the rule to what it is given; return None where it refuses.
 
     Anything else that it raises is a bug: raised here under TVMBUILD_RAISE_BUGS, told in a note elsewhere.
     """
@@ -85,7 +88,7 @@ def try_rule(rule: Callable[Given, Made | None], *given: Given.args, **options: 
         report_bug(f"the schedule rule {_name(rule)}", error)
         _record(rule, f"a bug: {error}")
         return None
-    _record(rule, None if made is not None else "it is of another form")
+    _record(rule, None if made is not None else "it is of another form", made)
     return made
 
 
@@ -99,19 +102,23 @@ def try_in_place(rule: Callable[Given, None], *given: Given.args, **options: Giv
     return bool(try_rule(wraps(_function(rule))(apply)))
 
 
-def try_dlight(rule: Callable[Given, Made | None], *given: Given.args, **options: Given.kwargs) -> Made | None:
-    """Return what a rule of TVM's DLight makes of what it is given; None where it refuses, in whatever way."""
+def try_dlight(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
+    """Apply a rule of TVM's DLight to the function; return None where it refuses, in whatever way."""
+    name = f"dlight.{type(rule).__name__}"
     try:
-        return rule(*given, **options)
-    except Exception as error:  # noqa: BLE001 - an assertion, an attribute of None, an index: it has no error of its own
-        _record(rule, last_line(str(error)) or type(error).__name__)
+        made = rule.apply(function, target, False)
+    except Exception as error:  # noqa: BLE001 - an assertion, an attribute of None: it has no error of its own
+        _record(name, last_line(str(error)) or type(error).__name__)
         return None
+    schedule = made[0] if isinstance(made, list) else made
+    _record(name, None if schedule is not None else "it is of another form", schedule)
+    return schedule
 
 
-def _record(rule: Callable[..., object], refused: str | None) -> None:
+def _record(rule: Callable[..., object] | str, refused: str | None, made: object = None) -> None:
     trace = _trace.get()
     if trace is not None:
-        trace.attempts.append(Attempt(trace.block, _name(rule), refused))
+        trace.attempts.append(Attempt(trace.block, rule if isinstance(rule, str) else _name(rule), refused, made))
 
 
 def _function(rule: Callable[..., object]) -> Callable[..., object]:

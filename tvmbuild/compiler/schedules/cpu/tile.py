@@ -14,7 +14,7 @@ from tvm import s_tir, tirx
 
 from tvmbuild.compiler.machine.machine import Machine
 from tvmbuild.compiler.schedules.access import Access, collect, uses
-from tvmbuild.compiler.schedules.attempt import ScheduleRefused, try_rule
+from tvmbuild.compiler.schedules.attempt import REFUSALS, ScheduleRefused
 from tvmbuild.compiler.schedules.cpu.halves import adds_up_halves, split_sum, view_narrow
 from tvmbuild.compiler.schedules.cpu.overlap import allow_overlap
 from tvmbuild.compiler.schedules.cpu.padding import find_padding, pad_near
@@ -146,13 +146,15 @@ def _split_axes(sch: s_tir.Schedule, nest: Nest, follower: Any) -> None:
     places = [tirx.Var(f"i{at}", "int64") for at in range(len(reads[0].indices))]
     same = tirx.IndexMap(places, places, None)
 
-    def split(own: s_tir.Schedule) -> bool:
+    def split(own: s_tir.Schedule) -> None:
         own.transform_block_layout(follower, index_map)
         own.transform_layout(nest.block, ("write", 0), same)
-        return True
 
-    if try_rule(lambda: split(sch.copy())):
-        split(sch)
+    try:
+        split(sch.copy())  # what refuses would leave it changed by half
+    except REFUSALS:
+        return
+    split(sch)
 
 
 def _is_elementwise(nest: Nest, follower: Nest, narrower: bool) -> bool:

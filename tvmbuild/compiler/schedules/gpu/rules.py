@@ -96,7 +96,7 @@ def _schedule_by_dlight(function: tirx.PrimFunc, target: tvm.target.Target) -> I
     of_sums = () if _is_injective(function) else (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction())
     with target:
         for rule in (*of_sums, gpu.Fallback()):
-            schedule = try_dlight(_apply, rule, function, target)
+            schedule = try_dlight(rule, function, target)
             if schedule is not None and fits(schedule.mod, target):
                 yield schedule
                 return
@@ -106,8 +106,3 @@ def _is_injective(function: tirx.PrimFunc) -> bool:
     """Say whether it sums nothing up: then rules for sums find that out after they have inlined all of it, each."""
     variables = [block.iter_vars for block in list_blocks(function) if block.name_hint != "root"]
     return all(each and all(var.iter_type == tirx.IterVar.DataPar for var in each) for each in variables)
-
-
-def _apply(rule: Any, function: tirx.PrimFunc, target: tvm.target.Target) -> s_tir.Schedule | None:
-    schedule = rule.apply(function, target, False)
-    return schedule[0] if isinstance(schedule, list) else schedule
