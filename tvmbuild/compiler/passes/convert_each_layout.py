@@ -9,7 +9,7 @@ from tvm import relax
 
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 
-_TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
+TO_NHWC, TO_NCHW, _TO_HWIO = [0, 2, 3, 1], [0, 3, 1, 2], [2, 3, 1, 0]
 
 
 def convert_each_layout(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -21,7 +21,7 @@ def _convert(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     rule = _RULES.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
     if rule is None or _layout(call) != "NCHW" or call.attrs.out_layout not in {"", "NCHW"}:
         return None
-    data = builder.emit(relax.op.permute_dims(call.args[0], _TO_NHWC))
+    data = builder.emit(relax.op.permute_dims(call.args[0], TO_NHWC))
     return relax.op.permute_dims(builder.emit(rule(call, data)), TO_NCHW)
 
 

@@ -20,10 +20,10 @@ from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant,
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.machine.target import is_gpu
+from tvmbuild.compiler.passes.convert_each_layout import TO_NCHW, TO_NHWC
 from tvmbuild.compiler.schedules.cpu.phases import TAPS
 
 _OPERATOR, _NAME = "relax.nn.conv2d_transpose", "transposed_conv2d"
-_TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 
 
 def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:
@@ -37,13 +37,13 @@ def interleave_conv_transpose_phases(mod: tvm.ir.IRModule, target: tvm.target.Ta
     def rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
         if not is_interleaved(call, target):
             return None
-        data = builder.emit(relax.op.permute_dims(call.args[0], _TO_NHWC))
+        data = builder.emit(relax.op.permute_dims(call.args[0], TO_NHWC))
         batch, channels, height, width = static_shape(call) or ()
         made = _Interleaved.of(call)
         weights = constant(made.arrange(call.args[1].value.numpy()))
         output = relax.TensorType((batch, height, width, channels), str(call.ty.dtype))
         function = builder.add_func(made.write(static_shape(data) or (), weights, output), _NAME)
-        return relax.op.permute_dims(builder.emit(relax.call_tir(function, [data, weights], output)), _TO_NCHW)
+        return relax.op.permute_dims(builder.emit(relax.call_tir(function, [data, weights], output)), TO_NCHW)
 
     return rewrite_calls(mod, rewrite)
 

@@ -12,8 +12,7 @@ from tvm import relax, tirx
 
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
-
-_TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
+from tvmbuild.compiler.passes.convert_each_layout import TO_NCHW, TO_NHWC
 
 
 def patch_conv_transpose_to_conv(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -32,7 +31,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     inputs, outputs, rows, columns = weights.shape
     products = weights.transpose(0, 2, 3, 1).reshape(1, 1, inputs, rows * columns * outputs)
     emit, op = builder.emit, relax.op
-    data = emit(op.permute_dims(call.args[0], _TO_NHWC))
+    data = emit(op.permute_dims(call.args[0], TO_NHWC))
     wide = {"out_dtype": str(call.ty.dtype)} if call.ty.dtype != call.args[0].ty.dtype else {}
     kernel = constant(np.ascontiguousarray(products))
     patches = op.nn.conv2d(data, kernel, data_layout="NHWC", kernel_layout="HWIO", **wide)
@@ -40,7 +39,7 @@ def _replace(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None
     pixels = op.reshape(
         emit(op.permute_dims(emit(patches), [0, 1, 3, 2, 4, 5])), (batch, height * rows, width * columns, outputs)
     )
-    return op.permute_dims(emit(pixels), _TO_NCHW)
+    return op.permute_dims(emit(pixels), TO_NCHW)
 
 
 def _makes_patches(call: relax.Call) -> bool:

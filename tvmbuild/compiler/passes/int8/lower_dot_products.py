@@ -31,11 +31,11 @@ from tvmbuild.compiler.kernels.int8.dot_kernels import (
     write_product,
 )
 from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_instruction
+from tvmbuild.compiler.passes.convert_each_layout import TO_NHWC
 from tvmbuild.compiler.passes.int8.accumulators import is_depthwise
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
 from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution
 
-_TO_NHWC = [0, 2, 3, 1]
 _BYTES = frozenset({"uint8", "int8"})
 
 
@@ -136,15 +136,15 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         if any((top, left, bottom, right)):
             return own
         before = bound_value(self, call.args[0])
-        turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == _TO_NHWC
+        turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == TO_NHWC
         pad = bound_value(self, before.args[0]) if turned else before
         if not is_call(pad, "relax.nn.pad") or pad.attrs.pad_mode != "constant":
             return own
         width = [int(each) for each in pad.attrs.pad_width]
-        width = [width[2 * axis + side] for axis in (_TO_NHWC if turned else range(4)) for side in (0, 1)]
+        width = [width[2 * axis + side] for axis in (TO_NHWC if turned else range(4)) for side in (0, 1)]
         if any(width[:2]) or any(width[6:]):
             return own
-        source = self.builder_.emit(relax.op.permute_dims(pad.args[0], _TO_NHWC)) if turned else pad.args[0]
+        source = self.builder_.emit(relax.op.permute_dims(pad.args[0], TO_NHWC)) if turned else pad.args[0]
         return Padded(source, int(pad.attrs.pad_value), (width[2], width[4]), (width[3], width[5]))
 
     def _pack_product(self, call: relax.Call) -> relax.Expr:

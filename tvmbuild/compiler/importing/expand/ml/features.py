@@ -30,11 +30,13 @@ def scaler(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
 
 
 def _spread(composer: NodeComposer, values: list[float], shape: tuple[int, ...], kind: int) -> str:
-    """Return a constant to go with the data; ONNX Runtime repeats it over the elements, however many dimensions."""
-    array = np.array(values, np.float32).astype(to_dtype(kind))
-    if len(shape) > _MATRIX and array.size > 1:
-        array = np.resize(array, shape)
-    return composer.constant(array)
+    """Return a constant to go with the data."""
+    return composer.constant(_repeat(np.array(values, np.float32).astype(to_dtype(kind)), shape))
+
+
+def _repeat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Repeat one value a column over the elements of data of more than two dimensions, as ONNX Runtime does."""
+    return np.resize(values, shape) if len(shape) > _MATRIX and values.size > 1 else values
 
 
 def normalizer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
@@ -88,9 +90,7 @@ def imputer(node: onnx.NodeProto, scope: Scope) -> Nodes | None:
         missing = composer.add("Equal", data, composer.constant(np.array(replaced, to_dtype(kind))))
     columns = shape[0] if len(shape) == 1 else shape[1]
     values = np.array(given if len(given) == columns else given[:1], to_dtype(kind))
-    if len(shape) > _MATRIX and values.size > 1:
-        values = np.resize(values, shape)
-    composer.name(composer.add("Where", missing, composer.constant(values), data), node.output[0])
+    composer.name(composer.add("Where", missing, composer.constant(_repeat(values, shape)), data), node.output[0])
     return composer.nodes
 
 
