@@ -44,7 +44,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """Return what the table calls it."""
+        """Return the layer's name in the table."""
         inputs, own, kernel, _ = self.weights
         groups, (stride, _) = self.attributes.get("group", 1), self.attributes.get("strides", (1, 1))
         grouped = f", {groups} groups" if groups > 1 else ""

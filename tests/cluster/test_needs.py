@@ -1,4 +1,4 @@
-"""What steps take of a worker and what a worker offers; a kind that the tables do not know has the defaults."""
+"""Steps ask workers for amounts, and workers offer some; a kind that the tables do not know has the defaults."""
 
 from __future__ import annotations
 

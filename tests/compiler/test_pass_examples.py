@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""What a pass makes of a few lines, as TVMScript before and after."""
+"""Each pass turns its few lines of Before into After, in TVMScript."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def write_section() -> str:
 
 
 def read_section() -> str:
-    """Return what the page holds."""
+    """Return the section as the page has it."""
     text = PAGE.read_text(encoding="utf-8")
     return text[text.index(BEGIN) : text.index(END) + len(END)]
 

@@ -1,4 +1,4 @@
-"""What would become of a model file: ``python -m tvmbuild.building.examine REQUEST`` prints what it finds as JSON.
+"""Take a model file as far as its Tasks and print findings as JSON: ``python -m tvmbuild.building.examine REQUEST``.
 
 A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
 """
@@ -49,7 +49,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Wish:
-    """How a model is looked at."""
+    """Say for which CPU a model is examined, and what is recorded."""
 
     cpu: str | None = None
     """LLVM's name of the CPU that it would be built for; None: this machine's."""

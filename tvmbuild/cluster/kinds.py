@@ -1,4 +1,4 @@
-"""What kinds of targets and devices take of a worker, and what its machine offers of it: amounts by name.
+"""Tables of the resources that kinds of targets and devices take of a Dask worker, and that its machine offers.
 
 A kind that is in neither table here has the defaults, and knows nothing of clusters. Pure; imports no Dask.
 """
@@ -27,19 +27,19 @@ class TargetResources:
         self._kind = kind
 
     def list_build_needs(self, *, compiles: bool) -> Amounts:  # noqa: ARG002 - as Cuda is asked
-        """Return what a step that builds for it takes; ``compiles``: down to machine code."""
+        """List the resources that building for the kind takes; ``compiles``: down to machine code."""
         return {f"build:{self._kind}": 1}
 
     def list_device_needs(self, _cpu: str, _threads: int, /) -> Amounts:
-        """Return what timing takes besides having the machine alone; ``cpu`` is LLVM's name."""
+        """List the resources that timing takes besides having the machine alone; ``cpu`` is LLVM's name."""
         return {self._kind: 1}
 
     def list_build_offers(self, machine: Capabilities, steps: int) -> Amounts:
-        """Return what the machine builds with, for that many steps at once."""
+        """List the resources that the machine offers for building, for that many steps at once."""
         return {f"build:{self._kind}": steps} if self._kind in machine.codegens else {}
 
     def list_device_offers(self, machine: Capabilities) -> Amounts:
-        """Return what the machine times on."""
+        """List the resources that the machine offers for timing."""
         return {self._kind: 1} if self._kind in machine.devices else {}
 
 
@@ -72,7 +72,7 @@ class DeviceResources(Generic[Spec]):
     """A kind of device: one at a time, which a worker is told that it has, by `--has device:KIND`."""
 
     def list_needs(self, spec: Spec, _own: Amounts, /) -> Amounts:
-        """Return what a step that runs on it takes; ``own``: what timing on the worker's own machine would."""
+        """List the resources that a step on the device takes; ``own``: those of timing on the worker's own machine."""
         return {f"device:{spec.kind}": 1}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:

@@ -1,4 +1,4 @@
-"""What a step takes of the worker that runs it, and what a worker has, in Dask's words: amounts by name.
+"""Compute Dask resources: those that a step takes of its worker, and those that a worker has.
 
 Pure; imports no Dask.
 """

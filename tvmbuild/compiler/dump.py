@@ -1,4 +1,4 @@
-"""What each pass made of the module, written to a folder: by ``--dump-ir DIR``, or where TVMBUILD_DUMP_IR names one.
+"""Write the module after each pass to a folder: that of ``--dump-ir DIR``, or of TVMBUILD_DUMP_IR.
 
 ``000-imported.py`` is the module before the first pass, ``NNN-PHASE-PASS.py`` the module after a pass that changed it,
 in TVMScript without the constants' values, and ``passes.txt`` the table of all passes that ran.

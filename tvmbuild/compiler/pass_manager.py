@@ -27,7 +27,7 @@ NOTES = "tvmbuild_notes"
 
 @dataclass(frozen=True)
 class Lowering:
-    """What passes may ask about the lowering that they are part of."""
+    """The facts about a lowering that its passes may ask for."""
 
     target: tvm.target.Target
     layout: Layout = "NCHW"

@@ -1,4 +1,4 @@
-"""What is asked of every kind of device, one class an asker. `devices/table.py` has the kinds.
+"""The interface of every kind of device, one class for each asker. `devices/table.py` has the kinds.
 
 What has a default need not be answered. What a cluster asks is in `cluster/kinds.py`.
 Nothing here or in a kind's module imports TVM until a device is opened or timed on: the planner asks them too.
@@ -44,7 +44,7 @@ class Cores(Protocol):
 
 
 class Named(ABC, Generic[Spec]):
-    """What everybody asks. A method's ``kind`` is a target's: llvm, cuda, vulkan."""
+    """Asked by everybody. A method's ``kind`` is a target's: llvm, cuda, vulkan."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class Named(ABC, Generic[Spec]):
 
 
 class Configured(Named[Spec]):
-    """What the configuration asks, and `--device`."""
+    """Asked by the configuration, and by `--device`."""
 
     schema: ClassVar[Mapping[str, Any] | None] = None
     """JSON Schema of what targets.yaml says below the name; None: the name is all."""
@@ -77,7 +77,7 @@ class Configured(Named[Spec]):
 
 
 class Planned(Named[Spec]):
-    """What the planner asks."""
+    """Asked by the planner."""
 
     runs: ClassVar[bool] = True
     """Whether packages run on it."""
@@ -93,7 +93,7 @@ class Planned(Named[Spec]):
 
 
 class Tuned(Named[Spec]):
-    """What the tuner asks. Where the specs are not ``is_timed``, no candidate is timed, and all is answered here.
+    """Asked by the tuner. Where the specs are not ``is_timed``, no candidate is timed, and all is answered here.
 
     Where they are, where and how has no default: `describe_timing`, `find_device_class`, `hold`, `make_timer`.
     """
@@ -131,10 +131,10 @@ class Tuned(Named[Spec]):
 
 
 class Run(Named[Spec]):
-    """What is asked by whoever runs packages on it."""
+    """Asked by whoever runs packages on it."""
 
     def identify(self, _spec: Spec, _kind: str, /) -> dict[str, str] | None:
-        """Return what latency on it depends on; None where it cannot be told from others: no time is shared."""
+        """Identify the hardware that latency depends on; None where it is not known: no time is shared."""
         return None
 
     @abstractmethod

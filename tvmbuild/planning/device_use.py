@@ -1,4 +1,4 @@
-"""Whether a target's device can be used from a machine. Pure."""
+"""Tell whether a target's device can be used from a machine. Pure."""
 
 from __future__ import annotations
 

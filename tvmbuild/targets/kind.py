@@ -1,4 +1,4 @@
-"""What is asked of every kind of target, one class an asker. `targets/table.py` has the kinds.
+"""The interface of every kind of target, one class for each asker. `targets/table.py` has the kinds.
 
 What has a default need not be answered. What a cluster asks is in `cluster/kinds.py`.
 Nothing here or in a kind's module imports TVM until it is called: the planner asks them too.
@@ -23,7 +23,7 @@ HasFunction = Callable[[str], bool]
 
 
 class Named(ABC):
-    """What everybody asks."""
+    """Asked by everybody."""
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class Named(ABC):
 
 
 class Configured(Named):
-    """What the configuration asks."""
+    """Asked by the configuration."""
 
     pinned: ClassVar[tuple[str, ...]] = ()
     """Attributes without which TVM guesses from the machine that builds, or fails on most models."""
@@ -54,7 +54,7 @@ class Configured(Named):
 
 
 class Planned(Named):
-    """What the planner asks."""
+    """Asked by the planner."""
 
     needs_records: ClassVar[bool] = True
     """Whether a Task without a record is badly off: those of GPUs are scheduled by rule, or by DLight."""
@@ -92,7 +92,7 @@ class Planned(Named):
 
 
 class Tuned(Named):
-    """What the tuner asks."""
+    """Asked by the tuner."""
 
     always_builds: ClassVar[bool] = False
     """Whether TVM lowers each candidate, so that a batch of which none is built is this machine's fault."""
@@ -105,10 +105,10 @@ class Tuned(Named):
 
 
 class Run(Named):
-    """What is asked by whoever runs its packages on this machine."""
+    """Asked by whoever runs its packages on this machine."""
 
     def identify(self) -> dict[str, str] | None:
-        """Return what latency here depends on besides the CPU; None where that cannot be told: no time is shared."""
+        """Identify the hardware that latency depends on besides the CPU; None where unknown: no time is shared."""
         return None
 
     def describe_here(self, _target: TargetSpec, /) -> str:
@@ -117,7 +117,7 @@ class Run(Named):
 
 
 class Probed(Named):
-    """What the probe asks, in a process of its own where TVM is imported."""
+    """Asked by the probe, in a process of its own where TVM is imported."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
         """Say whether code for it can be generated here."""
@@ -139,7 +139,7 @@ class Probed(Named):
 
 
 class Diagnosed(Named):
-    """What the doctor asks."""
+    """Asked by the doctor."""
 
     def explain_absence(self, _capabilities: Capabilities, /) -> str | None:
         """Return why a device did not answer when its attributes were asked for; None: there is nothing to add."""

@@ -1,4 +1,4 @@
-"""What TVM must know of us before a process lowers, schedules or makes code of anything."""
+"""Register with TVM, once a process, all that lowering, scheduling and code generation rely on."""
 
 from __future__ import annotations
 

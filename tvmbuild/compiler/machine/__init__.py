@@ -1,1 +1,1 @@
-"""What a target is to the compiler: its kind, its instructions, its vectors and caches."""
+"""The target as the compiler sees it: its kind, its instructions, its vectors and caches."""

@@ -148,7 +148,7 @@ class _Interleaved:
 
     @classmethod
     def of(cls, call: relax.Call) -> _Interleaved:
-        """Return what the call's attributes say."""
+        """Read the call's attributes."""
         attributes, (_, own, *kernel) = call.attrs, static_shape(call.args[1]) or ()
         sizes = zip((static_shape(call.args[0]) or ())[2:], (static_shape(call) or ())[2:], strict=True)
         given = zip(attributes.strides, kernel, attributes.padding[:2], sizes, strict=True)

@@ -14,7 +14,7 @@ Options = TypeVar("Options", bound=StepOptions)
 
 
 class StagePlanner(Protocol[Options]):
-    """What a stage is told and depends on. A subject or target is one of the stage's scope."""
+    """Plan a stage: its options, inputs and tools. A subject or target is one of the stage's scope."""
 
     # ------------------------------------------------------------------- the step
 

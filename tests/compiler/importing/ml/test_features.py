@@ -83,7 +83,7 @@ def test_array_feature_extractor(dtype: str, shape: tuple[int, ...], places: lis
 
 
 def test_labels_that_are_picked_from_texts() -> None:
-    """How skl2onnx writes the labels of naive Bayes, neural networks and neighbours."""
+    """skl2onnx writes the labels of naive Bayes, neural networks and neighbours so."""
     fed = {"places": np.array([1])}
     model = make_model("ArrayFeatureExtractor", fed, {}, version=1)
     model.graph.node[0].input[:] = ["classes", "places"]
@@ -120,7 +120,7 @@ def test_what_is_refused(operator: str, remedy: str) -> None:
 
 
 def test_one_refusal_hides_what_follows() -> None:
-    """What a rule could not know, as a node before it cannot be built, is not told as well."""
+    """A node behind one that cannot be built is not refused as well."""
     fed = {"x": draw_rows(9)}
     model = make_model("Scaler", fed, {"offset": [0.0], "scale": [2.0]})
     model.graph.node[0].input[:] = ["a"]

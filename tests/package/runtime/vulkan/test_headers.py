@@ -118,7 +118,7 @@ def check_askers() -> list[str]:
 
 
 def compile_checks(checks: list[str], folder: Path) -> str:
-    """Return what the compiler says against them; nothing where all are true."""
+    """Return the compiler's errors; empty where all checks hold."""
     for name in ("vulkan", "vk_video"):
         if (SDK / name).is_dir():
             (folder / name).symlink_to(SDK / name)  # not the C library's headers beside them

@@ -98,7 +98,7 @@ def _round(x: Exact) -> Exact:
 
 
 def _remainder(x: Exact, y: Exact) -> Exact:
-    """Return what division leaves, with the sign of x: exactly, of a quotient below ``_MAX_TIMES``."""
+    """Return the exact remainder of a division, with the sign of x, for quotients below ``_MAX_TIMES``."""
     size, divisor = x.apply(Glsl.F_ABS), y.apply(Glsl.F_ABS)
     count = (size / divisor).apply(Glsl.TRUNC)
     high, low = count.split(), divisor.split()

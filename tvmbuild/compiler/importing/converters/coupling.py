@@ -27,7 +27,7 @@ def convert_coupling(call: NodeCall) -> relax.Expr:
 
 @dataclass(frozen=True)
 class _Work:
-    """What an iteration goes on: arrays of this element's own."""
+    """Arrays of one element's own, on which an iteration works."""
 
     classes: int
     products: Any

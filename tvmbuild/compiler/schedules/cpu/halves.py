@@ -99,7 +99,7 @@ class _Partial:
 
     @classmethod
     def of(cls, loop: tirx.For) -> _Partial | None:
-        """Return what the loop says; None where it is no such sum's any more, and stays as it is."""
+        """Describe the loop of such a sum; return None where it no longer is one."""
         realizes = list_within(loop.body, s_tir.SBlockRealize)
         if len(realizes) != 1 or not _find_factors(realizes[0].block.body):
             return None
@@ -160,7 +160,7 @@ class _Partial:
 
 
 def _find_factors(body: Any) -> tuple[Any, ...]:
-    """Return what a sum in float32 adds up the products of, both float16; none where the statement is no such sum."""
+    """Return the float16 factors whose products a sum in float32 adds up; empty where the statement is no such sum."""
     value = body.value if isinstance(body, tirx.BufferStore) else None
     if not isinstance(value, tirx.Add) or not isinstance(value.a, tvm.ir.TensorLoad):
         return ()

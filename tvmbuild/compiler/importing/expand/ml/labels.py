@@ -14,7 +14,7 @@ from tvmbuild.compiler.importing.refusals import LABELS_OF_TEXTS, NodeError
 
 @dataclass(frozen=True)
 class Labels:
-    """How many classes there are, and what they are called."""
+    """The number of classes, and their numbers."""
 
     count: int
     numbers: Sequence[int] | None

@@ -1,4 +1,4 @@
-"""What goes into these operators: a row for each sample, floats."""
+"""Read the input of these operators as rows of floats, one for each sample."""
 
 from __future__ import annotations
 

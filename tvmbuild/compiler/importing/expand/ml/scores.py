@@ -16,7 +16,7 @@ _TWO = 2
 
 @dataclass(frozen=True)
 class Sums:
-    """What the trees give for each row and target or class, [rows, count]."""
+    """The trees' sums for each row and target or class, [rows, count]."""
 
     value: str
     count: int
@@ -87,7 +87,7 @@ def _write_two(composer: NodeComposer, sums: Sums, classes: Classes) -> None:
 def _add_two_bases(
     composer: NodeComposer, sums: tuple[str, str], ids: tuple[int, ...], base: np.ndarray
 ) -> tuple[str, str]:
-    """Return what decides, and the scores.
+    """Return the values that decide on the class, and the scores.
 
     Where the second class has weights, ONNX Runtime adds its base to the first one's sum, which it gives both, signed;
     where it has none, it gets no base.

@@ -100,7 +100,7 @@ class _Trees:
 
 
 def _combine(composer: NodeComposer, of: str, sums: Sums, *, is_sure: bool) -> Sums | None:
-    """Return what the leaves of each row give, in the type that the trees compute in; None without a known shape.
+    """Aggregate the leaves of each row, in the type that the trees compute in; None without a known shape.
 
     ``is_sure``: it does not matter whether some leaf of a row has a weight, or one always has.
     """

@@ -1,4 +1,4 @@
-"""What one step of CPU attention does: queries packed, keys copied, and the scores of a tile of both.
+"""Write one step of CPU attention: pack queries, copy keys, and compute the scores of a tile of both.
 
 A thread goes through tiles of queries; `Work` is what it has in registers and in its own memory.
 """
