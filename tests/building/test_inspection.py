@@ -1,4 +1,4 @@
-"""Where a kernel's schedule comes from: the one rule that made it, on CPUs and on GPUs."""
+"""Kernels say which one rule made their schedule, on CPUs and on GPUs."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ VIRTUAL_MACHINE = Phase(
         from_tvm(relax.transform.RemovePurityChecking),
         from_tvm(relax.transform.CallTIRRewrite),
         of_module(
-            "OrderByLevel",
+            "GroupIndependentKernels",
             group_independent_kernels,
             _on_vulkan,
             before={"StaticPlanBlockMemory": "it changes lifetimes"},
@@ -105,7 +105,7 @@ VIRTUAL_MACHINE = Phase(
         from_tvm(relax.transform.RewriteCUDAGraph, _on_cuda),
         from_tvm(relax.transform.LowerAllocTensor),
         of_module(
-            "MakeTensorsOnce", dedupe_allocations, _not_on_cuda, after={"LowerAllocTensor": "it looks for tensors"}
+            "DedupeAllocations", dedupe_allocations, _not_on_cuda, after={"LowerAllocTensor": "it looks for tensors"}
         ),
         from_tvm(relax.transform.KillAfterLastUse),
         from_tvm(relax.transform.LowerRuntimeBuiltin),
