@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import tvmbuild
@@ -102,3 +103,14 @@ def test_no_module_is_named_in_parts() -> None:
     assert {(module, text) for module, text in found if parts.fullmatch(text)} == {
         ("tvmbuild.devices.rpc.protocol", "tvmbuild.board.")  # of functions on a board
     }
+
+
+def test_a_program_starts_after_its_last_definition() -> None:
+    """What follows ``if __name__ == "__main__"`` is not defined while the program runs."""
+    late = {
+        f"{module}: {ast.unparse(after)[:40]}"
+        for module, path in _list_modules().items()
+        for before, after in pairwise(ast.parse(path.read_text(encoding="utf-8")).body)
+        if isinstance(before, ast.If) and "__main__" in ast.unparse(before.test)
+    }
+    assert late == set()

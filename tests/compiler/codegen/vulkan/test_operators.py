@@ -21,6 +21,8 @@ RIGHT = {
     "max_float64": "numbers in double precision",
     "softmax_large_number": "exponentials beyond the largest number",
     "top_k": "sorting",
+    "einsum_inner_prod": "a sum that is one element",
+    "sce_mean_no_weight_ii_log_prob": "a sum whose output has no dimensions",
 }
 """And why."""
 

@@ -68,6 +68,8 @@ def count_together(sums: Isolated) -> int:
 
 def add_up_alone(sums: Isolated, threads: int, together: int = 1, bind: bool = True) -> s_tir.Schedule:
     """Give each thread ``together`` outputs; without ``bind`` threads are loops, which a CPU can run."""
+    if sums.extents[0] == 1:
+        raise ScheduleRefused("it has one output: threads have nothing to divide")
     sch = sums.sch.copy()
     outer, thread, few = sch.split(sch.get_loops(sums.last)[0], [None, threads, together])
     sch.compute_at(sums.block, thread, preserve_unit_loops=True)
@@ -120,6 +122,8 @@ def _isolate(function: tirx.PrimFunc, group: Grouping) -> Isolated:
     block, last = blocks
     last = sch.cache_write(block, 0, "local") if last is None else last
     nest, ending = require_nest(sch, block), require_nest(sch, last)
+    if not ending.axes:
+        raise ScheduleRefused("its output has no dimensions")
     groups = group(nest)
     depth = tuple(index for index, axis in enumerate(nest.axes) if axis.reduces)
     if groups is None:
