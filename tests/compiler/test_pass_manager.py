@@ -13,6 +13,7 @@ from onnx import helper
 
 from tvmbuild.compiler import pipeline
 from tvmbuild.compiler.bugs import RAISE_BUGS, collect_bugs, report_bug
+from tvmbuild.compiler.dump import format_table, record_passes
 from tvmbuild.compiler.importing.importer import import_onnx
 from tvmbuild.compiler.pass_manager import (
     LayoutUnsupported,
@@ -27,6 +28,7 @@ from tvmbuild.compiler.pass_manager import (
     run_passes,
 )
 from tvmbuild.compiler.pipeline import PHASES, lower
+from tvmbuild.compiler.remarks import missed
 from tvmbuild.errors import TvmbuildError
 
 SaveModel = Callable[..., Path]
@@ -94,7 +96,9 @@ def test_what_a_pass_says_keeps_its_type_on_the_way_through_tvm(lowering: Loweri
 def test_an_observer_sees_each_pass_with_what_it_was_given_and_made(lowering: Lowering) -> None:
     seen: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = []
     phase = Phase("p", [of_module("a", lambda mod: add_notes(mod, ["n"])), of_module("b", lambda mod: mod)])
-    with observe_passes(lambda phase, each, mods, _: seen.append((phase.name, each.name, *map(read_notes, mods)))):
+    with observe_passes(
+        lambda run: seen.append((run.phase.name, run.which.name, read_notes(run.before), read_notes(run.after)))
+    ):
         run_passes([phase], EMPTY, lowering)
     assert seen == [("p", "a", (), ("n",)), ("p", "b", ("n",), ("n",))]
 
@@ -184,3 +188,16 @@ def test_the_layout_that_was_asked_for_is_the_first_that_is_tried(
     imported = import_onnx(save_convnet())
     each = lower(imported, cpu, "NHWC each")
     assert (each.layout, each.notes) == ("NHWC", ())
+
+
+def test_what_rewrites_leave_is_told_with_the_pass(lowering: Lowering) -> None:
+    def look(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
+        for reason in ("computed weights", "computed weights", "of a kind that nobody foresaw"):
+            assert missed(reason) is None
+        return mod
+
+    assert missed("told nobody") is None
+    with record_passes() as ran:
+        run_passes([Phase("phase", [of_module("Look", look), of_module("Other", lambda mod: mod)])], EMPTY, lowering)
+    assert [dict(each.missed) for each in ran] == [{"computed weights": 2, "of a kind that nobody foresaw": 1}, {}]
+    assert "      left as it was, 2 times: computed weights" in format_table(ran)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvmbuild.compiler.pass_manager import Pass, Phase, observe_passes
+from tvmbuild.base.frozen_map import FrozenMap
+from tvmbuild.compiler.pass_manager import PassRun, observe_passes
 
 DUMP_IR = "TVMBUILD_DUMP_IR"
 """The variable of the environment: a folder, which gets one for each package that is built."""
@@ -33,6 +34,8 @@ class Ran:
     changed: str
     """What it changed, in a few words; empty where it returned the module as it was."""
     seconds: float
+    missed: Mapping[str, int] = FrozenMap()
+    """Why its rewrites left what they looked at → how often."""
 
 
 @contextmanager
@@ -40,14 +43,16 @@ def record_passes(folder: Path | None = None) -> Iterator[list[Ran]]:
     """Record the passes that run inside of the block; with a folder, write there what they made of the module."""
     ran: list[Ran] = []
 
-    def observe(phase: Phase, each: Pass, mods: tuple[tvm.ir.IRModule, tvm.ir.IRModule], seconds: float) -> None:
-        before, after = mods
-        same = before.same_as(after) or bool(tvm_ffi.structural_equal(before, after, map_free_vars=True))
+    def observe(run: PassRun) -> None:
+        same = run.before.same_as(run.after) or bool(
+            tvm_ffi.structural_equal(run.before, run.after, map_free_vars=True)
+        )
         if folder is not None and not ran:
-            _write(folder / "000-imported.py", before)
-        ran.append(Ran(phase.name, each.name, "" if same else describe_change(before, after), seconds))
+            _write(folder / "000-imported.py", run.before)
+        changed = "" if same else describe_change(run.before, run.after)
+        ran.append(Ran(run.phase.name, run.which.name, changed, run.seconds, run.missed))
         if folder is not None and not same:
-            _write(folder / f"{len(ran):03}-{phase.name.replace(' ', '-')}-{each.name}.py", after)
+            _write(folder / f"{len(ran):03}-{run.phase.name.replace(' ', '-')}-{run.which.name}.py", run.after)
 
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +95,7 @@ def describe_change(before: tvm.ir.IRModule, after: tvm.ir.IRModule) -> str:
 
 
 def format_table(ran: list[Ran]) -> list[str]:
-    """Return the lines of a table of the passes, with how many of them changed anything and the time of all."""
+    """Return the lines of a table of the passes: what each changed, what its rewrites left and why, and the times."""
     width = max((len(each.name) for each in ran), default=0)
     lines: list[str] = []
     phase = ""
@@ -99,6 +104,7 @@ def format_table(ran: list[Ran]) -> list[str]:
             phase = each.phase
             lines.append(f"{phase}:")
         lines.append(f"  {number:03} {each.name:{width}} {each.seconds * 1000:8.1f} ms  {each.changed or '-'}")
+        lines += [f"      left as it was, {number} times: {reason}" for reason, number in sorted(each.missed.items())]
     fired, total = sum(bool(each.changed) for each in ran), sum(each.seconds for each in ran)
     return [*lines, f"{len(ran)} passes, {fired} changed something, {total:.2f} s"]
 

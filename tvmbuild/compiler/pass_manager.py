@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import tvm
 
 from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.compiler.machine.target import is_gpu
+from tvmbuild.compiler.remarks import collect_missed
 from tvmbuild.errors import TvmbuildError
 
 Layout = Literal["NHWC", "NHWC each", "NCHW"]
@@ -157,12 +158,20 @@ class PassError(Exception):
         self.error = error
 
 
-class Observer(Protocol):
-    """Sees each pass that was run."""
+@dataclass(frozen=True)
+class PassRun:
+    """A pass that was run."""
 
-    def __call__(self, phase: Phase, each: Pass, mods: tuple[tvm.ir.IRModule, tvm.ir.IRModule], seconds: float) -> None:
-        """Take what went into the pass, what came out, and how long that took."""
+    phase: Phase
+    which: Pass
+    before: tvm.ir.IRModule
+    after: tvm.ir.IRModule
+    seconds: float
+    missed: Mapping[str, int]
+    """Why its rewrites left what they looked at → how often."""
 
+
+Observer = Callable[[PassRun], None]
 
 _observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
 
@@ -183,9 +192,10 @@ def run_passes(phases: Sequence[Phase], mod: tvm.ir.IRModule, lowering: Lowering
         for each in phase.passes:
             if each.applies(lowering):
                 began = time.perf_counter()
-                changed = each.run(mod, lowering)
+                with collect_missed() as missed:
+                    changed = each.run(mod, lowering)
                 for observer in _observers.get():
-                    observer(phase, each, (mod, changed), time.perf_counter() - began)
+                    observer(PassRun(phase, each, mod, changed, time.perf_counter() - began, missed))
                 mod = changed
     return mod
 
