@@ -146,7 +146,7 @@ def _load(runtime: str, setting: Setting) -> Load:
 
 
 def _runs(load: Load, name: str) -> bool:
-    """Say whether a peer can run its file; if not, say why on standard error."""
+    """Return whether a peer can run its file; if not, say why on standard error."""
     try:
         with start_worker(load):
             return True

@@ -22,7 +22,7 @@ def find_below(
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Say whether it has ended, were it that nobody has asked for its exit code."""
+    """Return whether it has ended, were it that nobody has asked for its exit code."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -99,7 +99,7 @@ class Keys:
 
 
 def is_refused(network: str, target: str) -> bool:
-    """Say whether a network is not for a target.
+    """Return whether a network is not for a target.
 
     What is quantised has no 16-bit floats, and only CPUs choose an algorithm, or a layout by what was measured.
     """

@@ -22,7 +22,7 @@ def suggest(nearest: str | None) -> str:
 
 
 def is_pattern(word: str) -> bool:
-    """Say whether the word is a glob."""
+    """Return whether the word is a glob."""
     return any(character in word for character in "*?[")
 
 

@@ -35,7 +35,7 @@ def recognise_wrapping(path: Path) -> FileKind | None:
 
 
 def is_exported_program(path: Path) -> bool:
-    """Say whether the file is one that `torch.export.save` wrote, whatever its name."""
+    """Return whether the file is one that `torch.export.save` wrote, whatever its name."""
     try:
         with path.open("rb") as stream:
             if stream.read(2) != b"PK":

@@ -108,7 +108,7 @@ def identify(path: Path) -> tuple[int, ...]:
 
 
 def is_racy(identity: tuple[int, ...]) -> bool:
-    """Say whether the file changed just now: two changes within a tick of the clock would look like one."""
+    """Return whether the file changed just now: two changes within a tick of the clock would look like one."""
     return time.time_ns() - identity[3] < _RACY_NS
 
 

@@ -76,7 +76,7 @@ def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
 
 
 def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
-    """Say whether the first dimension is open, and the batch by its name, or for being the only open one.
+    """Return whether the first dimension is open, and the batch by its name, or for being the only open one.
 
     A name that other inputs have ``elsewhere``, or that means something else, is none for the latter.
     """

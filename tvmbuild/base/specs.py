@@ -152,7 +152,7 @@ class ModelSpec:
     quantize: Quantize | None = None
 
     def includes(self, target: str) -> bool:
-        """Say whether the model is built for the target of that name."""
+        """Return whether the model is built for the target of that name."""
         return any(fnmatchcase(target, glob) for glob in self.include) and not any(
             fnmatchcase(target, glob) for glob in self.exclude
         )

@@ -165,7 +165,7 @@ class Step(Generic[O_co]):
 
     @property
     def refuses_uncovered(self) -> bool:
-        """Say whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
+        """Return whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
         return self.settings.strict and has_options(self, TuneStep) and self.options.needs_records
 
     def input(self, role: str) -> Path:
@@ -197,5 +197,5 @@ def find_original(step: Step[Any]) -> Path:
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
-    """Say whether it is a step of the stage that has such options."""
+    """Return whether it is a step of the stage that has such options."""
     return isinstance(step.options, kind)

@@ -30,7 +30,7 @@ def import_tvm_ffi() -> None:
 
 
 def _is_shadowed() -> bool:
-    """Say whether `import torch` brings a module that is not PyTorch, of the script's folder if it is one file.
+    """Return whether `import torch` brings a module that is not PyTorch, of the script's folder if it is one file.
 
     One that is found elsewhere is no accident: stages hide PyTorch by one.
     """

@@ -117,7 +117,7 @@ def warm_up(worker: Worker) -> WarmUp:
 
 
 def is_steady(medians: Sequence[float]) -> bool:
-    """Say whether the last groups of calls agree."""
+    """Return whether the last groups of calls agree."""
     recent = medians[-STEADY_GROUPS:]
     return len(recent) == STEADY_GROUPS and max(recent) <= min(recent) * (1 + STEADY_WITHIN)
 

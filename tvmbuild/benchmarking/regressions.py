@@ -31,7 +31,7 @@ class Change:
 
     @property
     def is_regression(self) -> bool:
-        """Say whether it is slower now, by more than the measurements' uncertainty and LEAST_REGRESSION."""
+        """Return whether it is slower now, by more than the measurements' uncertainty and LEAST_REGRESSION."""
         return self.ratio.low > LEAST_REGRESSION
 
 

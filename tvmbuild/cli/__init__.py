@@ -86,7 +86,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _is_stage(arguments: list[str]) -> bool:
-    """Say whether `compile` is the stage of a project and not the command."""
+    """Return whether `compile` is the stage of a project and not the command."""
     return bool(importlib.import_module(COMMANDS["compile"]).is_stage(arguments))
 
 

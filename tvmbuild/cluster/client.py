@@ -123,7 +123,7 @@ class Cluster:
                 self._tuned.append(step)
 
     def is_outdone(self) -> bool:
-        """Say whether a tune step's Schedule lost to records that another one of the same target brought home later."""
+        """Return whether a tune step's Schedule lost to records that another one of the same target brought home later."""
         never = (replace(step, settings=replace(step.settings, tune="never")) for step in self._tuned)
         return any(find_outdated(step) is not None for step in never)
 

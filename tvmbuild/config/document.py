@@ -78,7 +78,7 @@ class Document:
         return value.get(key, default)
 
     def is_sound(self, path: KeyPath) -> bool:
-        """Tell whether no mistake was found at ``path`` or below."""
+        """Return whether no mistake was found at ``path`` or below."""
         return not any(mistake.path[: len(path)] == path for mistake in self.mistakes)
 
 

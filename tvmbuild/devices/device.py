@@ -38,7 +38,7 @@ class Device:
 
     @property
     def takes_baselines(self) -> bool:
-        """Say whether other runtimes can be timed in turns with a package."""
+        """Return whether other runtimes can be timed in turns with a package."""
         return self.here and not self.emulated
 
     @contextmanager

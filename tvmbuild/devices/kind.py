@@ -107,11 +107,11 @@ class Tuned(Named[Spec]):
         return f"{kind} {self.name}"
 
     def has_usual_rates(self, _kind: str, /) -> bool:
-        """Say whether candidates are timed by this machine's cores, whose usual rates are known."""
+        """Return whether candidates are timed by this machine's cores, whose usual rates are known."""
         return False
 
     def frees_cores(self, _kind: str, /) -> bool:
-        """Say whether timing a candidate takes none of this machine's cores."""
+        """Return whether timing a candidate takes none of this machine's cores."""
         return False
 
     def find_device_class(self, _spec: Spec, _kind: str, _measured_on: str | None, /) -> str:

@@ -72,7 +72,7 @@ class UpToDate:
         self.reasons: tuple[str, ...] = ()
 
     def __call__(self, task: object, values: Mapping[str, object]) -> bool:  # noqa: ARG002 - doit passes by name
-        """Say whether the step needs not run, given the values that doit kept of its last success."""
+        """Return whether the step needs not run, given the values that doit kept of its last success."""
         self.reasons = tuple(explain_changes(self._step, find_success(values)))
         return not self.reasons
 

@@ -56,7 +56,7 @@ class StepState:
             self._publish(task_id)
 
     def in_(self, task_id: str) -> bool:
-        """Say whether anything is known of the task."""
+        """Return whether anything is known of the task."""
         return bool(self._load(task_id))
 
     def recall(self, task_id: str) -> Success | None:

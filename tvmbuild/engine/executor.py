@@ -18,7 +18,7 @@ class Executor(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Say whether it is this machine: what is timed on another one holds for that one."""
+        """Return whether it is this machine: what is timed on another one holds for that one."""
 
     def list_machines(self, commands: Sequence[str]) -> Sequence[Capabilities]:
         """Return what the other machines can do, none where it is this one.

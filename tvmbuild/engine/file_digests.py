@@ -36,7 +36,7 @@ class FileDigests:
         return (status.st_size, status.st_mtime_ns, self._hash(path))
 
     def is_same(self, path: Path, known: Digest) -> bool:
-        """Say whether the file has the known bytes: by its size, then by its hash. OSError when it cannot be read."""
+        """Return whether the file has the known bytes: by its size, then by its hash. OSError when it cannot be read."""
         try:
             return path.stat().st_size == known[0] and self._hash(path) == known[2]
         except FileNotFoundError:

@@ -41,7 +41,7 @@ def _flatten(prefix: str, value: object) -> list[tuple[str, str]]:
 
 
 def _counts(field: dataclasses.Field[object], value: object) -> bool:
-    """Say whether the field is in the fingerprint: one that came later only when it is not its default."""
+    """Return whether the field is in the fingerprint: one that came later only when it is not its default."""
     if "told" in field.metadata:
         return False
     return "later" not in field.metadata or getattr(value, field.name) != field.default

@@ -41,7 +41,7 @@ def explain_changes(step: AnyStep, last: Success | None) -> Iterator[str]:
 
 
 def are_tasks_known(step: AnyStep, last: Success | None) -> bool:
-    """Say whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
+    """Return whether a tune step's `tasks.json` still lists the Tasks that a run would find, though it may have to run."""
     digests = FileDigests(step)
     if last is None or any(_compare_files(step, "input", last.inputs, digests)):
         return False

@@ -60,12 +60,12 @@ def clean_step(step: AnyStep, *, dry_run: bool) -> None:
 
 
 def _is_shared(step: AnyStep, executor: Executor) -> bool:
-    """Say whether the step cache is asked: the latency of another machine holds for that one alone."""
+    """Return whether the step cache is asked: the latency of another machine holds for that one alone."""
     return executor.is_here or not has_options(step, BenchmarkStep)
 
 
 def _are_unchanged(step: AnyStep, inputs: Mapping[str, Digest], digests: FileDigests) -> bool:
-    """Say whether the step read what was digested before it started: a file may be edited while it runs."""
+    """Return whether the step read what was digested before it started: a file may be edited while it runs."""
     try:
         paths = locate_inputs(step)
         return paths.keys() == inputs.keys() and all(digests.is_same(paths[role], inputs[role]) for role in inputs)

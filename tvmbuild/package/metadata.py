@@ -68,7 +68,7 @@ class PackageTarget:
 
     @property
     def on_gpu(self) -> bool:
-        """Say whether its kernels run on a GPU, called by a CPU: the host."""
+        """Return whether its kernels run on a GPU, called by a CPU: the host."""
         return self.kind != "llvm"
 
     @property

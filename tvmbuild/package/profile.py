@@ -107,12 +107,12 @@ class Profile:
 
 
 def is_kernel(function: str, kernels: Collection[str] | None) -> bool:
-    """Say whether a call of the virtual machine's is none of the host's; ``kernels`` None: the package does not say."""
+    """Return whether a call of the virtual machine's is none of the host's; ``kernels`` None: the package does not say."""
     return kernels is None or function in kernels or function.startswith(VM_PREFIX)
 
 
 def is_on_host(row: OperatorRow) -> bool:
-    """Say whether the row of a GPU package is work of the CPU: a function of TVM's runtime, not one of the package.
+    """Return whether the row of a GPU package is work of the CPU: a function of TVM's runtime, not one of the package.
 
     The package's own are all kernels: TVM refuses to build one for a GPU that is not bound to its threads.
     """

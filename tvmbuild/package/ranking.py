@@ -20,7 +20,7 @@ class RankedClass:
 
 
 def is_ranking(shape: Sequence[int]) -> bool:
-    """Say whether an output of this shape is one score a class."""
+    """Return whether an output of this shape is one score a class."""
     return sum(size != 1 for size in shape) == 1
 
 

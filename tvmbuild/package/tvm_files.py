@@ -27,7 +27,7 @@ def find_runtime() -> tuple[Path, Path]:
 
 
 def has_vulkan_runtime() -> bool:
-    """Say whether TVM's Vulkan runtime is installed: without Vulkan's loader it cannot be loaded to ask it."""
+    """Return whether TVM's Vulkan runtime is installed: without Vulkan's loader it cannot be loaded to ask it."""
     return any((folder / "libtvm_runtime_vulkan.so").is_file() for folder in find_library_folders())
 
 

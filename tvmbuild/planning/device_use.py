@@ -1,4 +1,4 @@
-"""Tell whether a target's device can be used from a machine. Pure."""
+"""Return whether a target's device can be used from a machine. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def explain_device(kind: str, cpu: Attributes, device: DeviceSpec, capabilities:
 
 
 def may_measure(options: TuneStep, capabilities: Capabilities) -> bool:
-    """Say whether candidates can be timed: the target's device is here and runs its code."""
+    """Return whether candidates can be timed: the target's device is here and runs its code."""
     if not options.device.is_timed:
         return False
     return explain_device(options.kind, options.attributes, options.device, capabilities) is None

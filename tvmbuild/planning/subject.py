@@ -21,7 +21,7 @@ class Subject:
 
     @property
     def is_quantised(self) -> bool:
-        """Say whether the cell is built from what quantize:M writes."""
+        """Return whether the cell is built from what quantize:M writes."""
         return self.target is not None and self.target.precision == "int8" and self.model.quantize is not None
 
     def require_target(self) -> TargetSpec:

@@ -20,7 +20,7 @@ _ONE_IN = 8
 
 
 def asks_for_specials(proto: Any) -> bool:
-    """Say whether the model tells special numbers from others, and does nothing with them but what is defined."""
+    """Return whether the model tells special numbers from others, and does nothing with them but what is defined."""
     operators = {node.op_type for node in proto.graph.node}
     sums = any(name.startswith(_SUMMING) or "Pool" in name or "Norm" in name for name in operators)
     return bool(operators & _TELLING) and not sums

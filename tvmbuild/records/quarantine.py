@@ -99,7 +99,7 @@ def leave_out(task: TaskFile, faults: Iterable[Fault]) -> TaskFile:
 
 
 def has_file_fault(path: Path, faults: Iterable[Fault]) -> bool:
-    """Say whether the whole file, as its bytes are now, has a fault."""
+    """Return whether the whole file, as its bytes are now, has a fault."""
     bad = {fault.sha256 for fault in faults if fault.of == "file"}
     return bool(bad) and hashlib.sha256(path.read_bytes()).hexdigest() in bad
 

@@ -111,12 +111,12 @@ def wanted_trials(options: TuneOptions, tasks: int) -> int:
 
 
 def is_wanted(name: str, options: TuneOptions) -> bool:
-    """Say whether ``ops`` lets a Task of that name be searched, whatever the mode."""
+    """Return whether ``ops`` lets a Task of that name be searched, whatever the mode."""
     return any(fnmatchcase(name, pattern) for pattern in options.ops)
 
 
 def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: int) -> bool:
-    """Say whether mode `missing` searches this Task: wanted by ``ops``, and no device class has done enough."""
+    """Return whether mode `missing` searches this Task: wanted by ``ops``, and no device class has done enough."""
     if not is_wanted(name, options):
         return False
     if task is None:
@@ -131,7 +131,7 @@ def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options
 
 
 def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -> bool:
-    """Say whether mode `missing` measures what the rules would do: the Task was searched when they were others."""
+    """Return whether mode `missing` measures what the rules would do: the Task was searched when they were others."""
     if task is None or not is_wanted(name, options):
         return False
     return rules.device_class in task.list_lagging(rules.version)
@@ -165,5 +165,5 @@ def elect_all(files: Mapping[str, TaskFile], device_class: str | None) -> Schedu
 
 
 def must_choose(options: TuneOptions, graph: Graph | None, choices: Choices) -> bool:
-    """Say whether mode `missing` measures how a convolution is best computed."""
+    """Return whether mode `missing` measures how a convolution is best computed."""
     return set(options.algorithms) != {DIRECT} and graph is not None and bool(choices.list_undecided(graph))

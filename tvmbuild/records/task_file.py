@@ -133,7 +133,7 @@ class TaskFile:
         return replace(self, records=keep_best((*others, *records)))
 
     def is_settled(self, patience: int | None) -> bool:
-        """Say whether some device class gave up after that many candidates, or more, that brought nothing."""
+        """Return whether some device class gave up after that many candidates, or more, that brought nothing."""
         return patience is not None and any(count >= patience for count in self.settled.values())
 
     def with_settled(self, device_class: str, candidates: int) -> TaskFile:

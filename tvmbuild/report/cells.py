@@ -181,7 +181,7 @@ def _collect_cell(layout: Layout, steps: Mapping[str, AnyStep], model: str, targ
 
 
 def _is_current(failure: Failure | None, step: str) -> bool:
-    """Say whether the step's outputs are of what was built last: where nothing failed, or they say what did."""
+    """Return whether the step's outputs are of what was built last: where nothing failed, or they say what did."""
     return failure is None or (failure.kept and failure.step == step)
 
 

@@ -74,7 +74,7 @@ def _list_hardware(cell: CellReport) -> tuple[str, Mapping[str, AttributeValue],
 
 
 def _is_alike(cell: CellReport, other: CellReport) -> bool:
-    """Say whether both were timed on the same machine with as many threads."""
+    """Return whether both were timed on the same machine with as many threads."""
     if not cell.result or not other.result:
         return False
     ours, theirs = cell.result, other.result

@@ -112,7 +112,7 @@ def count_uncovered(cells: Sequence[CellReport]) -> list[str]:
 
 
 def _is_unsearchable(cell: CellReport) -> bool:
-    """Say whether the cell's reason, which no other line has, is why nothing was searched."""
+    """Return whether the cell's reason, which no other line has, is why nothing was searched."""
     return cell.status == "not built" and cell.reason is not None
 
 

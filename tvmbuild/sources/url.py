@@ -116,7 +116,7 @@ def _make_request(url: str, have: int = 0) -> urllib.request.Request:
 
 
 def _goes_on(answer: Any, have: int) -> bool:
-    """Say whether it is the rest that was asked for; else it is the whole file."""
+    """Return whether it is the rest that was asked for; else it is the whole file."""
     started = str(answer.headers.get("Content-Range", "")).startswith(f"bytes {have}-")
     return bool(have) and answer.status == HTTPStatus.PARTIAL_CONTENT and started
 

@@ -41,7 +41,7 @@ def explain_exception(error: BaseException, script: Path, root: Path) -> Tvmbuil
 
 
 def is_own(path: Path, root: Path, script: Path) -> bool:
-    """Say whether the file is the project's or lies with the script, and is no installed library's."""
+    """Return whether the file is the project's or lies with the script, and is no installed library's."""
     if {"site-packages", "dist-packages"} & set(path.parts) or any(map(path.is_relative_to, NOT_THEIRS)):
         return False
     return path.is_relative_to(root) or path.is_relative_to(script.parent)

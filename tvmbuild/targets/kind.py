@@ -120,15 +120,15 @@ class Probed(Named):
     """Asked by the probe, in a process of its own where TVM is imported."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
-        """Say whether code for it can be generated here."""
+        """Return whether code for it can be generated here."""
         return has(f"target.build.{self.name}")
 
     def has_runtime(self, has: HasFunction, /) -> bool:
-        """Say whether this TVM can run its code, device or none."""
+        """Return whether this TVM can run its code, device or none."""
         return has(f"device_api.{self.name}")
 
     def answers(self) -> bool:
-        """Say whether a device answers, the first one; the runtime is there."""
+        """Return whether a device answers, the first one; the runtime is there."""
         import tvm  # noqa: PLC0415 - planning asks this module too
 
         return bool(tvm.device(self.name, 0).exist)

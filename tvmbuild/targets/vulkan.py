@@ -73,15 +73,15 @@ class Vulkan(Gpu):
         return ", ".join(capabilities.vulkan_devices) if self.explain_here(FrozenMap(), capabilities) is None else None
 
     def has_codegen(self, has: HasFunction) -> bool:
-        """Say whether TVM has a generator, or ours can be used."""
+        """Return whether TVM has a generator, or ours can be used."""
         return super().has_codegen(has) or _has_plugin()
 
     def has_runtime(self, has: HasFunction) -> bool:
-        """Say whether TVM has a runtime, also where its library cannot be loaded for lack of a loader, or we have."""
+        """Return whether TVM has a runtime, also where its library cannot be loaded for lack of a loader, or we have."""
         return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime()) or _has_plugin()
 
     def answers(self) -> bool:
-        """Say whether the runtime takes a device; TVM's raises where there is no driver."""
+        """Return whether the runtime takes a device; TVM's raises where there is no driver."""
         if _ask().missing is not None:
             return False
         if _has_plugin():
@@ -137,7 +137,7 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
 
 
 def _has_plugin() -> bool:
-    """Say whether our generator and runtime are what is used. Called where TVM is imported."""
+    """Return whether our generator and runtime are what is used. Called where TVM is imported."""
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()

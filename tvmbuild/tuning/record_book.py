@@ -60,7 +60,7 @@ class RecordBook:
         return device_kind(self._job.device).find_device_class(self._job.device, self._job.kind, self._job.measured_on)
 
     def lags(self, file: TaskFile) -> bool:
-        """Say whether this device has searched the file's Task before the rules were what they are now."""
+        """Return whether this device has searched the file's Task before the rules were what they are now."""
         lagging = file.list_lagging(self._job.rules)
         return bool(lagging) and self.device_class in lagging  # asked only now: it may be a board's
 

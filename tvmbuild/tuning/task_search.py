@@ -219,7 +219,7 @@ class TaskSearch:
 
 
 def _has_choices(trace: Any) -> bool:
-    """Say whether the evolutionary search can use the schedule: it takes only what its own rules have made."""
+    """Return whether the evolutionary search can use the schedule: it takes only what its own rules have made."""
     return bool(trace.decisions)
 
 

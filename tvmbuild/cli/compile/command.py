@@ -36,7 +36,7 @@ OWN_OPTIONS = ("-o", "-h")
 
 
 def is_stage(arguments: Sequence[str]) -> bool:
-    """Say whether `tvmbuild compile …` means the stage of that name in a project: nothing says which model."""
+    """Return whether `tvmbuild compile …` means the stage of that name in a project: nothing says which model."""
     return not any(
         word.startswith("--") or word in OWN_OPTIONS or Path(word).suffix in MODEL_SUFFIXES or Path(word).is_file()
         for word in arguments

@@ -40,7 +40,7 @@ class Serving:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether an address is reached from this machine alone."""
+    """Return whether an address is reached from this machine alone."""
     return host.startswith(_LOOPBACK)
 
 

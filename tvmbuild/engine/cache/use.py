@@ -120,7 +120,7 @@ def _place(step: AnyStep, entry: Path) -> None:
 
 
 def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
-    """Say whether the step would write these files now; a tune step depends on the record files too."""
+    """Return whether the step would write these files now; a tune step depends on the record files too."""
     if not has_options(step, TuneStep):
         return True
     options, candidate = step.options, replace(step, outputs=FrozenMap(staged))
@@ -135,7 +135,7 @@ def _is_wanted(step: AnyStep, staged: Mapping[str, Path]) -> bool:
 
 
 def _tells_of_quarantine(info: Path) -> bool:
-    """Say whether a `tune.json` names records in quarantine: they are those of the clone that wrote it."""
+    """Return whether a `tune.json` names records in quarantine: they are those of the clone that wrote it."""
     return bool(_read_info(info).get("quarantined"))
 
 

@@ -92,7 +92,7 @@ def check_card(target: PackageTarget, device: Any) -> None:
 
 
 def runs_on_card(arch: str, version: str) -> bool:
-    """Say whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
+    """Return whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
 
     It does on those of the same major number and no lower minor one; `sm_90a` on its own only.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility

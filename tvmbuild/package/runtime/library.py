@@ -31,7 +31,7 @@ def load_runtime() -> None:
 
 
 def has_function(name: str) -> bool:
-    """Say whether a loaded library of TVM's has the function."""
+    """Return whether a loaded library of TVM's has the function."""
     return tvm_ffi.get_global_func(name, allow_missing=True) is not None
 
 

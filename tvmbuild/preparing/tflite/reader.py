@@ -85,7 +85,7 @@ class TfliteGraph:
 
 
 def is_tflite(path: Path) -> bool:
-    """Say whether the file is TensorFlow Lite's, whatever its name."""
+    """Return whether the file is TensorFlow Lite's, whatever its name."""
     with path.open("rb") as stream:
         return stream.read(8)[4:] == MAGIC
 

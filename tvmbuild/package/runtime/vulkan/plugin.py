@@ -53,7 +53,7 @@ def load_plugin() -> None:
 
 
 def is_available() -> bool:
-    """Say whether our runtime is the one that is used here, and could be: it is there, or can be compiled."""
+    """Return whether our runtime is the one that is used here, and could be: it is there, or can be compiled."""
     choice = os.environ.get(CHOICE, "")
     if choice == "tvm":
         return False

@@ -12,7 +12,7 @@ from tvmbuild.package.runtime.library import call, has_function
 
 
 def has_timestamps(index: int) -> bool:
-    """Say whether our runtime is the one that is loaded, and the device has a clock that it may use."""
+    """Return whether our runtime is the one that is loaded, and the device has a clock that it may use."""
     name = "tvmbuild_vulkan.devices"
     return has_function(name) and bool(json.loads(str(call(name)))[index]["timestamps"])
 
