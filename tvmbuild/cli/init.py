@@ -15,7 +15,7 @@ from tvmbuild.base.layout import MODELS_YAML, TARGETS_YAML
 from tvmbuild.cli.compile.command import add_target_argument, name_target
 from tvmbuild.cli.compile.model_words import ModelWords, add_model_arguments, find_model, state_shapes
 from tvmbuild.cli.compile.project import models_text, targets_text
-from tvmbuild.cli.compile.target_words import TargetWords
+from tvmbuild.cli.compile.target_words import TargetWords, find_target
 from tvmbuild.config.schema import SCHEMAS, schema_text
 from tvmbuild.engine.external_data import list_external_data
 from tvmbuild.errors import TvmbuildError
@@ -24,6 +24,7 @@ HELP = "write a working project: both YAML files for a small model, with its rec
 
 RENAMED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes", "dodo.txt": "dodo.py"}
 """Kept under other names in the package: git would obey two of them, and the third is no module of ours."""
+THIS_PC = "this-pc"
 IGNORED = frozenset({".git", ".venv"})
 """What an empty folder may hold."""
 
@@ -57,9 +58,9 @@ def _init_template(folder: Path) -> int:
     if present:
         raise TvmbuildError(f"{folder.resolve()} is not empty: it holds {present[0]}", "Name an empty folder.")
     with _written_to(folder):
-        written = write_project(folder)
+        written = write_project(folder, find_target(None, folder))
     records = [path for path in written if path.parts[0] == "records"]
-    told = f"wrote {folder / 'records'} ({len(records)} files: the model is tuned already)"
+    told = f"wrote {folder / 'records'} ({len(records)} files: the model is tuned for x86-64-v3)"
     _print_written(folder, [path for path in written if path not in records], told)
     return 0
 
@@ -127,8 +128,11 @@ def _template() -> Path:
     return Path(str(files("tvmbuild") / "templates" / "project"))
 
 
-def write_project(folder: Path) -> list[Path]:
-    """Write the template's files and the schemas that the YAML files name; return their relative paths, sorted."""
+def write_project(folder: Path, this_pc: TargetWords | None = None) -> list[Path]:
+    """Write the template's files and the schemas that the YAML files name; return their relative paths, sorted.
+
+    ``this_pc`` becomes the first target: the template's own one is any PC.
+    """
     template = _template()
     written = []
     for source in sorted(path for path in template.rglob("*") if path.is_file()):
@@ -137,8 +141,22 @@ def write_project(folder: Path) -> list[Path]:
         (folder / relative).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, folder / relative)
         written.append(relative)
+    if this_pc is not None:
+        targets = folder / TARGETS_YAML
+        write_text(targets, _put_first(this_pc, targets.read_text(encoding="utf-8")))
     for name in SCHEMAS:
         relative = Path("schemas", f"{name}.schema.json")
         write_text(folder / relative, schema_text(name))
         written.append(relative)
     return sorted(written)
+
+
+def _put_first(target: TargetWords, text: str) -> str:
+    """Return the targets.yaml with the target before all others."""
+    (own,) = targets_text(replace(target, name=THIS_PC, data={**target.data, "tune": {"trials": 60}})).split(
+        "targets:\n"
+    )[1:]
+    lines = own.splitlines()
+    lines[0] += " # this machine, with every instruction set of its CPU"
+    lines[-1] += " # a short search, about a minute; without this line `doit` searches longer"
+    return text.replace("targets:\n", "\n".join(["targets:", *lines, "", ""]), 1)
