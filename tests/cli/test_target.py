@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tvmbuild.cli import target
+from tvmbuild.cli import main
+from tvmbuild.cli.target import command
+from tvmbuild.cli.target.boards import list_boards
+from tvmbuild.cli.target.lock import lock_target
 from tvmbuild.config import load_project
+from tvmbuild.config.load import load_targets
 from tvmbuild.errors import TvmbuildError
 
 TARGETS = """
@@ -31,8 +35,8 @@ def test_lock_resolves_native(root: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(root)
     (root / "tvm.py").write_text("raise SystemExit('the project shadows TVM')")
     parser = argparse.ArgumentParser()
-    target.add_arguments(parser)
-    assert target.run(parser.parse_args(["lock", "me"])) == 0
+    command.add_arguments(parser)
+    assert command.run(parser.parse_args(["lock", "me"])) == 0
     assert capsys.readouterr().out.startswith("wrote records/me/target.lock.json\n")
     me = load_project(root).targets[0]
     attributes = dict(me.attributes)
@@ -40,14 +44,14 @@ def test_lock_resolves_native(root: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert attributes["mcpu"] not in ("native", "")
     assert str(attributes["mtriple"]).count("-") >= 2
     first = (root / "records/me/target.lock.json").read_bytes()
-    target.lock_target(root, "me")
+    lock_target(root, "me")
     assert (root / "records/me/target.lock.json").read_bytes() == first
 
 
 @pytest.mark.compiler
 def test_lock_of_an_absent_device(root: Path) -> None:
     with pytest.raises(TvmbuildError, match="this machine, or this TVM, has no device vulkan:77"):
-        target.lock_target(root, "gpu")
+        lock_target(root, "gpu")
     assert not (root / "records").exists()
 
 
@@ -55,12 +59,12 @@ def test_the_project_is_found_upwards(root: Path, monkeypatch: pytest.MonkeyPatc
     (root / "inner").mkdir()
     monkeypatch.chdir(root / "inner")
     with pytest.raises(TvmbuildError, match="the target pc states all its attributes"):
-        target.run(argparse.Namespace(name="pc"))
+        command.run(argparse.Namespace(action="lock", name="pc"))
 
 
 def test_nothing_to_lock(root: Path) -> None:
     with pytest.raises(TvmbuildError, match="the target pc states all its attributes: there is nothing to lock"):
-        target.lock_target(root, "pc")
+        lock_target(root, "pc")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,82 @@ def test_nothing_to_lock(root: Path) -> None:
 )
 def test_unknown_target(name: str, hint: str, root: Path) -> None:
     with pytest.raises(TvmbuildError) as caught:
-        target.lock_target(root, name)
+        lock_target(root, name)
     assert caught.value.message == f"targets.yaml has no target {name}"
     assert caught.value.hint == hint
+
+
+OWN = """\
+targets: # mine
+  pc: # the one under the desk
+    kind: llvm
+    mcpu: x86-64-v3
+    mtriple: x86_64-linux-gnu
+    num-cores: 2 # of eight
+cache: {path: build/cache}
+"""
+
+
+@pytest.fixture
+def inside(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project's root, as the current folder."""
+    monkeypatch.chdir(root)
+    return root
+
+
+def test_a_board_is_added_with_its_comments(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = inside
+    (root / "targets.yaml").write_text(OWN)
+    assert main(["target", "add", "pi5"]) == 0
+    assert capsys.readouterr().out.endswith("next: doit '*@pi5'\n")
+    text = (root / "targets.yaml").read_text()
+    before, after = OWN.split("cache:")
+    assert text.startswith(before)
+    assert text.endswith(f"cache:{after}")
+    assert "\n  pi5: # Raspberry Pi 5\n    kind: llvm\n" in text
+    targets = load_targets(root)
+    assert list(targets) == ["pc", "pi5"]
+    assert targets["pi5"] == list_boards()["pi5"]
+    assert load_project(root).cache is not None
+
+
+@pytest.mark.parametrize("name", list(list_boards()))
+def test_every_board_is_a_target(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    (root / "targets.yaml").write_text(OWN.rstrip())  # without the last newline
+    assert main(["target", "add", name, "--as", "mine"]) == 0
+    assert load_targets(root)["mine"] == list_boards()[name]
+    assert [each.name for each in load_project(root).targets] == ["pc", "mine"]
+
+
+def test_boards_are_those_of_the_shipped_matrix(project_root: Path) -> None:
+    def code(data: dict[str, object]) -> dict[str, object]:
+        return {key: value for key, value in data.items() if key not in {"enabled", "device", "tune"}}
+
+    shipped, boards = load_targets(project_root), list_boards()
+    same = {name: name for name in ("pi4", "pi5", "jetson-cpu", "armv7", "riscv64")}
+    assert {name: code(boards[name]) for name in same} == {name: code(shipped[name]) for name in same}
+    assert boards["nuc"]["family"] == shipped["nuc-vulkan"]["family"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "words", "message"),
+    [
+        (OWN, ["pi5", "--as", "pc"], "targets.yaml has a target pc"),
+        (OWN, ["pi5", "--as", "My Pi"], "My Pi is no name of a target"),
+        (OWN, ["pi6"], "there is no target pi6"),
+        ("targets: {pc: {kind: llvm, mcpu: native, num-cores: 2}}\n", ["pi5"], "is not in block style"),
+        ("targets: [\n", ["pi5"], "targets.yaml:"),
+    ],
+)
+def test_what_cannot_be_added_is_told_and_nothing_written(
+    targets: str,
+    words: list[str],
+    message: str,
+    inside: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (inside / "targets.yaml").write_text(targets)
+    assert main(["target", "add", *words]) == 1
+    assert message in capsys.readouterr().err
+    assert (inside / "targets.yaml").read_text() == targets

@@ -22,7 +22,7 @@ PROCESSES = {
     "tvmbuild.cli.compile.target_words": {"tvmbuild.devices.local.cpu_names"},
     "tvmbuild.cli.device.list": {"tvmbuild.devices.rpc.info"},
     "tvmbuild.cli.records.conversion": {"tvmbuild.replay.json_database"},
-    "tvmbuild.cli.target": {"tvmbuild.devices.local.describe"},
+    "tvmbuild.cli.target.lock": {"tvmbuild.devices.local.describe"},
     "tvmbuild.devices.model_worker": {"tvmbuild.devices.serve_model"},
     "tvmbuild.devices.local.peak": {"tvmbuild.devices.local.peak"},
     "tvmbuild.devices.local.card_peak": {"tvmbuild.devices.local.card_peak"},
@@ -38,8 +38,8 @@ PROCESSES = {
     "tvmbuild.preparing.pt2.convert": {"tvmbuild.preparing.pt2.convert_process"},
 }
 """Who starts a process → its modules."""
-FILES = "build check completion config explain init schema target worker"
-FOLDERS = "bench bundle compile device doctor plan records report run"
+FILES = "build check completion config explain init schema worker"
+FOLDERS = "bench bundle compile device doctor plan records report run target"
 IMPORTS = {
     "tvmbuild": {"tvmbuild.package.runtime.session"},
     "tvmbuild.cli": {

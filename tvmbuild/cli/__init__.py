@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "tvmbuild.cli.doctor.command",
     "init": "tvmbuild.cli.init",
     "schema": "tvmbuild.cli.schema",
-    "target": "tvmbuild.cli.target",
+    "target": "tvmbuild.cli.target.command",
     "records": "tvmbuild.cli.records.command",
     "bench": "tvmbuild.cli.bench.command",
     "report": "tvmbuild.cli.report.command",

@@ -58,7 +58,7 @@ def _init_template(folder: Path) -> int:
     if present:
         raise TvmbuildError(f"{folder.resolve()} is not empty: it holds {present[0]}", "Name an empty folder.")
     with _written_to(folder):
-        written = write_project(folder, find_target(None, folder))
+        written = write_project(folder, find_target(None))
     records = [path for path in written if path.parts[0] == "records"]
     told = f"wrote {folder / 'records'} ({len(records)} files: the model is tuned for x86-64-v3)"
     _print_written(folder, [path for path in written if path not in records], told)

@@ -13,14 +13,15 @@ from tvmbuild.base.did_you_mean import find_nearest, suggest
 from tvmbuild.base.layout import TARGETS_YAML
 from tvmbuild.base.processes import run_module
 from tvmbuild.base.specs import Attributes, AttributeValue
-from tvmbuild.cli.target import describe_device
+from tvmbuild.cli.target.boards import list_boards
+from tvmbuild.cli.target.lock import describe_device
 from tvmbuild.config.load import load_targets
 from tvmbuild.devices.local.cpu_names import TRIPLES
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.targets.table import TARGETS, target_kind
 
-FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, or a name of targets.yaml"
+FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board such as pi5, or a name of targets.yaml"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 """LLVM need not be asked for these, which takes seconds."""
 GLIBC = "2.28"
@@ -56,14 +57,16 @@ class TargetWords:
     """Whether this folder's targets.yaml has it, so that its records are those beside it."""
 
 
-def find_target(text: str | None, folder: Path) -> TargetWords:
-    """Return the target that ``text`` names, of the targets.yaml in ``folder`` first; None: this machine's CPU.
+def find_target(text: str | None, folder: Path | None = None) -> TargetWords:
+    """Return the target that ``text`` names, of the targets.yaml in ``folder`` first. None: this machine's CPU.
 
     TvmbuildError names what is nearest to a word that names none.
     """
-    own = load_targets(folder) if (folder / TARGETS_YAML).is_file() else {}
+    own = load_targets(folder) if folder and (folder / TARGETS_YAML).is_file() else {}
     if text is not None and text in own:
         return TargetWords(text, {**own[text], "enabled": True}, of_project=True)
+    if text is not None and text in (boards := list_boards()):
+        return TargetWords(text, boards[text])
     if text is None:
         cpu = describe_device("llvm", 0)
         return TargetWords(_as_name(str(cpu["mcpu"])), _cpu_target(cpu))
@@ -75,7 +78,7 @@ def find_target(text: str | None, folder: Path) -> TargetWords:
     cpus = _list_cpus() if text not in LEVELS else dict.fromkeys(LEVELS, TRIPLES["x86_64"])
     if text in cpus:
         return TargetWords(_as_name(text), _cpu_target({"mcpu": text, "mtriple": cpus[text]}))
-    raise _explain(text, [*own, *cpus])
+    raise _explain(text, [*own, *boards, *cpus])
 
 
 def _explain(text: str, known: list[str]) -> TvmbuildError:

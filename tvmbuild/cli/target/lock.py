@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from pathlib import Path
 
 from tvmbuild.base.did_you_mean import find_nearest
@@ -18,29 +16,11 @@ from tvmbuild.config.target_lock import Questions, TargetLock, write_lock
 from tvmbuild.config.targets import attribute_names
 from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities
-from tvmbuild.planning.project import find_root
 from tvmbuild.targets.table import target_kind
-
-HELP = "resolve `mcpu: native` and `from_device` of a target into records/NAME/target.lock.json"
 
 _PROBE = "tvmbuild.devices.local.describe"
 _PROBE_ABSENT = 3
 _TIMEOUT_S = 300
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    lock = actions.add_parser("lock", help=HELP)
-    lock.add_argument("name", metavar="NAME", help="a target of targets.yaml")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do it in the project around the current folder; return the exit code."""
-    root = find_root(Path.cwd())
-    path = lock_target(root, args.name)
-    sys.stdout.write(f"wrote {path.relative_to(root)}\n{path.read_text(encoding='utf-8')}")
-    return 0
 
 
 def lock_target(root: Path, name: str) -> Path:

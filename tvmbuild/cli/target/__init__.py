@@ -1,0 +1,1 @@
+"""`tvmbuild target`: the targets of a project."""
