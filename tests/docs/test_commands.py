@@ -107,14 +107,15 @@ def test_the_tutorial_and_readme_run(project_root: Path, tmp_path: Path) -> None
         script += (block for reason, block in list_blocks(text, "sh") if not reason)
         script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(text, "python"))
     readme = (project_root / "README.md").read_text(encoding="utf-8")
-    before_use = readme[: readme.index("## Use a package")]
-    script += (block for _, block in list_blocks(before_use, "sh") if "init" not in block)
-    script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(readme, "python"))
+    used = readme[: readme.index("## Hardware")]
+    script.append('cd "$CLONE"; cd ~/voice')  # where README's first block, the tutorial's too, ends
+    script += (block for _, block in list_blocks(used, "sh") if "init" not in block)
+    script += (f"python - <<'END'\n{block}END\n" for _, block in list_blocks(used, "python"))
     text = "\n".join(line for line in "\n".join(script).splitlines() if not NOT_HERE.search(line))
     done = run_shell(text, tmp_path, project_root)
     assert done.returncode == 0, done.stdout[-4000:]
     # The first command of README is the tutorial's, too.
-    first, second = (list(list_shown(part)) for part in before_use.split("## One that sees"))
+    first, second = (list(list_shown(part)) for part in used.split("## Your own model"))
     assert find_unseen([*shown, *second], done.stdout) == [], done.stdout
     assert find_unseen(first, done.stdout) == [], done.stdout
     assert "refused, as it should be" in done.stdout

@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.planning.detection import detect_capabilities
 from tvmbuild.targets.table import TARGETS, target_kind
 
-FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board such as pi5, or a name of targets.yaml"
+FORMS = "LLVM's name of a CPU, cuda:sm_87, vulkan:intel-iris-xe, cuda, vulkan, a board (pi5), or a name of targets.yaml"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 """LLVM need not be asked for these, which takes seconds."""
 GLIBC = "2.28"
