@@ -11,7 +11,7 @@ from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
 
 LEAST_REGRESSION = 1.01
-"""The ratio that the interval must exceed: page placement makes processes of one program differ so."""
+"""The ratio that the interval must exceed: two processes of one program differ as much by page placement."""
 INDEPENDENT = ("onnxruntime", "openvino")
 """Baselines that no change in the project affects: their times show the machine's speed at the time."""
 

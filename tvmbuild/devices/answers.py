@@ -20,7 +20,7 @@ class Answers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._file = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)  # whatever a library prints goes to stderr
+        os.dup2(2, 1)  # all output of libraries goes to stderr
 
     def put(self, value: Mapping[str, object]) -> None:
         """Write one answer."""

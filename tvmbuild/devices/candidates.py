@@ -1,6 +1,6 @@
 """Functions of worker processes that time a search's candidates and compare their outputs with the expected ones.
 
-The candidates run on the machine whose cores compute them.
+They run on the machine whose cores run the candidates.
 """
 
 from __future__ import annotations

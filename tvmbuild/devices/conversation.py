@@ -47,10 +47,10 @@ class Conversation:
         return answer
 
     def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
-        """Send a command and return the answer. The process gives a sign of life every ``calls`` calls of the model."""
+        """Send a command and return the answer. A sign of life comes at least every ``calls`` calls of the model."""
         if self._process.stdin is None:
             raise TypeError("a worker has no stdin")
-        with contextlib.suppress(BrokenPipeError):  # reading says why it died
+        with contextlib.suppress(BrokenPipeError):  # the next read reports why it died
             self._process.stdin.write(json.dumps({**command, "beat_s": CALL_LIMIT_S / 10}) + "\n")
             self._process.stdin.flush()
         return self.read(CALL_LIMIT_S * calls)

@@ -107,7 +107,7 @@ class Profile:
 
 
 def is_kernel(function: str, kernels: Collection[str] | None) -> bool:
-    """Return whether a call of the virtual machine runs on the device. ``kernels`` None: they are not known."""
+    """Return whether a call of the virtual machine is not work of the host. ``kernels`` None: they are not known."""
     return kernels is None or function in kernels or function.startswith(VM_PREFIX)
 
 

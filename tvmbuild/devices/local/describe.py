@@ -39,7 +39,7 @@ def describe_cpu() -> dict[str, object]:
 def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
     """Return the attributes that TVM reads from the device, or None if this TVM or this machine has no such device."""
     if kind == "vulkan" and ask_driver().missing is not None:
-        return None  # TVM's runtime raises where there is no driver
+        return None  # TVM's runtime raises without a driver
     try_backend(kind)
     device = tvm.device(kind, index)
     if tvm.get_global_func(f"device_api.{kind}", allow_missing=True) is None or not device.exist:

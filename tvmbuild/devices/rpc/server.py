@@ -117,7 +117,7 @@ class BoardJobs:
             return run(timer)
         except TimeoutError as error:
             return {"failed": str(error), "timeout": True}
-        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+        except Exception as error:  # noqa: BLE001 - a candidate can break its process in any way
             return {"failed": str(error)}
 
     def _make_timer(self, job: Mapping[str, Any]) -> CandidateTimer:
