@@ -1,4 +1,4 @@
-"""The step of the build that pyproject.toml has no words for: a wheel brings the Vulkan runtime compiled."""
+"""The build step that pyproject.toml cannot express: a wheel contains the compiled Vulkan runtime."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithVulkan(build_py):
-    """Compile the library for every machine; not where the source tree stays, which compiles it when it is used."""
+    """Compile the library for every machine. An editable install skips this: it compiles on first use."""
 
     def run(self) -> None:
-        """Run what setuptools does, then compile."""
+        """Run setuptools' own step, then compile."""
         super().run()
         if self.editable_mode:
             return

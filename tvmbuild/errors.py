@@ -1,4 +1,4 @@
-"""The one exception that users see: what went wrong, and what to do about it."""
+"""The one exception that users see: the problem and its remedy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tvmbuild.base.masking import mask_credentials
 
 
 class TvmbuildError(Exception):
-    """A mistake or a condition that the user can act on; shown without a traceback.
+    """A mistake or a condition that the user can act on, shown without a traceback.
 
-    ``message`` names the file, line, key or step and the cause; ``hint`` is the remedy, one sentence.
-    Credentials in URLs are masked in both. Anything else that is raised is a bug and shows its traceback.
+    ``message`` names the file, line, key or step and the cause; ``hint`` is the remedy, one sentence. Credentials in
+    URLs are masked in both. Any other exception is a bug and shows its traceback.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -26,8 +26,8 @@ class TvmbuildError(Exception):
 
 
 class VerdictError(TvmbuildError):
-    """What a step has written is right, and says that the build must fail: its outputs stay."""
+    """A step wrote a correct output that fails the build, so its outputs stay."""
 
     def __reduce__(self) -> tuple[type[TvmbuildError], tuple[str, str | None]]:
-        """Stay a verdict in another process."""
+        """Keep the class when the error crosses a process boundary."""
         return (VerdictError, (self.message, self.hint))

@@ -1,1 +1,1 @@
-"""What every room may use: values, files, errors, words."""
+"""Modules that every other folder may use: values, files, errors, words."""

@@ -1,4 +1,4 @@
-"""What a machine and its installation of TVM can build, link and run: a value for the planner."""
+"""The abilities of a machine and its installation of TVM to build, link and run code: a value for the planner."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ TOOLS = (
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What can be done here. Empty tuples and None mean: it cannot."""
+    """The abilities of this machine. An empty tuple or None means that it lacks the ability."""
 
     codegens: tuple[str, ...] = ()
-    """Kinds that this TVM generates code for: llvm, cuda, vulkan."""
+    """The kinds that this TVM generates code for: llvm, cuda, vulkan."""
     runtimes: tuple[str, ...] = ()
-    """Kinds whose device runtime is in this TVM."""
+    """The kinds whose device runtime is in this TVM."""
     devices: tuple[str, ...] = ()
-    """Kinds of which a device answered; llvm always does."""
+    """The kinds that have a device which answered; llvm always has one."""
     vulkan_backend: str | None = None
-    """Whose code generator and runtime Vulkan has: tvmbuild's own, or tvm's, where TVM was built with it."""
+    """The origin of Vulkan's code generator and runtime: tvmbuild, or tvm if TVM was built with them."""
     vulkan_devices: tuple[str, ...] = ()
-    """Names of the devices that Vulkan's driver finds, whatever TVM can do."""
+    """The names of the devices that Vulkan's driver finds, independent of TVM's abilities."""
     vulkan_missing: str | None = None
-    """What of the driver is missing: loader, driver, device; None: a device answers."""
+    """The missing part of the driver: loader, driver, device. None: a device answers."""
     vulkan_refusal: str | None = None
-    """What else stands against it: a setting that leaves tvmbuild's own out, or why its runtime takes no device."""
+    """Another obstacle: a setting that disables tvmbuild's runtime, or the reason why that runtime refuses it."""
     nvcc: str | None = None
     nvrtc: str | None = None
-    """Versions of the CUDA compilers."""
+    """The versions of the CUDA compilers."""
     llvm: str | None = None
     machine: str = ""
     """platform.machine(): x86_64, aarch64."""
     cores: int = 0
-    """Cores that this process may use; 0: not asked."""
+    """The number of cores that this process may use. 0: not asked."""
     host_cpu: str = ""
     """LLVM's name of this CPU."""
     cpu_features: tuple[str, ...] = ()
-    """LLVM's names of the instruction sets that this CPU has."""
+    """LLVM's names of this CPU's instruction sets."""
     runnable_cpus: tuple[str, ...] = ()
     """LLVM's mcpu names whose instruction sets this CPU has."""
     versions: FrozenMap[str, str] = FrozenMap()
@@ -61,10 +61,10 @@ class Capabilities:
     linkers: FrozenMap[str, str] = FrozenMap()
     """Command → version of the named compilers that exist here."""
     emulators: tuple[str, ...] = ()
-    """Architectures of the emulated boards that are made."""
+    """The architectures of the existing emulated boards."""
 
     def find_missing(self, extra: Extra) -> str | None:
-        """Return what of the extra is not installed; None: all is."""
+        """Return the first distribution of the extra that is not installed. None: all are."""
         return next((name for name in extra.distributions if self.version(name) is None), None)
 
     def version(self, distribution: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Where tables are printed."""
+"""The console for tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN_WIDTH = 120
 
 
 def make_console(file: TextIO | None = None) -> Console:
-    """Return a console as wide as the terminal; logs and pipes get a fixed width instead of rich's 80."""
+    """Return a console as wide as the terminal. Logs and pipes get a fixed width instead of rich's 80."""
     out = file or sys.stdout
     fixed = not out.isatty() and "COLUMNS" not in os.environ
     return Console(file=out, width=PLAIN_WIDTH if fixed else None)

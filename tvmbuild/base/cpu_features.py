@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# LLVM's names of the instruction sets that change code, with the kernel's name where it differs. LLVM's lists of a
-# CPU also hold tuning hints (`slow-3ops-lea`), which any CPU runs.
+# LLVM's names of the instruction sets that change code, with the kernel's names. LLVM's list of a CPU also holds tuning
+# hints (`slow-3ops-lea`), which any CPU runs.
 X86_FEATURES = {
     "sse3": "pni",
     "ssse3": "ssse3",

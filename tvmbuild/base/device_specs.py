@@ -1,4 +1,4 @@
-"""Where packages of a target run, as targets.yaml says it: a class a kind, each with only its own fields."""
+"""The devices on which a target's packages run, as targets.yaml names them: one class for each kind."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 
 
 class DeviceSpec:
-    """Where packages of a target run: one of the classes below, a kind of `devices/table.py` each."""
+    """A device on which a target's packages run. Each class below is a kind of `devices/table.py`."""
 
     kind: ClassVar[str]
-    """Its row there."""
+    """The key of its row there."""
     is_timed: ClassVar[bool] = False
-    """Whether candidates can be timed on it: what an emulator takes means nothing."""
+    """Whether candidates can be timed on it. The times of an emulator mean nothing."""
 
 
 @dataclass(frozen=True)
 class NoDevice(DeviceSpec):
-    """Packages are built and run nowhere."""
+    """No device: packages are built and do not run."""
 
     kind: ClassVar = "none"
 
@@ -41,13 +41,13 @@ class RpcDevice(DeviceSpec):
     tracker: str
     """host:port."""
     key: str
-    """What the tracker calls the boards."""
+    """The tracker's name of the boards."""
     timeout_s: float = 60.0
-    """A board that gives no sign of life for so long is lost."""
+    """The time without a sign of life after which a board is lost, in seconds."""
     wait_s: float = field(default=600.0, metadata=OMIT_WHEN_DEFAULT)
-    """So long a busy one is waited for."""
+    """The time limit for waiting until a busy board is free, in seconds."""
     session_s: float = field(default=1800.0, metadata=OMIT_WHEN_DEFAULT)
-    """After so long a session ends, were it forgotten."""
+    """The time after which the board ends a session, in seconds, so that a forgotten session does not hold it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SshDevice(DeviceSpec):
 
     kind: ClassVar = "ssh"
     host: str = field(metadata=OMIT_WHEN_DEFAULT)
-    """What the command ssh is told: user@host, a name of its configuration, or ssh://host:port."""
+    """The destination for the command ssh: user@host, a name of its configuration, or ssh://host:port."""
 
 
 @dataclass(frozen=True)
@@ -65,4 +65,4 @@ class QemuDevice(DeviceSpec):
 
     kind: ClassVar = "qemu"
     arch: str
-    """platform.machine() there."""
+    """platform.machine() on the board."""

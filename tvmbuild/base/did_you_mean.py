@@ -1,4 +1,4 @@
-"""What somebody who wrote an unknown word probably meant."""
+"""Suggestions for an unknown word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 
 def find_nearest(word: str, valid: Iterable[str]) -> str | None:
-    """Return the valid word that ``word`` is probably a misspelling of, or None."""
+    """Return the valid word that is nearest to the misspelt ``word``, or None."""
     choices = sorted(valid)
     folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
     found = difflib.get_close_matches(word.casefold().replace("_", "-"), folded, n=1, cutoff=0.6)
@@ -17,7 +17,7 @@ def find_nearest(word: str, valid: Iterable[str]) -> str | None:
 
 
 def suggest(nearest: str | None) -> str:
-    """Return the sentence that begins a hint, with a space after it; nothing when nothing is near."""
+    """Return the sentence that begins a hint, with a space after it, or an empty text without a near word."""
     return f"Did you mean {nearest}? " if nearest else ""
 
 
@@ -29,7 +29,7 @@ def is_pattern(word: str) -> bool:
 def find_nearest_pattern(pattern: str, step_ids: Iterable[str]) -> str | None:
     """Return a glob near ``pattern`` that matches a step, or None.
 
-    Stage, model and target are corrected each by itself: the wildcards of the others say nothing about them.
+    Stage, model and target are corrected separately, because the wildcard of one says nothing about the others.
     """
     ids = list(step_ids)
     wanted = _split(pattern)
@@ -46,5 +46,5 @@ def find_nearest_pattern(pattern: str, step_ids: Iterable[str]) -> str | None:
 
 
 def _split(step_id: str) -> list[str]:
-    """Split `stage:model@target`; the separators begin the parts after them, so that only like ids compare."""
+    """Split `stage:model@target`. Each separator begins the part after it: only ids of one form compare."""
     return re.split("(?=[:@])", step_id)

@@ -1,4 +1,4 @@
-"""Where the files lie that an ONNX file names for its weights."""
+"""The location of the files that hold an ONNX file's weights."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pathlib import Path, PurePath
 from tvmbuild.errors import TvmbuildError
 
 _MAX_LINKS = 40
-"""As the kernel follows."""
+"""The number of links that the kernel follows."""
 
 
 def locate_external(model: Path, location: str) -> Path:
-    """Return the file beside the ONNX file, or, where that is a link, beside what it leads to; it may be missing.
+    """Return the weight file beside the ONNX file or, if that is a link, beside its destination. It may be missing.
 
-    In Hugging Face's cache both are links to files with other names. What a link of the user's own leads to is theirs
-    to say; what the ONNX file says must stay inside its folder, TvmbuildError otherwise, or when no file can be called
-    so.
+    In Hugging Face's cache both are links to files with other names. A user's link may lead anywhere. A location in the
+    ONNX file must stay inside its folder and must be a possible file name, or TvmbuildError is raised.
     """
     shown = repr(location if len(location) <= 60 else f"{location[:57]}…")
-    # Compared as text, as ONNX does: `a/../weights` stays inside.
+    # Paths are compared as text, as ONNX does: `a/../weights` stays inside.
     if PurePath(location).is_absolute() or PurePath(os.path.normpath(location)).parts[:1] == ("..",):
         raise TvmbuildError(
             f"{model} names external data outside its folder: {shown}",

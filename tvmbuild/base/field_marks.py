@@ -1,8 +1,8 @@
-"""What a field of a spec or of a step's options is to fingerprints."""
+"""Marks that tell whether a field of a spec or of a step's options is in fingerprints."""
 
 from __future__ import annotations
 
 OMIT_WHEN_DEFAULT = {"later": True}
-"""Marks a field that packages were built without: its default is in no fingerprint, so that none is built again."""
+"""Marks a field that older packages lack. Its default is in no fingerprint, so that no package is built again."""
 NOT_FINGERPRINTED = {"told": True}
-"""Marks a field that something else in the fingerprint tells, or on which no output depends: it is not in it itself."""
+"""Marks a field outside the fingerprint: another part of the fingerprint covers it, or no output depends on it."""

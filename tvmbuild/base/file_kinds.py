@@ -1,4 +1,4 @@
-"""Recognise what a file is that is not what it was taken for, by its first bytes, and say what mends it."""
+"""Recognition of wrong files by their first bytes, with a remedy."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file is, with its article, and what to do about it."""
+    """The kind of a file, with its article, and the remedy."""
 
     name: str
     remedy: str
     is_sure: bool = True
-    """False where other contents, weights say, may begin so by accident."""
+    """False if other contents, for example weights, may begin with the same bytes by accident."""
 
 
 def recognise(path: Path) -> FileKind | None:
-    """Return the kind of a file that is taken for a model, or its weights; None: not known."""
+    """Return the kind of a file that was given as a model or its weights. None: not known."""
     return _recognise(path, (_find_pointer, _find_page, _find_compressed, _find_archive, _find_model, _find_other))
 
 
 def recognise_wrapping(path: Path) -> FileKind | None:
-    """Return what stands in place of a file, or is packed around it, whatever it should be; None: nothing known."""
+    """Return the pointer, page or compression that stands in place of any file. None: not known."""
     return _recognise(path, (_find_pointer, _find_page, _find_compressed))
 
 
 def is_exported_program(path: Path) -> bool:
-    """Return whether the file is one that `torch.export.save` wrote, whatever its name."""
+    """Return whether `torch.export.save` wrote the file, independent of its name."""
     try:
         with path.open("rb") as stream:
             if stream.read(2) != b"PK":
@@ -76,7 +76,7 @@ def _find_pointer(path: Path, head: bytes, size: int) -> FileKind | None:
 
 
 def _within_repository(path: Path) -> str:
-    """Return the path as `--include` wants it: from the root of its git repository."""
+    """Return the path from the root of its git repository, as `--include` requires."""
     path = path.absolute()
     for folder in path.parents:
         if (folder / ".git").exists():
@@ -122,7 +122,7 @@ def _find_archive(path: Path, head: bytes, _size: int) -> FileKind | None:
 
 
 _ACCIDENT = 4
-"""So many bytes may well be the first ones of a weight."""
+"""The number of magic bytes that may well begin a weight."""
 _COMPRESSED = (
     (b"\x1f\x8b", "gzip", "gunzip"),
     (b"\xfd7zXZ\x00", "xz", "unxz"),
@@ -194,7 +194,7 @@ _MODELS = (
         "Convert it to ONNX first: `model.export(…, format='onnx')`.",
     ),
 )
-"""Where the bytes stand, what they are, whose they are, and what to do."""
+"""The offset of the bytes, the bytes, the name of the format, and the remedy."""
 
 
 def _find_tensorflow(path: Path, head: bytes) -> FileKind | None:

@@ -1,4 +1,4 @@
-"""Publish files atomically; digest them; canonical JSON."""
+"""Atomic publishing of files, digests, and canonical JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmbuild.base.frozen_map import FrozenMap
 
 @contextmanager
 def publish(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in ``path``'s folder; on success it replaces ``path``, else it is removed.
+    """Yield a temporary path in ``path``'s folder. On success it replaces ``path``, else it is removed.
 
     A reader never sees half a file, and an interrupted writer leaves ``path`` as it was.
     """
@@ -34,12 +34,12 @@ def publish(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what writers of ``path`` that were killed left beside it; nobody may be writing it now."""
+    """Remove the temporary files that killed writers of ``path`` left beside it. No writer may be active."""
     for temporary in path.parent.glob(f".{path.name}.*.tmp"):
         temporary.unlink(missing_ok=True)
 
 
-@functools.cache  # asked by changing it, for all threads: once is safe enough
+@functools.cache  # reading the mask sets it for all threads: once is safe enough
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -68,7 +68,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Publish ``value`` as pretty, sorted JSON with a final newline: the same value is the same bytes."""
+    """Publish ``value`` as pretty, sorted JSON with a final newline. Equal values give equal bytes."""
     write_text(path, pretty_json(value))
 
 
@@ -98,17 +98,17 @@ def sha256_file(path: Path) -> str:
 
 
 def identify(path: Path) -> tuple[int, ...]:
-    """Return what changes with the file: its inode and size, and when it was modified and changed, in ns.
+    """Return the file's identity, which changes with it: inode, size, and times of modification and change in ns.
 
-    Whoever replaces a file may keep its size and its time stamp (`rsync -t`, `cp -p`, tar, Nix, git-lfs), but no tool
-    can keep inode and change time.
+    A program that replaces a file may keep its size and its time stamp (`rsync -t`, `cp -p`, tar, Nix, git-lfs), but no
+    tool can keep inode and change time.
     """
     status = path.stat()
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_racy(identity: tuple[int, ...]) -> bool:
-    """Return whether the file changed just now: two changes within a tick of the clock would look like one."""
+    """Return whether the file changed just now. Two changes within a tick of the clock would look like one."""
     return time.time_ns() - identity[3] < _RACY_NS
 
 

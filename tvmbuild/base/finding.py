@@ -1,4 +1,4 @@
-"""What `tvmbuild doctor` has to say of one thing."""
+"""One result of `tvmbuild doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: `wrong` breaks builds, `missing` only narrows what can be built."""
+    """One line: `wrong` breaks builds, `missing` only narrows the set of possible builds."""
 
     state: Literal["ok", "missing", "wrong"]
     what: str

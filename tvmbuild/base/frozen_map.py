@@ -1,4 +1,4 @@
-"""A map that never changes: specs and steps hold it, for they are hashed, compared and sent between processes."""
+"""An immutable map for specs and steps, which are hashed, compared and sent between processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FrozenMap(Mapping[K, V_co]):
-    """A hashable Mapping, made of a mapping or of pairs; it keeps their order, and equals any equal Mapping."""
+    """A hashable Mapping, made of a mapping or of pairs. It keeps their order, and equals any equal Mapping."""
 
     __slots__ = ("_items",)
     _items: dict[K, V_co]

@@ -1,4 +1,4 @@
-"""The CPU of this machine as the kernel tells it. Standard library only: packages ask it where they run."""
+"""The CPU of this machine as the kernel describes it. Standard library only, because packages use it where they run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386"}
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return the kernel's names of this CPU's instruction sets; empty where the system does not tell."""
+    """Return the kernel's names of this CPU's instruction sets, or an empty set if the system does not provide them."""
     return frozenset(next((value for key, value in _entries(_read_text()) if key in _FLAGS), "").split())
 
 
@@ -23,26 +23,26 @@ def cpu_name() -> str:
 
 
 def find_cpu_name(cpuinfo: str) -> str:
-    """Return the CPU's model name of the text of a /proc/cpuinfo; empty where it has none."""
+    """Return the CPU's model name from the text of a /proc/cpuinfo, or an empty text if it has none."""
     name = next((value for key, value in _entries(cpuinfo) if key in _NAMES), "")
     return " ".join(name.split())
 
 
 def machine_of(triple: str) -> str:
-    """Return the machine of LLVM's triple as platform.machine() calls it on Linux; of what that says, the same."""
+    """Return the machine of LLVM's triple as platform.machine() names it on Linux. A machine's name stays as it is."""
     name = triple.partition("-")[0].lower()
     return _MACHINES.get(name, name)
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cpu_identity() -> str:
-    """Return a text that differs between CPUs on which not the same code can run."""
+    """Return a text that differs between CPUs that cannot run the same code."""
     told = {f"{key}: {value}" for key, value in _entries(_read_text()) if key in (*_FLAGS, "model name", "CPU part")}
     return "\n".join(sorted(told)) or platform.processor()
 

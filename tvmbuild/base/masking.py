@@ -1,4 +1,4 @@
-"""Passwords and tokens in URLs, hidden in whatever is shown or kept."""
+"""Masking of passwords and tokens in URLs in all texts that are shown or kept."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _USER_INFO = re.compile(r'(?<=://)[^\s/?#"<>]+@')
 
 
 def mask_credentials(text: str) -> str:
-    """Return the text with `***` for what stands between `://` and `@` in each URL."""
+    """Return the text with `***` in place of the text between `://` and `@` in each URL."""
     return _USER_INFO.sub("***@", text)

@@ -1,4 +1,4 @@
-"""Dimensions that an exporter left open: which is a batch, and how the sizes of the others are asked for."""
+"""Dimensions that an exporter left open: recognition of the batch, and the question for the sizes of the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tvmbuild.base.specs import InputSpec
 from tvmbuild.base.wording import name_some
 
 Dim = int | str | None
-"""A size, the name of one that is open, or None where that has no name."""
+"""A size, the name of an open dimension, or None if the open dimension has no name."""
 Shapes = Mapping[str, tuple[Dim, ...]]
-"""Of all inputs of a model, by their names."""
+"""The shapes of all inputs of a model, by their names."""
 
 PLACEHOLDERS = frozenset({"", "?", "-1", "None", "unknown"})
-"""What exporters call dimensions that have nothing in common."""
+"""Exporters' names of dimensions that have nothing in common."""
 BATCH_TAKEN = "batch taken as "
-"""How the note begins that says so."""
+"""The beginning of the note about an assumed batch."""
 _BATCH = re.compile(r"n|b|bs|unk__\d+|(.*[_./ ])?batch([_ ]?(size|dim|axis|num))?", re.IGNORECASE)
 _NO_BATCH = re.compile(r"seq|len|time|step|frame|sample|token|height|width|past|audio", re.IGNORECASE)
-"""In the name of a dimension that one value would make no sense of, though it is the only open one."""
+"""A part of a name that rules out the batch, even if the dimension is the only open one: size 1 would make no sense."""
 _SIZES = (
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"sample|audio|wave", re.IGNORECASE), 16000),
@@ -30,7 +30,7 @@ _SIZES = (
 )
 _PICTURE, _USUAL = 224, 128
 _WORDS = re.compile(r"y|n|yes|no|on|off|true|false|null", re.IGNORECASE)
-"""What means something else in YAML."""
+"""The words that YAML does not read as text."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Settled:
     """The inputs whose first dimension was taken for the batch."""
     batch: int
     sizes: dict[str, int]
-    """Of the names that the batch has."""
+    """The size of each name that the batch has."""
 
     def describe(self, model: str) -> str | None:
-        """Return the line that says so."""
+        """Return the line about the assumed batch, or None without one."""
         if not self.batches:
             return None
         stem = model.removesuffix(".onnx")
@@ -53,9 +53,9 @@ class Settled:
 
 
 def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
-    """Return the shapes with those that ``specs`` give, and with the batch, which is 1 unless these say otherwise.
+    """Return the shapes with the sizes of ``specs``, and with the batch, which is 1 unless the specs give another.
 
-    A name has one size wherever it stands. A list of values has its own shape.
+    A name has one size in all inputs. An input that is given as a list of values has the list's shape.
     """
     asked = {spec.name: spec.shape for spec in specs if spec.shape}
     left_out = {spec.name for spec in specs if spec.value is not None and str(spec.value).lstrip().startswith("[")}
@@ -76,9 +76,9 @@ def settle(shapes: Shapes, specs: Sequence[InputSpec]) -> Settled:
 
 
 def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
-    """Return whether the first dimension is open, and the batch by its name, or for being the only open one.
+    """Return whether the first dimension is open and is the batch, by its name or because it is the only open one.
 
-    A name that other inputs have ``elsewhere``, or that means something else, is none for the latter.
+    The second rule excludes a name that other inputs have ``elsewhere`` or that has another meaning.
     """
     if not dims or isinstance(dims[0], int):
         return False
@@ -89,25 +89,25 @@ def is_batch(dims: Sequence[Dim], elsewhere: Collection[Dim] = ()) -> bool:
 
 
 def list_open(shapes: Shapes) -> dict[str, list[int]]:
-    """Return the axes that are open, of each input that has some."""
+    """Return the open axes of each input that has open ones."""
     found = {name: [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)] for name, dims in shapes.items()}
     return {name: axes for name, axes in found.items() if axes}
 
 
 @dataclass(frozen=True)
 class Question:
-    """What asks for the sizes that stay open."""
+    """The question for the sizes that stay open."""
 
     message: str
     hint: str
     stand_ins: dict[str, tuple[int, ...]]
-    """Shapes of all inputs, with sizes that stand for the user's."""
+    """The shapes of all inputs, with sizes in place of the user's."""
     stands: tuple[str, ...]
     """`128 stands for sequence`."""
 
 
 def ask_for(shapes: Shapes, model: str) -> Question:
-    """Return the question, with a line of YAML and one of `--shape` that can be pasted: they have all inputs."""
+    """Return the question, with a line of YAML and one of `--shape` to paste. Both name all inputs."""
     open_axes = list_open(shapes)
     sizes = _draw_sizes(shapes)
     filled = {
@@ -137,7 +137,7 @@ def ask_for(shapes: Shapes, model: str) -> Question:
 
 
 def _bind(shapes: Shapes, given: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return the sizes of names that the given shapes agree on."""
+    """Return the sizes of names on which the given shapes agree."""
     found: dict[str, set[int]] = {}
     for name, sizes in given.items():
         for dim, size in zip(shapes[name], sizes, strict=True):
@@ -154,7 +154,7 @@ def _apply(shapes: Shapes, sizes: Mapping[str, int]) -> dict[str, tuple[Dim, ...
 
 
 def _draw_sizes(shapes: Shapes) -> dict[str | tuple[str, int], int]:
-    """Return a size for each open dimension: by its name, or by input and axis where it has none."""
+    """Return a size for each open dimension, by its name, or by input and axis if it has none."""
     sizes: dict[str | tuple[str, int], int] = {}
     for name, dims in shapes.items():
         for axis, dim in enumerate(dims):
@@ -193,7 +193,7 @@ def _name(axis: int, dim: Dim) -> str:
 
 
 def _tell(name: str, shape: Sequence[int]) -> str:
-    between = "=" if name.startswith("-") else " "  # else it would be an option
+    between = "=" if name.startswith("-") else " "  # else argparse would take the name for an option
     return f"--shape{between}{shlex.quote(name)}={','.join(map(str, shape))}"
 
 

@@ -1,4 +1,4 @@
-"""`pip download` with the user's own configuration: the command of all that fetches a distribution."""
+"""`pip download` with the user's own configuration: the command for all downloads of distributions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 from pathlib import Path
 
 OLDEST_GLIBC = 17
-"""Of wheels that are taken: 2.17."""
+"""The oldest minor version of glibc whose wheels are accepted: 2.17."""
 NEWEST_GLIBC = 39
 
 
 def download_command(folder: Path, *options: str) -> list[str]:
-    """Return the command that puts wheels into the folder; nothing is built and nobody is asked."""
+    """Return the command that puts wheels into the folder. It builds nothing and asks no question."""
     fixed = ("--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--dest", str(folder))
     return [sys.executable, "-m", "pip", "download", *fixed, *options]
 
 
 def foreign_options(machine: str, python: str, glibc: int = NEWEST_GLIBC) -> list[str]:
-    """Return what asks for wheels of another machine, its Python (`3.11`) and, at the most, its glibc (36 of 2.36).
+    """Return pip's options for another machine, its Python (`3.11`) and its newest glibc (36 stands for 2.36).
 
-    pip matches each version of glibc exactly, so all of them are named, the newest first.
+    pip matches each version of glibc exactly, so the options name all of them, the newest first.
     """
     versions = [f"manylinux_2_{minor}" for minor in range(glibc, OLDEST_GLIBC - 1, -1)]
     platforms = [f"{name}_{machine}" for name in (*versions, "manylinux2014", "manylinux1")]

@@ -1,4 +1,4 @@
-"""Child processes: what every one of them does, whoever starts it."""
+"""Common behaviour of all child processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent goes, kill -9 included (Linux; elsewhere nothing happens)."""
+    """Ask the kernel for SIGKILL when the parent dies, also by kill -9. Only Linux does that."""
     if sys.platform != "linux":
         return
     parent = os.getppid()
@@ -40,7 +40,7 @@ def neutral_folder() -> TemporaryDirectory[str]:
 
 
 def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
-    """Refuse a folder that the kernel loads no library from; ``variable`` is what names another in its place.
+    """Refuse a folder from which the kernel loads no library. ``variable`` is the variable that names another folder.
 
     The loader's own words are "failed to map segment from shared object".
     """
@@ -57,7 +57,7 @@ def check_loadable(folder: Path, variable: str = "TMPDIR") -> None:
 
 
 def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
-    """Name the signal that ended a process that `run_module` ran, else return the last line of its standard error."""
+    """Return the signal that ended a process of `run_module`, or else the last line of its standard error."""
     if done.returncode < 0:
         return f"signal {-done.returncode}"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -65,7 +65,7 @@ def explain_failure(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_module(module: str, *arguments: Path | str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module`` in a neutral folder, so paths must be absolute; return its output, whatever its status.
+    """Run ``python -m module`` in a neutral folder and return its output, whatever its status. Use absolute paths.
 
     Raises subprocess.TimeoutExpired.
     """

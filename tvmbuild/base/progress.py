@@ -1,4 +1,4 @@
-"""What a stage's process tells the terminal while it works."""
+"""Progress messages from a stage's process to the terminal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _shown_by: list[Callable[[str], None]] = []
 
 
 def report_progress(text: str) -> None:
-    """Show ``text`` (one line) as the step's live state; the parent process reads it from our stdout.
+    """Show ``text`` (one line) as the step's live state. The parent process reads it from our stdout.
 
-    What matters most comes first: a narrow terminal leaves out parts, between ``;`` or ``,``, from the end.
+    The most important part comes first: a narrow terminal omits parts, between ``;`` or ``,``, from the end.
     Credentials in URLs are masked.
     """
     show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)
@@ -32,7 +32,7 @@ def _print_to(stream: TextIO, text: str) -> None:
 
 @contextmanager
 def progress_shown_by(show: Callable[[str], None]) -> Iterator[None]:
-    """Give progress to ``show`` meanwhile: for a command that does a stage's work in its own process."""
+    """Pass progress to ``show`` in the context, for a command that does a stage's work in its own process."""
     _shown_by.append(show)
     try:
         yield
@@ -42,7 +42,7 @@ def progress_shown_by(show: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def only_progress_printed() -> Iterator[None]:
-    """Lose what is printed meanwhile, for libraries that cannot be quiet; progress is shown as before."""
+    """Discard printed text in the context, for libraries that cannot be quiet. Progress is shown as before."""
     show = _shown_by[-1] if _shown_by else partial(_print_to, sys.stdout)
     with progress_shown_by(show), redirect_stdout(io.StringIO()):
         yield

@@ -1,4 +1,4 @@
-"""What `quantize:` of a model says."""
+"""The options `quantize:` of a model."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tvmbuild.base.field_marks import NOT_FINGERPRINTED
 
 @dataclass(frozen=True)
 class Calibration:
-    """Real inputs by which the ranges of activations are found: as those of Accuracy."""
+    """Real inputs, as in Accuracy, that determine the ranges of activations."""
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...] = field(metadata=NOT_FINGERPRINTED)
-    """Of more than ``count`` pictures those that are taken; the step's inputs tell them."""
+    """The pictures that are used, at most ``count`` of all. The fingerprint has the step's inputs instead."""
     count: int = 64
-    """At most so many samples, taken evenly."""
+    """The largest number of samples, taken evenly."""
 
 
 @dataclass(frozen=True)
 class Quantize:
-    """How a model is quantised for the targets of the precision int8."""
+    """The quantisation of a model for the targets of the precision int8."""
 
     calibration: Calibration
     method: Literal["nncf", "onnxruntime"] = "nncf"
     exclude: tuple[str, ...] = ()
-    """Globs of nodes' names, and types of operators, that stay in floats."""
+    """Globs of the names of nodes, and types of operators, that stay in floating point."""

@@ -1,4 +1,4 @@
-"""What `source:` of a model says."""
+"""The option `source:` of a model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tvmbuild.base.field_marks import OMIT_WHEN_DEFAULT
 from tvmbuild.base.frozen_map import FrozenMap
 
 MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2")
-"""Of files that a model can be read from."""
+"""The suffixes of files from which a model can be read."""
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What some sources need that `pip install tvmbuild` does not bring."""
+    """Distributions that some sources need and `pip install tvmbuild` does not bring."""
 
     name: str
-    """Of the extra: `pip install 'tvmbuild[hub]'`."""
+    """The name of the extra: `pip install 'tvmbuild[hub]'`."""
     distributions: tuple[str, ...]
     what: str
-    """Of what a user says: "a file of the Hub"."""
+    """The source in the user's words: "a file of the Hub"."""
 
     def explain(self, missing: str) -> str:
-        """Return why a source cannot be had, with the remedy."""
+        """Return why a source is unavailable, with the remedy."""
         return f"{self.what} needs {missing}, which is not installed; `pip install 'tvmbuild[{self.name}]'`"
 
 
@@ -34,7 +34,7 @@ TFLITE = Extra("tflite", ("tflite", "ai-edge-litert"), "a .tflite file")
 TORCH = Extra("torch", ("torch", "onnxscript"), "a .pt2 file")
 EXTRAS = (HUB, TFLITE, TORCH)
 READERS = {".tflite": TFLITE, ".pt2": TORCH}
-"""A model's suffix → what reads it."""
+"""A model's suffix → the extra that reads it."""
 
 
 class Json(str):
@@ -45,47 +45,49 @@ class Json(str):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a file comes from, a model's first of all. ``sha256`` is the file's own.
+    """The origin of a file, usually a model. ``sha256`` is the file's own.
 
-    It is required of all that is downloaded; export has none.
+    Every download requires it; an export has none.
     """
 
     kind: Literal["path", "url", "package", "export", "hub"]
     location: str
-    """Path relative to the project's root; URL; ``name==version`` of a PyPI distribution; or the Hub's
-    ``owner/repository``. For export: the path of the Python file."""
+    """A path relative to the project's root, a URL, a PyPI ``name==version``, or the Hub's ``owner/repository``.
+
+    For an export it is the path of the Python file.
+    """
     file: str | None = None
-    """For a package or a repository: the file's path in it."""
+    """The file's path in a package or a repository."""
     sha256: str | None = None
     export: Export | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     revision: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """Of a repository: a branch, a tag or a commit; None: main."""
+    """The branch, tag or commit of a repository. None: main."""
 
     def list_extras(self) -> tuple[Extra, ...]:
-        """Return what has to be installed for it, and for the files that an export is given."""
+        """Return the extras that it and the files of an export need."""
         files = self.export.files if self.export else ()
         sources = (self, *(file.source for file in files))
         from_hub = any(source.kind == "hub" for source in sources)
         return (*((HUB,) if from_hub else ()), *self.list_readers())
 
     def list_readers(self) -> tuple[Extra, ...]:
-        """Return what has to be installed to read the model itself."""
+        """Return the extras that read the model itself."""
         reader = None if self.export else READERS.get(PurePosixPath(self.name_file()).suffix)
         return (reader,) if reader else ()
 
     def name_file(self) -> str:
-        """Return the name that the file has where it comes from; in the cache it has none."""
+        """Return the file's name at its origin. In the cache it has none."""
         path = self.file or (unquote(urlsplit(self.location).path) if self.kind == "url" else self.location)
         return PurePosixPath(path).name or "file"
 
 
 @dataclass(frozen=True)
 class Export:
-    """The function, in the Python file of a Source, that returns the model, and how it is called: by keyword."""
+    """The function, in a Source's Python file, that returns the model. It is called with keyword arguments."""
 
     function: str
     arguments: FrozenMap[str, Json] = FrozenMap()
-    """Sorted by name, as are the files."""
+    """Sorted by name, like the files."""
     files: tuple[ExportFile, ...] = ()
 
 

@@ -1,7 +1,6 @@
-"""What `models.yaml` and `targets.yaml` say, as values.
+"""The contents of `models.yaml` and `targets.yaml`, as values.
 
-Every class is frozen, hashable, picklable and made of plain data, so that a fingerprint is simply a
-digest of its fields.
+Every class is frozen, hashable, picklable and made of plain data, so that a fingerprint is a digest of its fields.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def freeze_attributes(data: Mapping[str, Any]) -> Attributes:
 
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "int8"]
-"""What a target computes float32 models in; int8: those that are quantised, before or by ``quantize``."""
+"""The precision in which a target computes float32 models. int8: quantised models, before or by ``quantize``."""
 
 
 # --------------------------------------------------------------------------- models
@@ -43,17 +42,17 @@ class InputSpec:
     name: str
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
-    """NumPy's name; None: what the ONNX file says."""
+    """NumPy's name of the type. None: the type in the ONNX file."""
     low: float | None = None
     high: float | None = None
-    """Range of the seeded reference inputs, [low, high); None: [-1, 1) for floats, [0, 2) for integers."""
+    """Range of the seeded reference inputs, [low, high). None: [-1, 1) for floats, [0, 2) for integers."""
     value: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     """JSON: a number for all elements, or lists with one for each. The input becomes a constant of the model."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A package is right when |got - want| <= atol + rtol * |want| for every element.
+    """The limits of a package's errors: |got - want| <= atol + rtol * |want| for every element.
 
     ``of_largest`` times the output's largest magnitude is added to atol.
     """
@@ -63,13 +62,13 @@ class Tolerance:
     of_largest: float = field(default=0.0, metadata=OMIT_WHEN_DEFAULT)
 
     def of_integers(self) -> Tolerance:
-        """Return what is allowed of integers and booleans: nothing, where no more is allowed than is by default."""
+        """Return the tolerance for integers and booleans: no error, unless this tolerance exceeds the default."""
         default = Tolerance()
         is_wide = self.of_largest > default.of_largest or self.rtol > default.rtol or self.atol > default.atol
         return self if is_wide else Tolerance(rtol=0.0, atol=0.0)
 
     def at_least(self, precision: str) -> Tolerance:
-        """Return what is allowed of numbers that were computed in that precision, no less than this."""
+        """Return the tolerance for outputs computed in that precision, at least this one."""
         default = REDUCED_TOLERANCE.get(precision, self)
         names = tuple(field.name for field in fields(Tolerance))
         return Tolerance(**{name: max(getattr(default, name), getattr(self, name)) for name in names})
@@ -83,33 +82,33 @@ REDUCED_TOLERANCE: dict[str, Tolerance] = {
 }
 """Rounding errors grow with the largest values of a sum, not with the result: hence the share of the largest output.
 
-Five steps of 8 bits: in a quantised network a tie that is rounded the other way is a whole step of what follows.
+5/255 is five steps of 8 bits: in a quantised network a tie that is rounded the other way is a whole step later on.
 """
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Real inputs: paths of pictures, or of one .npz, relative to the project's root; and what is asked of them.
+    """Real inputs (paths of pictures, or of one .npz, relative to the project's root), and the required accuracy.
 
-    A threshold that is None is not asked for; `benchmarking.agreement.Agreement` says what the figures are.
+    A threshold of None is not checked; `benchmarking.agreement.Agreement` defines the figures.
     """
 
     kind: Literal["images", "inputs"]
     paths: tuple[str, ...]
     top1: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """At least this share of the samples."""
+    """The least share of the samples."""
     rms: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """At most this."""
+    """The largest accepted value."""
     of_largest: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """At most this."""
+    """The largest accepted value."""
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """How a picture becomes the input tensor: resize, order, times ``scale``, minus mean, over std."""
+    """The conversion of a picture into the input tensor: resize, order, times ``scale``, minus mean, over std."""
 
     input: str | None = None
-    """Name of the input; None: the only one."""
+    """The name of the input. None: the only one."""
     resize: Literal["stretch", "letterbox", "crop"] = "stretch"
     color: Literal["rgb", "bgr", "gray"] = "rgb"
     scale: float = 1.0 / 255.0
@@ -120,7 +119,7 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class SimplifyOptions:
-    """How the simplify stage works. ``rtol`` and ``atol`` are its numeric gate's."""
+    """The options of the simplify stage. ``rtol`` and ``atol`` are its numeric gate's."""
 
     enabled: bool = True
     skip: tuple[str, ...] = ()
@@ -132,7 +131,7 @@ class SimplifyOptions:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A network: name, source, inputs, how to preprocess."""
+    """A network: name, source, inputs, preprocessing."""
 
     name: str
     source: Source
@@ -140,14 +139,14 @@ class ModelSpec:
     tolerance: Tolerance = Tolerance()
     preprocess: Preprocess | None = None
     labels: str | None = None
-    """Path, relative to the project's root, of a text file with one label a line."""
+    """The path, relative to the project's root, of a text file with one label a line."""
     simplify: SimplifyOptions = SimplifyOptions()
     enabled: bool = True
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
     """Globs of target names."""
     reduced_tolerance: FrozenMap[Precision, FrozenMap[str, float]] = FrozenMap()
-    """What the model says of targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
+    """The model's tolerances for targets that compute in fp16, bf16 or int8: fields of a Tolerance."""
     accuracy: Accuracy | None = None
     quantize: Quantize | None = None
 
@@ -158,7 +157,7 @@ class ModelSpec:
         )
 
     def tolerance_in(self, precision: Precision) -> Tolerance:
-        """Return what is allowed in that precision; of what the model does not say, no less than in fp32."""
+        """Return the tolerance in that precision. Fields that the model does not set are at least those of fp32."""
         return replace(self.tolerance.at_least(precision), **self.reduced_tolerance.get(precision, FrozenMap()))
 
 
@@ -167,43 +166,44 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """How Tasks without enough records are searched."""
+    """The search of Tasks without enough records."""
 
     trials: int | None = None
-    """At most this many measurements for a cell, in equal shares; what a Task leaves of its share goes where it pays
-    most. None: no limit but trials_per_task."""
+    """The largest number of measurements for a cell, in equal shares. Unused shares go where they pay most.
+
+    None: trials_per_task is the only limit.
+    """
     trials_per_task: int = 64
     number: int = 1
     repeat: int = 3
     min_repeat_ms: int = 10
     seed: int = 0
     patience: int | None = 48
-    """A Task whose last so many candidates brought nothing is left; None: never."""
+    """The number of candidates without an improvement after which a Task is left. None: never."""
     cost_model: Literal["xgb", "random"] = "xgb"
     ops: tuple[str, ...] = ("*",)
-    """Globs of Task names to search; the others are compiled from whatever records they have."""
+    """Globs of Task names to search. The others are compiled from the records that they have."""
     algorithms: tuple[str, ...] = field(default=("direct", "winograd2", "winograd4"), metadata=OMIT_WHEN_DEFAULT)
-    """How convolutions may be computed; which is best, is measured where there are several."""
+    """The permitted algorithms of convolutions. If there are several, measurements choose the best."""
     minutes: float | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """A run of the step proposes nothing more after so many, but for the first candidates of each Task; None: no
-    limit."""
+    """The time in minutes after which a run proposes only the first candidates of each Task. None: no limit."""
 
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """How latency is measured: median over ``repeat`` samples of ``number`` calls each."""
+    """The measurement of latency: the median over ``repeat`` samples of ``number`` calls each."""
 
     number: int = 1
     repeat: int = 50
     threads: int | None = None
-    """None: the target's num-cores."""
+    """The number of threads. None: the target's num-cores."""
     baselines: tuple[str, ...] = ("onnxruntime",)
-    """What the package is timed in turns with: onnxruntime, openvino, tvm-untuned."""
+    """The programs that are timed in turns with the package: onnxruntime, openvino, tvm-untuned."""
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """Hardware to build for. ``attributes`` are resolved: `native` and `from_device` are replaced by the lock's."""
+    """Hardware to build for. ``attributes`` are resolved: the lock's replace `native` and `from_device`."""
 
     name: str
     kind: str
@@ -216,39 +216,39 @@ class TargetSpec:
     """``auto``: the bundled ziglang; or the name of a compiler command."""
     glibc: str | None = None
     measured_on: str | None = None
-    """Device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
+    """The device class whose records elect winners (LLVM's name of the CPU, or a board's name)."""
     device: DeviceSpec = LocalDevice()
     tune: TuneOptions = TuneOptions()
     benchmark: BenchmarkOptions = BenchmarkOptions()
     unresolved: str | None = None
-    """Why the target cannot be used yet (`native` without a lock), with the remedy; None: usable."""
+    """The reason why the target cannot be used yet (`native` without a lock), with the remedy. None: usable."""
     enabled: bool = True
 
     @property
     def cpu(self) -> Attributes:
-        """Attributes of the llvm target: its host's where its kernels run elsewhere, else its own."""
+        """The attributes of the llvm target: the host's if kernels run on a GPU, else its own."""
         return self.host or self.attributes
 
     @property
     def num_cores(self) -> int:
-        """Threads that tuning and benchmarking use; 1 where the target states none."""
+        """The number of threads that tuning and benchmarking use. 1 if the target states none."""
         value = self.cpu.get("num-cores", 1)
         return value if isinstance(value, int) else 1
 
 
 @dataclass(frozen=True)
 class CacheSpec:
-    """Where steps' outputs are shared between clones, and how much of them is kept."""
+    """The folder through which clones share steps' outputs, and its size limit."""
 
     path: Path
-    """Absolute."""
+    """An absolute path."""
     size: int = 5_000_000_000
-    """Bytes."""
+    """The size limit, in bytes."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """Both YAML files, checked, and where they lie."""
+    """Both YAML files, checked, and their folder."""
 
     root: Path
     models: tuple[ModelSpec, ...]

@@ -1,4 +1,4 @@
-"""The Step: all that a stage may see. Frozen, hashable, picklable and made of plain data, as the specs are."""
+"""The Step: all that a stage may see. Like the specs it is frozen, hashable, picklable and made of plain data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class QuantizeStep:
     model: str
     quantize: Quantize
     preprocess: Preprocess | None
-    """Of pictures; None where the samples are arrays."""
+    """The conversion of pictures. None: the samples are arrays."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class TuneStep:
     tune: TuneOptions
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     threads: int = field(default=1, metadata=NOT_FINGERPRINTED)
-    """Of a candidate that is timed; the environment's TVM_NUM_THREADS tells it."""
+    """The number of threads of a timed candidate. TVM_NUM_THREADS in the environment is in the fingerprint instead."""
     rules: int = field(default=1, metadata=OMIT_WHEN_DEFAULT)
-    """The version of the kind's rules for Tasks without a record: a search begins with what they would do."""
+    """The version of the kind's rules for Tasks without a record. A search begins with the schedules of these rules."""
     timed_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
-    """The device class that candidates are timed on, where the plan knows it."""
+    """The device class on which candidates are timed, if the plan knows it."""
     needs_records: bool = field(default=True, metadata=NOT_FINGERPRINTED)
-    """Whether a Task without a record is badly off; the kind tells it."""
+    """Whether a Task without a record is badly off. The kind determines it."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class ValidateStep:
     tolerance: Tolerance
     precision: Precision = field(default="fp32", metadata=OMIT_WHEN_DEFAULT)
     stand_in: str | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """This machine's device that runs the package in place of the target's; None: its CPU computes the model."""
+    """This machine's device that runs the package in place of the target's. None: its CPU computes the model."""
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     preprocess: Preprocess | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
-    """How a picture becomes the input, where there are pictures to judge the accuracy by."""
+    """The conversion of a picture into the input, if pictures judge the accuracy."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class BenchmarkStep:
     benchmark: BenchmarkOptions
     accuracy: Accuracy | None = field(default=None, metadata=OMIT_WHEN_DEFAULT)
     measured_on: str | None = field(default=None, metadata=NOT_FINGERPRINTED)
-    """What the target says of the device; where steps run on other machines, the one with that CPU times."""
+    """The device class that the target states. If steps run on other machines, the one with that CPU times."""
 
 
 StepOptions = SimplifyStep | QuantizeStep | TuneStep | CompileStep | ValidateStep | BenchmarkStep
@@ -122,12 +122,12 @@ TuneMode = Literal["missing", "never", "full"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What one invocation asks for; in no fingerprint."""
+    """The options of one invocation, which are in no fingerprint."""
 
     tune: TuneMode = "missing"
     strict: bool = False
     cache: CacheSpec | None = None
-    """None: outputs are shared with nobody."""
+    """None: outputs are not shared."""
 
 
 @dataclass(frozen=True)
@@ -139,19 +139,19 @@ class Step(Generic[O_co]):
     """Model name, or cell name ``model@target``."""
     options: O_co
     inputs: FrozenMap[str, Path] = FrozenMap()
-    """Role → absolute path of every file that is read; roles are those of stages.table."""
+    """Role → absolute path of every input file; the roles are those of stages.table."""
     outputs: FrozenMap[str, Path] = FrozenMap()
     tools: FrozenMap[str, str] = FrozenMap()
-    """Tool → version of what can change an output; in the fingerprint."""
+    """Tool → version, for each tool that can change an output; in the fingerprint."""
     version: int = 1
-    """The stage's version: bumped when the same inputs come to mean another output."""
+    """The stage's version, raised when the same inputs come to mean another output."""
     environment: FrozenMap[str, str] = FrozenMap()
     """Variables of the stage's process: TVM_NUM_THREADS …"""
     root: Path = field(default_factory=Path)
     """The project's root: paths in records and messages are relative to it. Not in the fingerprint."""
     settings: Settings = Settings()
     unavailable: str | None = None
-    """Why the step cannot run here, with the remedy; None: it can."""
+    """The reason why the step cannot run here, with the remedy. None: it can."""
 
     @property
     def id(self) -> str:
@@ -160,20 +160,20 @@ class Step(Generic[O_co]):
 
     @property
     def model(self) -> str:
-        """The name of the model that the step is about."""
+        """The name of the step's model."""
         return self.subject.split("@")[0]
 
     @property
     def refuses_uncovered(self) -> bool:
-        """Return whether a Task without a record is an error: with `strict=1`, where it could be tuned."""
+        """Return whether a Task without a record is an error: with `strict=1`, if the Task could be tuned."""
         return self.settings.strict and has_options(self, TuneStep) and self.options.needs_records
 
     def input(self, role: str) -> Path:
-        """Return the input file of that role; KeyError when the stage declares none."""
+        """Return the input file of that role. Raises KeyError if the stage declares none."""
         return self.inputs[role]
 
     def output(self, role: str) -> Path:
-        """Return the output file of that role; KeyError when the stage declares none."""
+        """Return the output file of that role. Raises KeyError if the stage declares none."""
         return self.outputs[role]
 
 
@@ -181,9 +181,9 @@ AnyStep = Step[StepOptions]
 
 
 SAMPLE = "sample "
-"""What the roles of real inputs begin with: `sample 0`, `sample 1` …"""
+"""The beginning of the roles of real inputs: `sample 0`, `sample 1` …"""
 CALIBRATION = "calibration "
-"""And of those that a model is quantised by."""
+"""The beginning of the roles of real inputs that calibrate a quantisation."""
 
 
 def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
@@ -192,10 +192,10 @@ def list_sample_files(step: Step[Any], kind: str = SAMPLE) -> list[Path]:
 
 
 def find_original(step: Step[Any]) -> Path:
-    """Return the model that a package's accuracy is judged by: what it is built from, or was quantised from."""
+    """Return the model that judges a package's accuracy: the one it is built from, or the one before quantisation."""
     return step.inputs.get("original") or step.input("model")
 
 
 def has_options(step: Step[Any], kind: type[Other]) -> TypeGuard[Step[Other]]:
-    """Return whether it is a step of the stage that has such options."""
+    """Return whether the step belongs to the stage with options of that class."""
     return isinstance(step.options, kind)

@@ -1,4 +1,4 @@
-"""Import tvm_ffi where something else than PyTorch is called torch."""
+"""Import of tvm_ffi where a module other than PyTorch is called torch."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NAME = "torch"
 
 
 def import_tvm_ffi() -> None:
-    """Import tvm_ffi where it would take a folder or a module called torch, beside the script say, for PyTorch.
+    """Import tvm_ffi where it would take a folder or module called torch, for example beside the script, for PyTorch.
 
-    Its import then ends with "module 'torch' has no attribute 'int8'". Elsewhere nothing happens: whoever needs it
-    imports it.
+    That import would end with "module 'torch' has no attribute 'int8'". Elsewhere this function does nothing, and the
+    first user imports tvm_ffi.
     """
     if "tvm_ffi" in sys.modules or not _is_shadowed():
         return
     kept = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _NAME}
     for name in kept:
         del sys.modules[name]
-    sys.modules[_NAME] = None  # type: ignore[assignment]  # what Python takes for "there is none"
+    sys.modules[_NAME] = None  # type: ignore[assignment]  # Python takes None for an absent module
     try:
         importlib.import_module("tvm_ffi")
     finally:
@@ -30,9 +30,9 @@ def import_tvm_ffi() -> None:
 
 
 def _is_shadowed() -> bool:
-    """Return whether `import torch` brings a module that is not PyTorch, of the script's folder if it is one file.
+    """Return whether `import torch` brings a module that is not PyTorch. A single file counts only beside the script.
 
-    One that is found elsewhere is no accident: stages hide PyTorch by one.
+    A file in another folder is intended: stages hide PyTorch by one.
     """
     if _NAME in sys.modules:
         return not hasattr(sys.modules[_NAME], "int8")

@@ -1,4 +1,4 @@
-"""What Vulkan needs besides TVM: a loader, a driver, a device. Asked without TVM, which raises where one is missing."""
+"""Vulkan's loader, driver and device, asked without TVM, which raises if one of them is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Half = Literal["loader", "driver", "device"]
 
 _LOADER = "libvulkan.so.1"
 _LIBRARIES = Path("/etc/ld.so.cache")
-"""Made anew when a library is installed; asking for one would start processes."""
+"""The file that changes when a library is installed. Asking for a library would start processes."""
 _DRIVER_FOLDERS = ("/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d")
 _MISSING = {
     "loader": f"Vulkan's loader {_LOADER} is not installed; `apt install mesa-vulkan-drivers` brings it with the "
@@ -27,21 +27,21 @@ _MISSING = {
 
 @dataclass(frozen=True)
 class VulkanDriver:
-    """What Vulkan's loader answers: names of devices, or the first thing that is missing."""
+    """The answer of Vulkan's loader: names of devices, or the first missing part."""
 
     devices: tuple[str, ...] = ()
     missing: Half | None = None
 
 
 def explain_driver(missing: str | None) -> str | None:
-    """Return what of the driver is missing, with the remedy; None: a device answers."""
+    """Return the missing part of the driver, with the remedy. None: a device answers."""
     return None if missing is None else _MISSING[missing]
 
 
 def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | None = None) -> str | None:
-    """Return what this machine lacks to run Vulkan code, with the remedy; None: nothing.
+    """Return the part that this machine lacks to run Vulkan code, with the remedy. None: it lacks nothing.
 
-    ``left_out`` is why our runtime is not used, where it could be.
+    ``left_out`` is the reason why our runtime is not used although it could be.
     """
     driver = explain_driver(missing)
     if has_runtime:
@@ -51,7 +51,7 @@ def explain_runtime(missing: str | None, *, has_runtime: bool, left_out: str | N
 
 
 def list_vulkan_files() -> list[str]:
-    """Return what the loader finds its drivers by: a change of it may change what ``ask_driver`` answers."""
+    """Return the inputs of the loader's search for drivers. If they change, the answer of ``ask_driver`` may change."""
     named = [
         f"{name}={os.environ.get(name)}" for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES")
     ]
@@ -77,13 +77,13 @@ class _InstanceInfo(ctypes.Structure):
 
 _INSTANCE_INFO = 1
 _PROPERTIES_BYTES = 4096
-"""More than VkPhysicalDeviceProperties has (824 bytes)."""
+"""More than the 824 bytes of VkPhysicalDeviceProperties."""
 _NAME = slice(20, 276)
-"""Where that structure has the device's name."""
+"""The bytes of that structure with the device's name."""
 
 
 def ask_driver() -> VulkanDriver:
-    """Ask the loader; the drivers are loaded into this process for a moment."""
+    """Ask the loader. The drivers are loaded into this process for a moment."""
     try:
         vulkan = ctypes.CDLL(_LOADER)
     except OSError:

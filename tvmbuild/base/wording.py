@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def name_some(names: Sequence[str], most: int = 6) -> str:
-    """Return the names with commas, ``most`` of them at the most: `a, b and 3 more`."""
+    """Return the names with commas, at most ``most`` of them: `a, b and 3 more`."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"

@@ -14,14 +14,14 @@ from tvmbuild.base.progress import report_progress
 from tvmbuild.errors import TvmbuildError
 
 DEFAULT_GLIBC = "2.28"
-"""The floor where targets.yaml names none: Debian 10, Ubuntu 20.04, Raspberry Pi OS of 2020."""
+"""The oldest supported glibc if targets.yaml names none: Debian 10, Ubuntu 20.04, Raspberry Pi OS of 2020."""
 SYSTEMS = {
     "x86_64": "x86_64-linux-gnu",
     "aarch64": "aarch64-linux-gnu",
     "arm": "arm-linux-gnueabihf",
     "riscv64": "riscv64-linux-gnu",
 }
-"""zig's name of the Linux of each machine; of 32-bit ARM's two, that of Debian armhf and Raspberry Pi OS."""
+"""zig's name of the Linux of each machine. 32-bit ARM has two; this one is Debian armhf's and Raspberry Pi OS's."""
 ZIG = (sys.executable, "-m", "ziglang")
 
 
@@ -31,17 +31,17 @@ def zig_target(machine: str, glibc: str) -> str:
 
 
 def run_zig_cc(arguments: list[str], target: str, folder: Path) -> None:
-    """Link against the C library of ``target``, which zig builds when it is first asked for it: 17 to 30 s."""
+    """Link against the C library of ``target``, which zig builds on first use: 17 to 30 s."""
     built = zig_cache() / f"{target}-{version('ziglang')}.built"
     if not built.exists():
         report_progress(f"linking; zig builds the C library of {target} first, once: about half a minute")
     run_linker([*ZIG, "cc", "-target", target, *arguments], folder)
-    with contextlib.suppress(OSError):  # a cache that cannot be written keeps nothing
+    with contextlib.suppress(OSError):  # if the cache cannot be written, nothing is kept
         built.touch()
 
 
 def zig_cache() -> Path:
-    """Return the folder with what zig has built."""
+    """Return the folder of zig's build results."""
     named = os.environ.get("ZIG_GLOBAL_CACHE_DIR")
     return Path(named) if named else cache_dir() / "zig"
 
@@ -55,7 +55,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def run_linker(command: list[str], folder: Path) -> None:
-    """Run a compiler or linker in ``folder``; TvmbuildError when it fails."""
+    """Run a compiler or linker in ``folder``. Raises TvmbuildError if it fails."""
     kept = zig_cache()
     if not _is_writable(kept):
         report_progress(f"{kept} cannot be written: nothing is kept of what zig builds; XDG_CACHE_HOME names another")

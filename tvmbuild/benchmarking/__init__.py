@@ -1,1 +1,1 @@
-"""Timing programs against each other: samples, statistics, the machine's state, history."""
+"""Comparison of programs by their times: samples, statistics, the machine's state, history."""

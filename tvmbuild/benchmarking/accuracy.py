@@ -1,4 +1,4 @@
-"""Real inputs through a package and through the original model: how often they agree, and how far they are apart.
+"""The accuracy of a package on real inputs: its agreement with the original model, and its errors.
 
 The original model is the simplified one under ONNX Runtime, unoptimised; simplify has compared it with the file itself.
 """
@@ -26,9 +26,9 @@ Judge = Callable[[Run], Agreement]
 
 
 def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Sequence[Path]) -> Judge:
-    """Return what runs a package on the files of samples, and the ``original`` model, ONNX, beside it.
+    """Return a function that runs a package and the ``original`` ONNX model on the files of samples, and compares them.
 
-    It raises TvmbuildError for inputs that do not fit.
+    The function raises TvmbuildError for inputs that do not fit.
     """
 
     def judge(ours: Run) -> Agreement:
@@ -45,9 +45,9 @@ def make_judge(accuracy: Accuracy, takes: TakesInputs, original: Path, paths: Se
 def compare_samples(
     samples: Iterable[tuple[str, Arrays]], ours: Run, theirs: Run, total: int | None = None
 ) -> Agreement:
-    """Run both on each sample, which come with their names; ``total`` of them, where that is known.
+    """Run both on each named sample. ``total`` is the number of samples, if it is known.
 
-    TvmbuildError where their outputs have other names or shapes, or there is no sample.
+    Raises TvmbuildError if their outputs have other names or shapes, or if there is no sample.
     """
     tally, pace = _Tally(), Pace("comparing with the original model on real inputs", total, "samples")
     for index, (name, inputs) in enumerate(samples):
@@ -60,7 +60,7 @@ def compare_samples(
 
 
 def _count_batch(inputs: Arrays, want: Arrays) -> int:
-    """Return how many rows are one behind another in every input and in the first output; 1 where they are not."""
+    """Return the number of rows in every input and in the first output, or 1 if the numbers differ."""
     arrays = [*inputs.values(), *list(want.values())[:1]]
     extents = {each.shape[0] if each.ndim > 1 else 1 for each in arrays}
     return extents.pop() if inputs and len(extents) == 1 else 1
@@ -68,7 +68,7 @@ def _count_batch(inputs: Arrays, want: Arrays) -> int:
 
 @dataclass
 class _Most:
-    """The largest value so far, and whose it is."""
+    """The largest value so far, and its sample."""
 
     value: float = 0.0
     sample: str | None = None
@@ -80,7 +80,7 @@ class _Most:
 
 @dataclass
 class _Errors:
-    """Of one output, over all samples."""
+    """The errors of one output over all samples."""
 
     error: _Most = field(default_factory=_Most)
     largest: float = 0.0
@@ -90,7 +90,7 @@ class _Errors:
     count: int = 0
 
     def add(self, name: str, got: np.ndarray, want: np.ndarray) -> bool:
-        """Add a sample; say whether both have NaN and infinity in the same places."""
+        """Add a sample. Returns whether both have NaN and infinity in the same places."""
         same = (got == want) | (np.isnan(got) & np.isnan(want))
         finite = np.isfinite(got) & np.isfinite(want)
         right = np.abs(np.where(np.isfinite(want), want, 0.0))

@@ -1,4 +1,4 @@
-"""How a package and the original model agree on real inputs, and whether that is enough. Imports nothing slow."""
+"""The agreement of a package with the original model on real inputs, and its thresholds. Imports no slow module."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ DIGITS = ".3g"
 
 @dataclass(frozen=True)
 class Agreement:
-    """What package and original model make of real inputs.
+    """The comparison of a package's outputs with the original model's on real inputs.
 
-    Each error is of one output over all samples; where there are several outputs, of the one that comes off worst.
-    The error of an output that the original leaves at zero throughout is not divided by anything.
+    Each error is that of one output over all samples. If there are several outputs, it is the worst output's. If the
+    original leaves an output at zero throughout, that output's error is not divided.
     """
 
     samples: int
-    """Rows of a batch count each."""
+    """The number of samples. Each row of a batch counts."""
     agreeing: int
-    """Samples for which the largest element of the first output is the same one."""
+    """The number of samples for which the largest element of the first output is the same one."""
     max_abs_error: float
-    """Over all samples and outputs."""
+    """The largest error over all samples and outputs."""
     largest: float
     """The largest magnitude of the original model's outputs, to compare the error with."""
     of_largest: float | None = None
@@ -34,9 +34,9 @@ class Agreement:
     rms: float | None = None
     """The root mean square of the errors over that of the original's output."""
     unlike: int = 0
-    """Samples with NaN or infinity where the original has another value, or the other way round; in no error."""
+    """The number of samples with NaN or infinity in only one of both models. No error includes these elements."""
     worst_top1: str | None = None
-    """The sample without agreement where the original is surest; this and the following are None where there is none"""
+    """The disagreeing sample for which the original is surest. None, here and below: there is none."""
     worst_of_largest: str | None = None
     worst_rms: str | None = None
     worst_unlike: str | None = None
@@ -47,7 +47,7 @@ class Agreement:
         return self.agreeing / self.samples
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; `read_agreement` is the inverse."""
+        """Return the JSON value. `read_agreement` is the inverse."""
         return asdict(self)
 
     def describe(self) -> str:
@@ -63,14 +63,14 @@ _UNKNOWN = asdict(Agreement(0, 0, 0.0, 0.0))
 
 
 def read_agreement(data: Mapping[str, Any]) -> Agreement:
-    """Return what `Agreement.to_json` gave, now or before it had all of its fields; raises as `read_fields` does."""
+    """Read the value of `Agreement.to_json`, or of an older version with fewer fields. Raises as `read_fields` does."""
     known = {name: value for name, value in _UNKNOWN.items() if name not in ("samples", "agreeing")}
     agreement: Agreement = read_fields(Agreement, {**known, **data})
     return agreement
 
 
 def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> None:
-    """Raise VerdictError where the agreement is less than the thresholds ask for."""
+    """Raise VerdictError if the agreement misses a threshold."""
     short = tuple(_list_shortfalls(agreement, accuracy)) if agreement and accuracy else ()
     if short:
         raise VerdictError(
@@ -80,7 +80,7 @@ def check_agreement(agreement: Agreement | None, accuracy: Accuracy | None) -> N
 
 
 def _list_shortfalls(found: Agreement, asked: Accuracy) -> Iterator[str]:
-    """Yield each figure that is not what was asked for, with the threshold and the sample to look at."""
+    """Yield each figure that misses its threshold, with the threshold and the sample to look at."""
     if asked.top1 is not None and found.top1 < asked.top1:
         figure = f"{found.top1:.4g} ({found.agreeing} of {found.samples} samples)"
         yield f"top1 is {figure}, asked for is {asked.top1:g}, worst is {found.worst_top1}"

@@ -1,4 +1,4 @@
-"""What a package is timed against: the baselines of targets.yaml, one row each, and other packages."""
+"""The opponents of a package in a benchmark: the baselines of targets.yaml, one row each, and other packages."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Contender:
 
 @dataclass(frozen=True)
 class Contest:
-    """The package that the others are timed against, and what runs it."""
+    """The package that the others are compared with, and the load that runs it."""
 
     info: PackageInfo
     load: Load
     model: Path | None
-    """The simplified ONNX file; None: there is the package only."""
+    """The simplified ONNX file. None: only the package exists."""
 
 
 def prepare_baseline(name: str, contest: Contest, folder: Path) -> Contender:
-    """Return the baseline of that name, ready to be started; ``folder`` is for its files.
+    """Return the baseline of that name, ready to start. ``folder`` is for its files.
 
-    TvmbuildError says why it cannot be measured here.
+    Raises TvmbuildError with the reason if it cannot be measured here.
     """
     return BASELINES[name](contest, folder)
 
 
 def prepare_package(path: Path, contest: Contest) -> Contender:
-    """Return another package, to be run with the same inputs; TvmbuildError when it is not of the same model."""
+    """Return another package, to run with the same inputs. Raises TvmbuildError if it is not of the same model."""
     info = read_metadata(path)
     if info.inputs != contest.info.inputs or [each.name for each in info.outputs] != _output_names(contest):
         raise TvmbuildError(f"{path} has other inputs or outputs than {contest.load.model.name}", "compare like models")
@@ -74,7 +74,7 @@ def _tvm_untuned(contest: Contest, folder: Path) -> Contender:
     model = _require_model(contest)
     try:
         package = compile_untuned(model, contest.info, folder)
-    except (RuntimeError, TypeError, ValueError) as error:  # what TVM raises, tvm.error.InternalError included
+    except (RuntimeError, TypeError, ValueError) as error:  # TVM's errors, including tvm.error.InternalError
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise TvmbuildError(
             f"TVM cannot compile the model without records: {lines[-1].strip() if lines else type(error).__name__}"
@@ -101,13 +101,13 @@ BASELINES: dict[str, Callable[[Contest, Path], Contender]] = {
 """The names that `benchmark: {baselines: …}` may state."""
 
 
-# The package that a model gives without any record: what tuning has brought is its latency over the tuned one's.
+# The package of a model without any record: its latency over the tuned package's shows the gain from tuning.
 
 
 def compile_untuned(model: Path, tuned: PackageInfo, folder: Path) -> Path:
-    """Compile the simplified model for the tuned package's target and in its layout; return the package in ``folder``.
+    """Compile the simplified model in the tuned package's layout and for its target. Returns the package in ``folder``.
 
-    Holds the device's lock shared meanwhile, as the compile stage does.
+    It holds the device's lock shared, as the compile stage does.
     """
     from tvmbuild.building.package import BuildOptions, build_package  # noqa: PLC0415 - TVM, for this baseline alone
 

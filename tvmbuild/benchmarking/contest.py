@@ -1,4 +1,4 @@
-"""One package timed in turns with others: what the benchmark stage and `tvmbuild bench` have in common."""
+"""One package timed in turns with others: the common part of the benchmark stage and `tvmbuild bench`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tvmbuild.preparing.reference import Reference, make_inputs, read_reference,
 from tvmbuild.preparing.specials import find_special_problem
 
 OURS = "tvm"
-"""How the package itself is called among the contenders."""
+"""The name of the package itself among the contenders."""
 ATTEMPTS = 3
-"""On a device that goes away in the middle."""
+"""The number of attempts on a device that goes away in the middle."""
 NOT_PROFILED = Profile((), "host")
 PROFILED, MIN_PROFILED, PROFILE_S = 20, 3, 5.0
-"""Runs in which operators are timed: so many, or those that fit the time, but no fewer than the least."""
+"""The number of runs that time operators: as many as fit the time in seconds, between the least and the most."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What to time: a package, with the inputs and outputs that it must reproduce, against whom."""
+    """The task of a contest: a package, the inputs and outputs that it must reproduce, and its opponents."""
 
     subject: str
     """The cell's name, or the package's."""
@@ -54,17 +54,17 @@ class Trial:
     """Other packages of the same model."""
     device: Device = LOCAL
     judge: Judge | None = None
-    """Compares the package with the original model on real inputs; None: there are none."""
+    """The comparison of the package with the original model on real inputs. None: there are none."""
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """Return the baselines that can be timed in turns with the package: those of this machine."""
+        """Return the baselines that can be timed in turns with the package: only on this machine."""
         return self.options.baselines if self.model is not None and self.device.takes_baselines else ()
 
 
 @dataclass
 class _Field:
-    """The contenders whose processes run, paused; and what there is to say of the others."""
+    """The contenders whose processes run, paused, and the messages about the others."""
 
     contenders: dict[str, Contender]
     workers: dict[str, Worker]
@@ -73,10 +73,10 @@ class _Field:
 
 
 def run_contest(trial: Trial, attempts: int = ATTEMPTS) -> Result:
-    """Check the package's numbers and time it; TvmbuildError when they are wrong, or the package cannot run.
+    """Check the package's numbers and time it. Raises TvmbuildError if they are wrong, or if the package cannot run.
 
-    A baseline that cannot be measured is no error: the result says why. Another package that cannot is one. All of it
-    is done again when the device goes away in the middle.
+    If a baseline cannot be measured, the result gives the reason. If another package cannot be measured, that is an
+    error. If the device goes away in the middle, everything is repeated.
     """
     if trial.device.emulated:
         raise TvmbuildError(f"{trial.subject} runs on {trial.device.name}, where times mean nothing")
@@ -103,7 +103,7 @@ def _run_once(trial: Trial) -> Result:
             ours = stack.enter_context(device.start(contest.load))
             comparison = check_numbers(trial, ours)
             agreement = trial.judge(ours.run) if trial.judge else None
-            ours.pause()  # it may wait long, and must not disturb what is being timed
+            ours.pause()  # it may wait long, and must not disturb the timing of others
             _start_others(trial, field, stack)
         with device.hold(exclusive=True):
             options, workers = trial.options, {OURS: ours, **field.workers}
@@ -131,7 +131,7 @@ def _run_once(trial: Trial) -> Result:
 
 
 def _profile(ours: Worker, call_ms: float) -> Profile:
-    """Return the time of each operator, over fewer runs of a slow model."""
+    """Return the time of each operator, over fewer runs for a slow model."""
     report_progress("timing the operators")
     return ours.profile(max(MIN_PROFILED, min(PROFILED, int(PROFILE_S * 1000 / call_ms))))
 
@@ -144,7 +144,7 @@ def _prepare(field: _Field, name: str, contest: Contest, folder: Path) -> None:
 
 
 def check_numbers(trial: Trial, worker: Worker, stage: str = "benchmark") -> Comparison:
-    """Compare the outputs with the reference's, of special inputs too; TvmbuildError, the stage's, for wrong ones."""
+    """Compare the outputs with the reference's, also for special inputs. Raises TvmbuildError in the stage's name."""
     report_progress("comparing the outputs with the reference")
     reference = read_reference(trial.reference)
     allowed = reference.allow(trial.tolerance)
@@ -205,7 +205,7 @@ def _list_warnings(field: _Field, measured: Measured) -> tuple[str, ...]:
 
 
 def describe_product(package: Path, info: PackageInfo) -> Product:
-    """Return what identifies the package that ran."""
+    """Return the identity of the package that ran."""
     target = info.target
     reduced = [] if target.precision == "fp32" else [target.precision]
     seen = canonical_json([target.kind, target.attributes, target.host, *reduced])
@@ -224,10 +224,10 @@ def _reason(error: TvmbuildError) -> str:
 
 
 def make_package_trial(package: Path, others: tuple[Path, ...], folder: Path, threads: int | None = None) -> Trial:
-    """Return the trial of a package without a project; ``folder`` gets the inputs that are drawn for it.
+    """Return the trial of a package without a project. ``folder`` gets the inputs that are drawn for it.
 
-    What is right is what the package itself computes: the others must compute the same. Without ``threads``, those that
-    the package was tuned for, as far as this machine has them.
+    The package's own outputs are the reference that the others must reproduce. The default of ``threads`` is the number
+    that the package was tuned for, at most this machine's cores.
     """
     info = read_package(package).info
     threads = threads or default_threads(info, available_cores())

@@ -1,4 +1,4 @@
-"""Medians and ratios with their 95 % intervals, and what they say in words. Imports nothing slow."""
+"""Medians and ratios with their 95 % intervals, and verdicts in words. Imports no slow module."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Verdict = Literal["faster", "slower", "no difference"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and the interval that holds the true one in 95 of 100 measurements; all are above zero."""
+    """A value and the interval that holds the true one in 95 of 100 measurements. All are above zero."""
 
     value: float
     low: float
     high: float
 
     def to_json(self, value: str) -> dict[str, float]:
-        """Return the JSON value; ``value`` is the key of the value itself."""
+        """Return the JSON value. ``value`` is the key of the value itself."""
         return {value: round(self.value, 5), "low": round(self.low, 5), "high": round(self.high, 5)}
 
 
@@ -34,13 +34,13 @@ class Latency:
     number: int
 
     def to_json(self) -> dict[str, float | int]:
-        """Return the JSON value; ``read_latency`` is the inverse."""
+        """Return the JSON value. ``read_latency`` is the inverse."""
         rest = {"p95": round(self.p95, 5), "min": round(self.min, 5), "repeat": self.repeat, "number": self.number}
         return {**self.median.to_json("median"), **rest}
 
 
 def read_estimate(data: Mapping[str, Any], value: str) -> Estimate:
-    """Return what `to_json` wrote; KeyError, TypeError or ValueError when it is no estimate."""
+    """Read the value of `to_json`. Raises KeyError, TypeError or ValueError if it is malformed."""
     read = Estimate(float(data[value]), float(data["low"]), float(data["high"]))
     if not 0 < read.low <= read.value <= read.high < math.inf:
         raise ValueError(f"{read} is no estimate")
@@ -48,7 +48,7 @@ def read_estimate(data: Mapping[str, Any], value: str) -> Estimate:
 
 
 def read_latency(data: Mapping[str, Any]) -> Latency:
-    """Return what `to_json` wrote; KeyError, TypeError or ValueError when it is no latency."""
+    """Read the value of `to_json`. Raises KeyError, TypeError or ValueError if it is malformed."""
     numbers = float(data["p95"]), float(data["min"]), int(data["repeat"]), int(data["number"])
     if not all(map(math.isfinite, numbers)):
         raise ValueError(f"{numbers} are no times")
@@ -56,7 +56,7 @@ def read_latency(data: Mapping[str, Any]) -> Latency:
 
 
 def judge(ratio: Estimate) -> Verdict:
-    """Return what our time divided by another's says of us: a difference only where the interval excludes 1."""
+    """Return the verdict on the ratio of our time to another's: a difference only if the interval excludes 1."""
     if ratio.high < 1:
         return "faster"
     return "slower" if ratio.low > 1 else "no difference"
@@ -72,9 +72,9 @@ def describe_ratio(ratio: Estimate) -> str:
 
 
 def divide(first: Estimate, second: Estimate) -> Estimate:
-    """Return the ratio of two estimates of measurements that were not made together.
+    """Return the ratio of two estimates from separate measurements.
 
-    Its interval is made of both ("method of variance estimates recovery", Donner and Zou 2012) on logarithms.
+    Both intervals give the ratio's, by the "method of variance estimates recovery" (Donner and Zou 2012) on logarithms.
     """
     a, b = (tuple(math.log(x) for x in (each.value, each.low, each.high)) for each in (first, second))
     middle = a[0] - b[0]

@@ -1,4 +1,4 @@
-"""`build/history.jsonl`: one line a benchmark, the newest last. Imports nothing slow: the report uses it."""
+"""`build/history.jsonl`: one line a benchmark, the newest last. Imports no slow module, because the report uses it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tvmbuild.base.frozen_map import FrozenMap
 from tvmbuild.benchmarking.results import Result, read_result
 
 _END_OF_TIME = 1 << 40
-"""Seconds that calendars can still show."""
+"""The largest time in seconds that calendars can still show."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One benchmark, when it was, and the schedules that the package was made with."""
+    """One benchmark, its time, and the schedules of the package."""
 
     time: int
     """Seconds since the epoch."""
     result: Result
     schedules: FrozenMap[str, str] | None
-    """Task key → digest of its winning trace, sorted; None: not known."""
+    """Task key → digest of its winning trace, sorted. None: not known."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The lines that can be read, in their order, and how many cannot."""
+    """The readable lines, in their order, and the number of unreadable ones."""
 
     entries: tuple[Entry, ...]
     damaged: int = 0
@@ -53,9 +53,9 @@ def append_entry(path: Path, entry: Entry) -> None:
 
 
 def read_history(path: Path) -> History:
-    """Return what the file holds; empty when there is none. OSError when it cannot be read.
+    """Return the contents of the file, empty if it does not exist. Raises OSError if it cannot be read.
 
-    A last line that was torn is left out without a word; others that cannot be read are counted.
+    A torn last line is ignored. Other unreadable lines are counted.
     """
     try:
         data = path.read_bytes()
@@ -68,7 +68,7 @@ def read_history(path: Path) -> History:
 
 
 def read_entry(line: bytes, when: int | None = None) -> Entry | None:
-    """Return the entry of a line, or with ``when`` of a result.json of that time; None when it is neither."""
+    """Return the entry of a line, or with ``when`` of a result.json of that time. None: the text is neither."""
     try:
         value = json.loads(line)
         result = read_result(value)
@@ -89,8 +89,8 @@ def _read_schedules(value: Mapping[str, Any] | None) -> FrozenMap[str, str] | No
 def make_entry(result: Result, schedule: Path, used: str | None) -> Entry:
     """Return the entry of a benchmark that was made just now.
 
-    ``schedule`` is the cell's schedule.json; it counts only where its SHA-256 is ``used``, the one that the package
-    was made with.
+    ``schedule`` is the cell's schedule.json. It counts only if its SHA-256 is ``used``, the one of the schedule in the
+    package.
     """
     return Entry(int(time.time()), result, digest_schedules(schedule) if _has_digest(schedule, used) else None)
 

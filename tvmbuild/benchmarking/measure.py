@@ -1,4 +1,4 @@
-"""Time several worker processes in turns: warmed up until steady, one running while the others are stopped."""
+"""Timing of several worker processes in turns: warmed up until steady, one running while the others are stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.devices.machine_state import MachineState
 from tvmbuild.devices.model_worker import Worker
 
 BUDGET_S = 20.0
-"""Time that one contender may take for its samples; a slow one gets fewer, but at least MIN_SAMPLES."""
+"""The time for the samples of one contender, in seconds. A slow one gets fewer samples, but at least MIN_SAMPLES."""
 MIN_SAMPLES = 5
 ROUNDS = 20
 STRIDES = (1, 2, 4)
@@ -25,17 +25,17 @@ WARM_UP_S = 0.3
 WARM_UP_LIMIT_S = 5.0
 STEADY_GROUPS = 3
 STEADY_WITHIN = 0.03
-"""Warm: the medians of the last STEADY_GROUPS groups of calls differ by no more than this share."""
+"""A contender is warm if the medians of the last STEADY_GROUPS groups of calls differ by at most this share."""
 GROUP_MS = 50.0
 REWARM_S = 0.02
-"""After a stop, caches are cold and threads asleep: calls for this long are not counted."""
+"""The time in seconds of uncounted calls after a stop, when caches are cold and threads sleep."""
 SLOW_MS = 50.0
-"""Calls that take longer do not notice a cold cache."""
+"""The time of a call in ms above which a cold cache does not matter."""
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """How a contender's warming up ended."""
+    """The result of a contender's warm-up."""
 
     call_ms: float
     steady: bool
@@ -43,27 +43,27 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Turns:
-    """When a contender is timed, and how often each time."""
+    """The rounds of a contender, and its samples in each."""
 
     stride: int
     samples: int
-    """In each of its rounds."""
+    """The number of samples in each of its rounds."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What timing in turns gave, by the contender's name."""
+    """The result of timing in turns, by the contender's name."""
 
     samples: Mapping[str, Samples]
     unsteady: tuple[str, ...]
-    """Those whose calls were still changing when warming up was given up."""
+    """The contenders whose calls were still changing when their warm-up ended."""
     machine: MachineState
 
 
 def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, watch: Watching) -> Measured:
-    """Time the workers, all of them paused, in rounds; paused they are left. The caller holds the device.
+    """Time the workers in rounds. All are paused before and after. The caller holds the device.
 
-    ``watch`` is the device's, made now.
+    ``watch`` is the device's, made just before.
     """
     warm = {}
     for name, worker in workers.items():
@@ -84,9 +84,10 @@ def measure_in_turns(workers: Mapping[str, Worker], number: int, repeat: int, wa
 
 
 def list_turns(turns: Mapping[str, Turns], index: int) -> list[str]:
-    """Return who is timed in that round, in order: back and forth, so that a drift of the machine meets all alike.
+    """Return the contenders of a round in order: back and forth, so that a drift of the machine affects all alike.
 
-    The order turns where all take part, for a slow one that comes every fourth round must meet both orders too.
+    The order changes after the slowest one's stride, because a contender in every fourth round must also meet both
+    orders.
     """
     slowest = max(each.stride for each in turns.values())
     names = [name for name in turns if index % turns[name].stride == 0]
@@ -123,7 +124,7 @@ def is_steady(medians: Sequence[float]) -> bool:
 
 
 def count_samples(call_ms: float, number: int, repeat: int) -> int:
-    """Return how many samples fit the time budget: ``repeat``, or fewer for a slow model, never under MIN_SAMPLES."""
+    """Return the number of samples that fit the time budget: at most ``repeat``, at least MIN_SAMPLES."""
     fitting = math.floor(BUDGET_S * 1000 / max(call_ms * number, 1e-6))
     return max(MIN_SAMPLES, min(repeat, fitting))
 

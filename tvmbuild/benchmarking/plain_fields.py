@@ -14,11 +14,11 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
     "None": (type(None),),
 }
-"""What JSON may hold where a field's type says so."""
+"""The JSON types that each type of a field accepts."""
 
 
 def read_fields(kind: type[Any], data: Mapping[str, Any]) -> Any:
-    """Return the dataclass; each value must be there (KeyError) and of the type that the field says (TypeError)."""
+    """Return the dataclass. Raises KeyError if a value is missing, TypeError if it is not of its field's type."""
     names = [field.name for field in fields(kind)]
     for field in fields(kind):
         value = data[field.name]

@@ -1,4 +1,4 @@
-"""A cell's latency then and now: whether they differ, and which Tasks' schedules changed in between."""
+"""Comparison of a cell's latency then and now: the difference, and the Tasks whose schedules changed in between."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvmbuild.benchmarking.estimates import Estimate, divide
 from tvmbuild.benchmarking.history import Entry
 
 LEAST_REGRESSION = 1.01
-"""The interval must lie above this: two processes of one program differ by as much (page placement), in no interval."""
+"""The ratio that the interval must exceed: two processes of one program differ as much by page placement."""
 INDEPENDENT = ("onnxruntime", "openvino")
-"""Baselines that nothing in the project changes: what they take tells how quick the machine was at the time."""
+"""Baselines that no change in the project affects: their times show the machine's speed at the time."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Change:
     ratio: Estimate
     """The time now over the time then."""
     against: str | None
-    """The baseline that both times were divided by; None: the times themselves were compared."""
+    """The baseline that divides both times. None: the times themselves were compared."""
     blamed: tuple[str, ...] | None
-    """Keys of the Tasks whose schedule changed; None: not known."""
+    """The keys of the Tasks whose schedule changed. None: not known."""
 
     @property
     def is_regression(self) -> bool:
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Incomparable:
-    """A cell of which there are no two comparable benchmarks."""
+    """A cell without two comparable benchmarks."""
 
     cell: str
     reason: str
@@ -46,7 +46,7 @@ class Incomparable:
 def compare_cell(cell: str, earlier: Sequence[Entry], history: Sequence[Entry], since: str) -> Change | Incomparable:
     """Compare the newest entry of the history with the newest comparable one of ``earlier``.
 
-    ``since`` says in words what ``earlier`` is.
+    ``since`` describes ``earlier`` in words.
     """
     after = _find_newest(history, cell)
     if after is None:
@@ -68,7 +68,7 @@ def _find_newest(entries: Iterable[Entry], cell: str) -> Entry | None:
 
 
 def explain_difference(before: Entry, after: Entry) -> str | None:
-    """Return why their times cannot be compared, as the end of a sentence; None: they can."""
+    """Return why their times cannot be compared, as the end of a sentence. None: they can."""
     then, now = before.result, after.result
     if then.machine.name != now.machine.name:
         return f"on another machine ({then.machine.name}; now {now.machine.name})"
@@ -82,8 +82,8 @@ def explain_difference(before: Entry, after: Entry) -> str | None:
 def compare_entries(before: Entry, after: Entry) -> Change:
     """Compare two benchmarks of the same cell, machine, threads and target.
 
-    Where both were timed in turns with the same version of an independent baseline, the ratios to it are compared: the
-    machine's mood of the day is in both times and cancels out.
+    If both were timed in turns with the same version of an independent baseline, the ratios to it are compared: the
+    machine's speed of the day is in both times and cancels out.
     """
     then = {(rival.name, rival.version): rival.ratio for rival in before.result.rivals if rival.name in INDEPENDENT}
     shared = [rival for rival in after.result.rivals if (rival.name, rival.version) in then]
@@ -102,7 +102,7 @@ def _list_changed(before: Entry, after: Entry) -> tuple[str, ...] | None:
 
 
 def describe_schedule(change: Change, key: str) -> Literal["gained a record", "lost its record", "another record"]:
-    """Say how a blamed Task's schedule changed."""
+    """Return the change of a blamed Task's schedule, in words."""
     if key not in dict(change.before.schedules or ()):
         return "gained a record"
     return "another record" if key in dict(change.after.schedules or ()) else "lost its record"

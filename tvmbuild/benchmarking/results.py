@@ -1,4 +1,4 @@
-"""What a benchmark found, as values; result.json and the history hold them. Imports nothing slow."""
+"""The results of benchmarks, as values in result.json and in the history. Imports no slow module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmbuild.package.profile import OperatorRow
 _Any = TypeVar("_Any")
 
 RESULT_FORMAT = 2
-"""Version of result.json and of the history's lines; another one counts as not benchmarked."""
+"""The version of result.json and of the history's lines. A result of another version counts as not benchmarked."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Rival:
 
 @dataclass(frozen=True)
 class Absent:
-    """A baseline that was asked for and could not be timed."""
+    """A baseline that was requested and could not be timed."""
 
     name: str
     reason: str
-    """With the remedy."""
+    """The reason, with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Product:
     target: str
     """The target's name."""
     target_digest: str
-    """Of what code generation saw of the target."""
+    """The digest of the target's properties that code generation uses."""
     sha256: str
     size: int
     tasks: int
     covered: int
-    """Tasks, and those with a record."""
+    """The number of Tasks, and of those with a record."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One benchmark of one cell, or of a package that belongs to none."""
+    """One benchmark of one cell, or of a package without a cell."""
 
     cell: str
     product: Product
@@ -69,12 +69,12 @@ class Result:
     peak_memory_mb: float | None = None
     warnings: tuple[str, ...] = ()
     operators: tuple[OperatorRow, ...] = ()
-    """Of one run, the longest first; empty where they were not asked for."""
+    """The operators of one run, the longest first. Empty: not requested."""
     accuracy: Agreement | None = None
     """None: the model names no real inputs."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; `read_result` is the inverse."""
+        """Return the JSON value. `read_result` is the inverse."""
         measured = [
             {
                 "name": rival.name,
@@ -103,7 +103,7 @@ class Result:
 
 @dataclass(frozen=True)
 class EmulatedResult:
-    """What an emulated device tells of a cell: whether its numbers are right, and no time."""
+    """The result of a cell on an emulated device: the check of its numbers, without times."""
 
     cell: str
     product: Product
@@ -114,7 +114,7 @@ class EmulatedResult:
     accuracy: Agreement | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; `read_emulated` is the inverse."""
+        """Return the JSON value. `read_emulated` is the inverse."""
         return {
             "format": RESULT_FORMAT,
             "emulated": True,
@@ -130,12 +130,12 @@ class EmulatedResult:
 
 
 def read_result(data: Mapping[str, Any]) -> Result | None:
-    """Return what `Result.to_json` wrote; None when it is damaged, of another version, or of an emulated device."""
+    """Read the value of `Result.to_json`. None: damaged, of another version, or from an emulated device."""
     return _read_with(_read, data, emulated=False)
 
 
 def read_emulated(data: Mapping[str, Any]) -> EmulatedResult | None:
-    """Return what `EmulatedResult.to_json` wrote; None when it is damaged, of another version, or a timed one."""
+    """Read the value of `EmulatedResult.to_json`. None: damaged, of another version, or a timed result."""
     return _read_with(_read_emulated, data, emulated=True)
 
 

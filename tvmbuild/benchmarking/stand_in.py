@@ -1,4 +1,4 @@
-"""One package on a device of this machine's that is not the target's: are its numbers right? Nothing is timed."""
+"""A check of one package's numbers on a device of this machine that is not the target's. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class CannotRunError(TvmbuildError):
 
 
 def run_package(trial: Trial) -> Validated:
-    """Run the package; CannotRunError where it does not run here, TvmbuildError where its numbers are wrong."""
+    """Run the package. Raises CannotRunError if it does not run here, TvmbuildError if its numbers are wrong."""
     report_progress("loading the package on this machine's device")
     with LOCAL.hold(exclusive=False), ExitStack() as stack:
         try:
             worker = stack.enter_context(LOCAL.start(Load("tvm", trial.package, trial.reference, trial.threads)))
-            worker.outputs()  # a driver compiles kernels, and says what it lacks, when they first run
+            worker.outputs()  # a driver compiles kernels at their first run, and only then reports missing features
         except TvmbuildError as error:
             raise CannotRunError(error.message, error.hint) from error
         comparison = check_numbers(trial, worker, "validate")

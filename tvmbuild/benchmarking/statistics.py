@@ -1,8 +1,8 @@
 """Samples taken in rounds → medians and ratios with bootstrap intervals.
 
-Calls of one round are alike: they share the clock, the caches' state and what else the machine did. So rounds are drawn
-again, not calls; and of two contenders the same rounds, for what disturbed one side of a round disturbed the other. The
-draw is seeded: the same samples give the same intervals.
+Calls of one round share the clock, the caches' state and the machine's other work, so they are alike. The bootstrap
+therefore draws rounds, not calls. For two contenders it draws the same rounds, because a disturbance of one side of a
+round affected the other too. The draw is seeded: equal samples give equal intervals.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TAILS = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Samples:
-    """Times of one contender in ms a call; every round that it took part in has equally many."""
+    """Times of one contender in ms a call. Each of its rounds has the same number of samples."""
 
     rounds: tuple[int, ...]
-    """Which rounds, ascending."""
+    """The indices of its rounds, ascending."""
     ms: tuple[tuple[float, ...], ...]
     """One entry a round."""
     number: int
-    """Calls in one sample."""
+    """The number of calls in one sample."""
 
 
 def summarize(samples: Samples) -> Latency:
@@ -44,7 +44,7 @@ def summarize(samples: Samples) -> Latency:
 
 
 def estimate_ratio(first: Samples, second: Samples) -> Estimate:
-    """Return the first's median over the second's, from the rounds that both took part in; ValueError without any."""
+    """Return the first's median over the second's, from their common rounds. Raises ValueError if they have none."""
     shared = sorted(set(first.rounds) & set(second.rounds))
     if not shared:
         raise ValueError("the contenders took part in no common round")

@@ -1,4 +1,4 @@
-"""What is known of the numbers of a package whose device is not here. No TVM: the report reads it."""
+"""The checked numbers of a package whose device is not here. No TVM, because the report reads it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Validated:
-    """How far the right numbers of a model are from its reference."""
+    """The errors of a model's correct outputs against its reference."""
 
     max_abs_error: float
     max_rel_error: float
     device: str | None = None
-    """The class of the device that ran the package; None: the CPU computed the model."""
+    """The class of the device that ran the package. None: the CPU computed the model."""
     note: str | None = None
-    """Why no device ran it although there is one."""
+    """The reason why no device ran it although one exists."""
     accuracy: Agreement | None = None
     """None: the model names no real inputs."""
 
@@ -32,7 +32,7 @@ class Validated:
 
     @classmethod
     def from_json(cls, value: object) -> Validated | None:
-        """Return what `to_json` gave; None for anything else."""
+        """Read the value of `to_json`. None: another value."""
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             return None
         absolute, relative = value.get("max_abs_error"), value.get("max_rel_error")
@@ -46,7 +46,7 @@ class Validated:
         return cls(absolute, relative, device, note, accuracy)
 
     def describe(self) -> str:
-        """Return where the numbers were checked."""
+        """Return the place where the numbers were checked."""
         if self.device is not None:
             return f"numbers checked on {self.device}"
         return "numbers checked on the CPU" if self.note is None else f"numbers checked on the CPU, for {self.note}"

@@ -1,7 +1,7 @@
 """The numbers of a package that cannot run here, computed by this machine's CPU from the same module.
 
-The module is the cell's, lowered for its target in its layout and with its algorithms; only the last part of the way,
-schedules and code, is the CPU's. What this finds is what import, rewrites and lowering do wrong.
+The module is the cell's, lowered for its target in its layout and with its algorithms. Only the last part, schedules
+and code, is the CPU's. The check finds errors of import, rewrites and lowering.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tvmbuild.records.schedule import NO_RECORDS, Schedule
 
 @dataclass(frozen=True)
 class LoweredModel:
-    """A model as its package's code is made of it."""
+    """A lowered model, from which its package's code is made."""
 
     cell: str
     imported: ImportedModel
@@ -41,9 +41,9 @@ class LoweredModel:
     lowered: Lowered
 
     def key(self, reference: bytes, tolerance: Tolerance, judged: bytes = b"") -> str:
-        """Return what decides about the numbers, in short: the module, the content of the reference, the tolerance.
+        """Return a short key of all that determines the numbers: the module, the reference's content, the tolerance.
 
-        ``judged`` says what the accuracy is judged by.
+        ``judged`` identifies the inputs of the accuracy check.
         """
         told = hashlib.sha256(repr(tolerance).encode() + reference + judged).hexdigest()
         return task_key(self.lowered.mod) + told[:16]
@@ -52,14 +52,14 @@ class LoweredModel:
 def lower_model(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str = "model"
 ) -> LoweredModel:
-    """Take the model as far as its package's code is the same on every CPU; messages call it ``name``."""
+    """Lower the model as far as its package's code is the same on every CPU. Messages call it ``name``."""
     report_progress("lowering")
     imported = import_for(model, target, name)
     return LoweredModel(f"{name}@{target.name}", imported, schedule, lower_for(imported, make_target(target), schedule))
 
 
 def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance, judge: Judge | None = None) -> Validated:
-    """Compute the model here; TvmbuildError when the numbers are not the reference's."""
+    """Compute the model here. Raises TvmbuildError if the numbers differ from the reference's."""
     report_progress("generating code for this CPU")
     compute = build_here(_without_foreign_code(model), host_target(threads=available_cores()))
     comparison = _compare(compute, reference, tolerance)
@@ -73,7 +73,7 @@ def validate(model: LoweredModel, reference: Reference, tolerance: Tolerance, ju
 
 
 def _without_foreign_code(model: LoweredModel) -> Lowered:
-    """Return the module; lowered for this CPU where it has GPUs' code, which comes scheduled, or instructions."""
+    """Return the module. If it has scheduled GPU code or instructions of another CPU, lower it for this CPU instead."""
     functions = [each for each in model.lowered.mod.functions.values() if isinstance(each, tvm.tirx.PrimFunc)]
     if any(is_scheduled(each) or names_instructions(each) for each in functions):
         return lower_for(model.imported, host_target(), model.schedule)

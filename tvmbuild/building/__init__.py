@@ -1,1 +1,1 @@
-"""A model built by code, as a value: above compiler and replay, below the stages; knows neither steps nor projects."""
+"""Builds of a model as values: above compiler and replay, below the stages, free of steps and projects."""

@@ -1,6 +1,6 @@
-"""Take a model file as far as its Tasks and print findings as JSON: ``python -m tvmbuild.building.examine REQUEST``.
+"""Lower a model file to its Tasks and print findings as JSON: ``python -m tvmbuild.building.examine REQUEST``.
 
-A process of its own, for a model may crash what reads it. Nothing is built, and nothing is written.
+It runs in its own process, because a model may crash its reader. It builds and writes nothing.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass(frozen=True)
 class Examined:
-    """What there is to say of a model; of one that cannot be built, why."""
+    """The facts about a model, and the reason if it cannot be built."""
 
     opset: int = 0
     nodes: int = 0
     inputs: tuple[str, ...] = ()
     """``data float32[1, 3, 224, 224]``."""
     names: tuple[str, ...] = ()
-    """Of all inputs, those of a model that cannot be built too."""
+    """The names of all inputs, also for a model that cannot be built."""
     tasks: int = 0
     constants: int = 0
     """Bytes."""
@@ -38,9 +38,9 @@ class Examined:
     slow: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
-    """`128 stands for sequence`: sizes that nobody gave, with which the rest was found out."""
+    """`128 stands for sequence`: assumed sizes in place of missing ones, on which the other facts depend."""
     also: tuple[str, ...] = ()
-    """What else stands in the way, as far as it can be known with them."""
+    """Other obstacles, as far as the assumed sizes show them."""
     passes: tuple[str, ...] = ()
     """The lines of a table of the passes that ran."""
     problem: str | None = None
@@ -49,10 +49,10 @@ class Examined:
 
 @dataclass(frozen=True)
 class Wish:
-    """Say for which CPU a model is examined, and what is recorded."""
+    """The options of an examination: the CPU, and the recordings."""
 
     cpu: str | None = None
-    """LLVM's name of the CPU that it would be built for; None: this machine's."""
+    """LLVM's name of the CPU that the model would be built for. None: this machine's."""
     dump: Path | None = None
     """The folder that gets the module after each pass."""
     passes: bool = False
@@ -60,9 +60,9 @@ class Wish:
 
 
 def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
-    """Take the model as far as its Tasks for an llvm target.
+    """Lower the model to its Tasks for an llvm target.
 
-    Of ``inputs``, those that the model does not have are other models'. What cannot be built is a finding.
+    Entries of ``inputs`` that the model lacks belong to other models. If the model cannot be built, that is a finding.
     """
     from tvmbuild.preparing.model_file import read_model  # noqa: PLC0415 - all of it is the child's, and slow to import
     from tvmbuild.preparing.onnx_graph import graph_inputs  # noqa: PLC0415
@@ -85,7 +85,7 @@ def examine(path: Path, wish: Wish, inputs: tuple[InputSpec, ...]) -> Examined:
 
 
 def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Examined:
-    """Return the facts of a model whose shapes are given; TvmbuildError where it cannot be built."""
+    """Return the facts of a model whose shapes are given. Raises TvmbuildError if it cannot be built."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import set_output_shapes  # noqa: PLC0415
     from tvmbuild.preparing.onnxsim_process import simplify_in_process  # noqa: PLC0415
@@ -103,7 +103,7 @@ def _look(proto: Any, given: tuple[InputSpec, ...], name: str, wish: Wish) -> Ex
 
 
 def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], question: Question, wish: Wish) -> Examined:
-    """Return what can be said while sizes are missing: all facts, with others in their place, or those of the file."""
+    """Return the facts that are known without the missing sizes: all, with assumed sizes, or only those of the file."""
     from tvmbuild.compiler.importing.expand.scope import find_opset  # noqa: PLC0415
     from tvmbuild.preparing.onnx_graph import fix_inputs, graph_inputs  # noqa: PLC0415
     from tvmbuild.preparing.open_inputs import describe_input  # noqa: PLC0415
@@ -117,7 +117,7 @@ def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], ques
         return replace(_look(copy.deepcopy(proto), specs, name, wish), inputs=shown, stand_ins=question.stands)
     except TvmbuildError as first:
         also = [first]
-    if "operator" not in also[0].message:  # what stands in the way may be known without a run
+    if "operator" not in also[0].message:  # other obstacles may be known without a run
         try:
             fix_inputs(proto, specs, name)
             _lower(proto, name, wish)
@@ -128,7 +128,7 @@ def _look_by_stand_ins(proto: Any, name: str, given: tuple[InputSpec, ...], ques
 
 
 def say_without_project(error: TvmbuildError) -> TvmbuildError:
-    """Return what is wrong in words for somebody who has no models.yaml."""
+    """Return the error in words for somebody who has no models.yaml."""
     hint = re.sub(r"`inputs: \{(\S+): \{value: …\}\}`", r"`--value \1=…`", error.hint or "")
     hint = hint.replace("correct `shape:` in models.yaml", "correct --shape")
     hint = re.sub(r"([Cc])orrect `inputs:` in models\.yaml", r"\1orrect --shape or --value", hint)
@@ -180,7 +180,7 @@ def _lower(model: Any, name: str, wish: Wish) -> Examined:
 
 
 def main(request: str) -> None:
-    """Print what is found."""
+    """Print the findings."""
     asked = json.loads(request)
     shapes, values = asked["shapes"], asked["values"]
     inputs = tuple(

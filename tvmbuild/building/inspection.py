@@ -1,6 +1,6 @@
 """Print as JSON how a model is compiled: ``python -m tvmbuild.building.inspection REQUEST``.
 
-A process of its own, for TVM may crash on a model. Nothing but the dump is written.
+It runs in its own process, because TVM may crash on a model. It writes only the dump.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tvmbuild.records.schedule import Schedule, read_schedule
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function of the lowered model, and where its schedule comes from."""
+    """A function of the lowered model, and the origin of its schedule."""
 
     name: str
     key: str
-    """The Task's."""
+    """The Task's key."""
     calls: int
     origin: str
     """``record``, ``rule``, or ``given``: TVM's own code, or loops that were written with the function."""
@@ -43,7 +43,7 @@ class Kernel:
 
 
 def show_passes(model: Path, target: PackageTarget, schedule: Schedule, folder: Path | None) -> list[str]:
-    """Compile the model as a package would be and return the lines of a table of its passes.
+    """Compile the model as for a package and return the lines of a table of its passes.
 
     A folder gets the module after each pass that changed it.
     """
@@ -86,7 +86,7 @@ def _trace(function: Any, target: Any) -> tuple[Attempt, ...]:
 
 
 def main(request: str) -> None:
-    """Print what is found."""
+    """Print the findings."""
     asked = json.loads(request)
     model, target = Path(asked["model"]), PackageTarget.from_json(asked["target"])
     answer: dict[str, object] = {"problem": None}

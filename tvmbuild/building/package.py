@@ -1,4 +1,4 @@
-"""ONNX, a target and a Schedule → the package that runs there: all that the compile stage does, without files."""
+"""The whole work of the compile stage without files: ONNX, a target and a Schedule → the package that runs there."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tvmbuild.records.schedule import NO_RECORDS, Schedule
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How a package is linked, and what it says of itself beside what follows from model and target."""
+    """The linking of a package, and its metadata that do not follow from model and target."""
 
     name: str | None = None
-    """The model's; None: the file's, without its suffix."""
+    """The model's name. None: the file's, without its suffix."""
     link: str = "auto"
     """``auto``: the bundled ziglang; or the name of a compiler command."""
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] | None = None
     digests: FrozenMap[str, str] = FrozenMap()
-    """Role → SHA-256 of every file that it is made from."""
+    """Role → SHA-256 of every input file of the build."""
     tools: FrozenMap[str, str] = FrozenMap()
     """Tool → version."""
 
@@ -41,10 +41,10 @@ class BuildOptions:
 def build_package(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, options: BuildOptions = BuildOptions()
 ) -> Package:
-    """Build the model for the target; the same arguments and versions give the same package in any process.
+    """Build the model for the target. Equal arguments and versions give an equal package in any process.
 
-    TvmbuildError names what cannot be built, and the records of the Schedule that do not apply. A crash of TVM is
-    this process's: whoever builds what others send, does so in a child.
+    TvmbuildError names the part that cannot be built, and the records of the Schedule that do not apply. A crash of TVM
+    ends this process, so models from others should be built in a child process.
     """
     name = options.name or (model.stem if isinstance(model, Path) else "model")
     with dump_where_asked(f"{name}@{target.name}"):
@@ -78,7 +78,7 @@ def build_package(
 
 
 def check_coverage(coverage: Coverage, schedule: Schedule, cell: str) -> None:
-    """Raise TvmbuildError unless exactly the Tasks of the Schedule are covered: TVM drops a record without a word."""
+    """Raise TvmbuildError unless exactly the Tasks of the Schedule are covered: TVM drops a record silently."""
     names, scheduled = coverage.uncovered, schedule.traces.keys()
     lost = [f"{names[key]} ({key})" for key in sorted(scheduled & names.keys())]
     lost += sorted(scheduled - names.keys() - coverage.covered.keys())

@@ -1,4 +1,4 @@
-"""The way of every build: a model imported for a target, lowered as a Schedule says, and scheduled by its records."""
+"""The common part of every build: import for a target, lowering by a Schedule, and scheduling by its records."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Model = Path | bytes
 
 @dataclass(frozen=True)
 class ScheduledModel:
-    """A model from which code for its target can be made."""
+    """A scheduled model, from which code for its target can be made."""
 
     lowered: Lowered
-    """As it was before records were applied."""
+    """The model before records were applied."""
     mod: tvm.ir.IRModule
-    """With them, and its weights repacked for them."""
+    """The model with records applied, and its weights repacked for them."""
     coverage: Coverage
     target: tvm.target.Target
     bugs: tuple[str, ...]
-    """Passes and schedule rules of ours that failed, and something simpler took their place: a line each."""
+    """Failed passes and schedule rules of ours that a simpler way replaced, one line each."""
 
 
 def import_for(model: Model, target: PackageTarget, name: str | None = None) -> ImportedModel:
-    """Import the model in the target's precision; messages call it ``name``, by default as the file."""
+    """Import the model in the target's precision. Messages call it ``name``, by default as the file."""
     return reduce_precision(import_onnx(model, name, for_gpu=target.on_gpu), target.precision, target.kind, name)
 
 
@@ -51,9 +51,9 @@ def lower_for(imported: ImportedModel, target: tvm.target.Target, schedule: Sche
 def lower_to_tasks(
     imported: ImportedModel, target: tvm.target.Target, schedule: Schedule = NO_RECORDS
 ) -> tuple[Lowered, tuple[Task, ...]]:
-    """Lower the model and return it with its Tasks; what records of these may name is registered.
+    """Lower the model and return it with its Tasks, and register the intrinsics that their records may name.
 
-    Builds, searches and checks all go through here.
+    Builds, searches and checks all use this function.
     """
     lowered = lower_for(imported, target, schedule)
     prepare_intrinsics(lowered.mod, target)
@@ -68,9 +68,9 @@ def make_target(target: PackageTarget) -> tvm.target.Target:
 def schedule_model(
     model: Model, target: PackageTarget, schedule: Schedule = NO_RECORDS, name: str | None = None
 ) -> ScheduledModel:
-    """Import, lower, and apply the Schedule's records; what has none is scheduled by rule.
+    """Import, lower, and apply the Schedule's records. Tasks without a record are scheduled by rule.
 
-    TvmbuildError names what TVM cannot build, and a record that it cannot read.
+    TvmbuildError names the part that TVM cannot build, or a record that it cannot read.
     """
     own = make_target(target)
     report_progress("importing")

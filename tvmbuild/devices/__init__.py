@@ -1,1 +1,1 @@
-"""Where packages and candidates run."""
+"""The devices on which packages and candidates run."""

@@ -1,4 +1,4 @@
-"""How a child process that stands for one on a board answers; `conversation.py` has the other end."""
+"""The answers of a local child process that stands for a process on a board. The parent's end is `conversation.py`."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ BEAT_S = 10.0
 
 
 class Answers:
-    """The real stdout, one JSON object a line; any thread may write."""
+    """The real stdout, which takes one JSON object a line. Any thread may write."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._file = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)  # whatever a library prints goes to stderr
+        os.dup2(2, 1)  # all output of libraries goes to stderr
 
     def put(self, value: Mapping[str, object]) -> None:
-        """Write one."""
+        """Write one answer."""
         with self._lock:
             self._file.write(json.dumps(value) + "\n")
             self._file.flush()
 
     def alive(self) -> None:
-        """Tell the parent that we are."""
+        """Send the parent a sign of life."""
         self.put({"alive": True})
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Tell the parent so every now and then, while something waits."""
+        """Send the parent a sign of life every BEAT_S seconds while the block waits."""
         over = threading.Event()
 
         def beat() -> None:
@@ -50,6 +50,6 @@ class Answers:
             thread.join()
 
     def fail(self, error: TvmbuildError) -> None:
-        """Tell the parent of an error and end the process, even out of a call that does not return."""
+        """Report an error to the parent and end the process, even if another call does not return."""
         self.put({"error": error.message, "hint": error.hint, "lost": isinstance(error, DeviceLostError)})
         os._exit(1)

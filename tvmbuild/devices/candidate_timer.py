@@ -1,4 +1,4 @@
-"""What times a search's candidates: this machine's worker processes, or boards."""
+"""Timers of a search's candidates: the interface, and worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tvmbuild.errors import TvmbuildError
 
 TIME_TIMEOUT_S = 15
 USES_PER_WORKER = 400
-"""A worker is replaced after this many candidates: LLVM leaks."""
+"""The number of candidates after which a worker is replaced, because LLVM leaks."""
 
 
 class NoDeviceError(TvmbuildError):
-    """There is nothing left that could time a candidate."""
+    """No device is left that could time a candidate."""
 
 
 class CandidateTimer(Protocol):
-    """Runs candidates; several threads may ask at once."""
+    """A timer of candidates. Several threads may call it at once."""
 
     @property
     def width(self) -> int:
-        """Return how many it times at once."""
+        """Return the number of candidates that it times at once."""
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Return samples in seconds; whatever the candidate did to its process is raised, TimeoutError first of all."""
+        """Return samples in seconds. Raises the error of a candidate that failed, TimeoutError if it hung."""
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Do what `compare_libraries` does."""
+        """Compare the outputs as `compare_libraries` does."""
 
     def close(self) -> None:
-        """End all processes; what they were doing is given up."""
+        """End all processes, also those that work."""
 
 
 class LocalTimer:
-    """One worker process, bound to ``cores``."""
+    """A timer with one worker process, which is bound to ``cores``."""
 
     width = 1
 
@@ -55,7 +55,7 @@ class LocalTimer:
             raise TimeoutError(f"no answer within {self._timeout_s} s") from error
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Compare a library's numbers with the workload's."""
+        """Compare a library's outputs with the workload's."""
         fault: str | None = self._pool.submit(compare_libraries, workload, library, arguments).result()
         return fault
 
@@ -65,14 +65,14 @@ class LocalTimer:
 
 
 class WorkerPool(PopenPoolExecutor):  # type: ignore[misc]  # TVM has no types
-    """TVM's pool, whose processes are gone when it has ended, at once and whatever they were doing.
+    """TVM's process pool, but a shutdown ends the processes at once, also those that work.
 
-    TVM's waits for the answer of one that works, and for the end of one that it has killed a second at the most: on a
-    busy machine that leaves zombies. https://github.com/apache/tvm `support/popen_pool.py`
+    TVM's own pool waits for the answer of a process that works. It waits at most a second for the end of a process that
+    it killed, which leaves zombies on a busy machine. https://github.com/apache/tvm `support/popen_pool.py`
     """
 
     def shutdown(self, wait: bool = True) -> None:
-        """End all processes; jobs that had not begun are cancelled."""
+        """End all processes and cancel the jobs that have not begun."""
         self._threadpool.shutdown(wait=False, cancel_futures=True)
         for worker in list(self._worker_map.values()):
             worker.interrupt()
@@ -93,7 +93,7 @@ class _Worker(PopenWorker):  # type: ignore[misc]
         super().join()
 
     def interrupt(self) -> None:
-        """Kill the process; whoever waits for its answer learns of it."""
+        """Kill the process. A thread that waits for its answer gets an error."""
         process = self._proc
         if process is not None:
             kill_child_processes(process.pid)
@@ -101,7 +101,7 @@ class _Worker(PopenWorker):  # type: ignore[misc]
 
 
 def start_pool(cores: Sequence[int], workers: int, timeout_s: int) -> WorkerPool:
-    """Return worker processes that are bound to those ``cores``."""
+    """Return a pool of worker processes that are bound to ``cores``."""
     return WorkerPool(
         max_workers=workers,
         timeout=timeout_s,

@@ -1,6 +1,6 @@
-"""Candidates of a search on the machine whose cores compute them: timed, and compared with what they should compute.
+"""Functions of worker processes that time a search's candidates and compare their outputs with the expected ones.
 
-These are the functions that run in worker processes.
+They run on the machine whose cores run the candidates.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tvmbuild.base.processes import die_with_parent
 from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics
 
 TOLERANCE = 1e-3
-"""Of an output's largest magnitude: sums in another order differ by far less, wrong ones by far more."""
+"""The tolerance relative to an output's largest magnitude. Reordered sums stay far below it, errors far above."""
 HALF_TOLERANCE = 1e-2
-"""The same for float16, whose last bit is a thousandth: each rounding of a fused chain may fall the other way."""
+"""The tolerance of float16, whose last bit is 1/1000: each rounding of a fused chain may go the other way."""
 STEADY = 1.1
-"""Samples whose slowest is within this factor of the fastest agree."""
+"""Samples agree if the slowest takes at most this factor of the fastest."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How one candidate is timed: ``repeat`` samples of at least ``number`` calls and ``min_repeat_ms``."""
+    """The timing of one candidate: ``repeat`` samples of at least ``number`` calls and ``min_repeat_ms`` each."""
 
     number: int
     repeat: int
     min_repeat_ms: int
     enough_s: float = float("inf")
-    """A first sample slower than this is enough: the candidate is no winner, whatever the others say."""
+    """If the first sample takes longer, the candidate cannot win and no other sample is taken."""
 
 
 def start_worker(cores: Sequence[int]) -> None:
-    """Initialise a worker process that may use those ``cores`` only."""
+    """Initialise a worker process and bind it to ``cores``."""
     die_with_parent()
     # Ctrl-C reaches the whole process group; the tuner decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -48,13 +48,13 @@ def start_worker(cores: Sequence[int]) -> None:
 
 
 Argument = tuple[str, tuple[int, ...]]
-"""(dtype, shape) of one tensor."""
+"""The (dtype, shape) of one tensor."""
 
 
 def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing, kind: str = "cpu") -> list[float]:
-    """Load the library and time its function on random ``arguments`` on the device; seconds, one a sample.
+    """Load the library and time its function on random ``arguments`` on the device. Returns samples in seconds.
 
-    Samples that disagree are taken once more: something else ran on these cores.
+    If the samples disagree, another program ran on these cores, and the samples are taken once more.
     """
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
@@ -63,13 +63,13 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
     from tvmbuild.package.runtime.thread_pool import use_own_pool  # noqa: PLC0415
 
     tensors = make_tensors(arguments, kind)
-    # Not runtime.load_module: it keeps every library, and its threads, until the process ends.
+    # runtime.load_module would keep every library, and its threads, until the process ends.
     module, device = tvm_ffi.load_module(library, keep_module_alive=False), tvm.device(kind, 0)
     if kind == "cpu":
         use_own_pool(Path(library), num_threads())
 
     def sample(number: int, repeat: int) -> list[float]:
-        # Not min_repeat_ms: TVM finds the number by trying, for each sample again.
+        # With min_repeat_ms TVM would search the number of calls anew for each sample.
         evaluator = module.time_evaluator(module.entry_name, device, number=number, repeat=repeat)
         return [float(value) for value in evaluator(*tensors).results]
 
@@ -86,16 +86,16 @@ def time_candidate(library: str, arguments: tuple[Argument, ...], timing: Timing
 
 @lru_cache(maxsize=4)
 def make_tensors(arguments: tuple[Argument, ...], device: str = "cpu") -> list[Any]:
-    """Return tensors that are filled once for all candidates of a Task: that takes longer than timing one."""
+    """Return tensors, filled once for all candidates of a Task because filling takes longer than timing a candidate."""
     import tvm  # noqa: PLC0415
 
-    # The runtime library alone, as boards have it, is without.
+    # The function is missing where only the runtime library is installed, as on boards.
     fill = tvm.get_global_func("tvm.contrib.random.random_fill_for_measure", allow_missing=True)
     tensors = []
     for dtype, shape in arguments:
         tensor = tvm.runtime.empty(shape=shape, dtype=dtype, device=tvm.device(device, 0))
         if "int" in dtype:
-            # May be indices: random ones read out of bounds.
+            # Integers may be indices: random values would read out of bounds.
             tensor.copyfrom(np.zeros(shape, dtype))
         elif fill is None:
             tensor.copyfrom(np.random.default_rng(0).random(shape, np.float32).astype(dtype))
@@ -106,9 +106,10 @@ def make_tensors(arguments: tuple[Argument, ...], device: str = "cpu") -> list[A
 
 
 def compare_libraries(workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-    """Run the functions of both on the same random inputs; return how ``library`` differs, None when it does not.
+    """Run the functions of both libraries on the same random inputs. Returns how ``library`` differs, or None.
 
-    Raises when ``library`` cannot be run. A ``workload`` that cannot, linked by lld alone, finds no fault.
+    None means that they agree, or that ``workload`` cannot run because only lld linked it. Raises if ``library`` cannot
+    run.
     """
     inputs = draw_inputs(arguments)
     try:
@@ -121,7 +122,7 @@ def compare_libraries(workload: str, library: str, arguments: tuple[Argument, ..
 def run_library(
     library: str, inputs: Sequence[np.ndarray[Any, Any]], device: str = "cpu"
 ) -> list[np.ndarray[Any, Any]]:
-    """Run the library's function on the device; return its arguments after the run."""
+    """Run the library's function on the device and return its arguments after the run."""
     import tvm  # noqa: PLC0415
     import tvm_ffi  # noqa: PLC0415
 
@@ -132,7 +133,7 @@ def run_library(
 
 
 def describe_difference(want: Sequence[np.ndarray[Any, Any]], got: Sequence[np.ndarray[Any, Any]]) -> str | None:
-    """Return how the arguments differ after a run, None when they do not."""
+    """Return how the arguments differ after a run, or None if they agree."""
     for index, (right, value) in enumerate(zip(want, got, strict=True)):
         if right.dtype.kind != "f":
             if not np.array_equal(right, value):
@@ -147,7 +148,7 @@ def describe_difference(want: Sequence[np.ndarray[Any, Any]], got: Sequence[np.n
 
 
 def draw_inputs(arguments: Sequence[Argument]) -> list[np.ndarray[Any, Any]]:
-    """Return random arrays; integers are zeros, for they may be indices, and random ones read out of bounds."""
+    """Return random arrays. Integers are zeros: they may be indices, and random indices would read out of bounds."""
     drawn = []
     for seed, (dtype, shape) in enumerate(arguments):
         if np.dtype(dtype).kind == "f":

@@ -1,4 +1,4 @@
-"""A child process that is asked by one JSON object a line and answers so."""
+"""A child process that reads one JSON object a line and answers each with one."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tvmbuild.base.processes import neutral_folder
 from tvmbuild.errors import TvmbuildError
 
 CALL_LIMIT_S = 120.0
-"""A process that takes longer for one call of a model is taken for hung: it would keep the device from all others."""
+"""The time limit of one call, in seconds. A slower process counts as hung: it blocks the device for others."""
 
 
 class DeviceLostError(TvmbuildError):
-    """The device went away in the middle; what was asked of it may be asked again."""
+    """The device went away during a command. The caller may repeat the command."""
 
 
 class Conversation:
-    """A running child process; ``what`` it runs, messages say."""
+    """A running child process. Messages name what it runs by ``what``."""
 
     def __init__(self, process: subprocess.Popen[str], errors: IO[str], what: str) -> None:
         self._process = process
@@ -37,7 +37,7 @@ class Conversation:
         self.pid = process.pid
 
     def read(self, limit_s: float) -> dict[str, object]:
-        """Return the next answer; ``limit_s`` runs anew with each sign of life."""
+        """Return the next answer. Each sign of life starts ``limit_s`` anew."""
         answer: dict[str, object] = {"alive": True}
         while "alive" in answer:
             answer = json.loads(self._read_line(limit_s))
@@ -47,20 +47,20 @@ class Conversation:
         return answer
 
     def ask(self, command: Mapping[str, object], calls: int = 1) -> dict[str, object]:
-        """Return the answer; the process gives a sign of life at least every ``calls`` calls of the model."""
+        """Send a command and return the answer. A sign of life comes at least every ``calls`` calls of the model."""
         if self._process.stdin is None:
             raise TypeError("a worker has no stdin")
-        with contextlib.suppress(BrokenPipeError):  # reading says why it died
+        with contextlib.suppress(BrokenPipeError):  # the next read reports why it died
             self._process.stdin.write(json.dumps({**command, "beat_s": CALL_LIMIT_S / 10}) + "\n")
             self._process.stdin.flush()
         return self.read(CALL_LIMIT_S * calls)
 
     def signal(self, number: int) -> None:
-        """Send the process a signal; one that has ended gets none."""
+        """Send the process a signal, unless it has ended."""
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process, also while it works."""
         self._process.kill()
         with contextlib.suppress(OSError):  # stdin's buffer, when the process is gone
             if self._process.stdin is not None:
@@ -73,7 +73,7 @@ class Conversation:
         if self._process.stdout is None:
             raise TypeError("a worker has no stdout")
         end = time.monotonic() + limit_s
-        # Not readline(): it would wait for the rest of a line.
+        # readline() would wait for the rest of a line.
         while b"\n" not in self._received:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
@@ -112,7 +112,7 @@ def _signal_name(number: int) -> str:
 
 @contextmanager
 def converse(command: Sequence[str], variables: Mapping[str, str], what: str) -> Iterator[Conversation]:
-    """Start a program with more environment ``variables``; it is gone when the context ends."""
+    """Start a program with more environment ``variables``, and end it when the context ends."""
     environment, pipe = {**os.environ, **variables}, subprocess.PIPE
     with neutral_folder() as folder, TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a device is to those who run packages on it."""
+"""The interface of a device for callers that run packages on it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tvmbuild.devices.model_worker import Load, Worker
 
 
 class Watching(Protocol):
-    """Counts, from its making on, what else runs where the packages do."""
+    """A counter of the other work on the machine where packages run. It counts from its construction."""
 
     def read(self) -> MachineState:
-        """Return the machine's state since then."""
+        """Return the machine's state since construction."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Device:
     """A place where packages run."""
 
     name: str
-    """What messages call it."""
+    """The name in messages."""
     start: Callable[[Load], AbstractContextManager[Worker]]
-    """Start a process that has a model loaded; on a device that is not here, it is the only one until it ends."""
+    """Start a process that has a model loaded. On another machine it is the only one until it ends."""
     watch: Callable[[Sequence[Worker]], Watching]
     """Watch the machine on which those workers run."""
     here: bool = True
-    """Whether this machine's cores do the work, so that its lock is to be held."""
+    """Whether this machine's cores do the work, so that its lock must be held."""
     emulated: bool = False
     """Whether its times mean nothing."""
     profiles: bool = True
-    """Whether the time of each operator can be told."""
+    """Whether it can time each operator."""
 
     @property
     def takes_baselines(self) -> bool:
@@ -43,7 +43,7 @@ class Device:
 
     @contextmanager
     def hold(self, *, exclusive: bool) -> Iterator[None]:
-        """Hold this machine's lock where its cores do the work; other devices are held by whoever runs on them."""
+        """Hold this machine's lock if its cores do the work. A worker holds any other device while it runs."""
         if not self.here:
             yield
             return

@@ -1,7 +1,8 @@
-"""The interface of every kind of device, one class for each asker. `devices/table.py` has the kinds.
+"""The interface of every kind of device, one class for each caller. `devices/table.py` lists the kinds.
 
-What has a default need not be answered. What a cluster asks is in `cluster/kinds.py`.
-Nothing here or in a kind's module imports TVM until a device is opened or timed on: the planner asks them too.
+A method with a default need not be implemented. The cluster's questions are in `cluster/kinds.py`.
+Neither this module nor a kind's module imports TVM until a device is opened or used for timing: the planner imports
+them too.
 """
 
 from __future__ import annotations
@@ -25,77 +26,77 @@ Spec = TypeVar("Spec", bound=DeviceSpec)
 
 @dataclass(frozen=True)
 class Code:
-    """What is to run on a device: code of a target's kind, called by a CPU with those attributes."""
+    """Code that is to run on a device: the target's kind, and the attributes of the CPU that calls it."""
 
     kind: str
     cpu: Attributes
 
 
 class Cores(Protocol):
-    """How a search shares this machine's cores."""
+    """The split of this machine's cores in a search."""
 
     @property
     def building(self) -> Sequence[int]:
-        """Those that build candidates."""
+        """The cores that build candidates."""
 
     @property
     def timing(self) -> Sequence[int]:
-        """Those that are kept for timing them."""
+        """The cores that are kept for timing candidates."""
 
 
 class Named(ABC, Generic[Spec]):
-    """Asked by everybody. A method's ``kind`` is a target's: llvm, cuda, vulkan."""
+    """The questions of every caller. A method's ``kind`` is a target's: llvm, cuda, vulkan."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What targets.yaml calls it; the specs' ``kind``."""
+        """The name in targets.yaml, equal to the specs' ``kind``."""
 
 
 class Configured(Named[Spec]):
-    """Asked by the configuration, and by `--device`."""
+    """The questions of the configuration and of `--device`."""
 
     schema: ClassVar[Mapping[str, Any] | None] = None
-    """JSON Schema of what targets.yaml says below the name; None: the name is all."""
+    """JSON Schema of the value below the name in targets.yaml. None: the kind has only a name."""
     form: ClassVar[str | None] = None
-    """How `--device` writes it; None: it cannot be named there."""
+    """The syntax of the kind in `--device`. None: `--device` does not accept it."""
     form_note: ClassVar[str] = ""
-    """What to say behind the form, with a comma first; empty: nothing."""
+    """The text behind the form in messages, with a comma first. Empty: no text."""
 
     @property
     @abstractmethod
     def about(self) -> str:
-        """What the schema says of it."""
+        """The description in the schema."""
 
     @abstractmethod
     def parse(self, value: Any, /) -> Spec:
-        """Return the spec of what targets.yaml says; ``value`` fits the schema."""
+        """Return the spec of a value in targets.yaml. ``value`` fits the schema."""
 
     def read(self, _text: str, /) -> Spec | None:
-        """Return the spec of what `--device` says behind the name and a colon; None: it does not fit the form."""
+        """Return the spec of the text behind the name and a colon in `--device`. None: it does not fit the form."""
         return None
 
 
 class Planned(Named[Spec]):
-    """Asked by the planner."""
+    """The questions of the planner."""
 
     runs: ClassVar[bool] = True
     """Whether packages run on it."""
     no_times: ClassVar[str | None] = None
-    """Why nothing is benchmarked on it, as the end of a sentence about a cell; None: it is."""
+    """The reason why nothing is benchmarked on it, as the end of a sentence about a cell. None: it is benchmarked."""
 
     def explain(self, _spec: Spec, _code: Code, _capabilities: Capabilities, /) -> str | None:
         """Return why the code cannot run on it from here, with the remedy.
 
-        None: it can, or that is seen when the device is asked.
+        None: it can, or only the device itself can tell.
         """
         return None
 
 
 class Tuned(Named[Spec]):
-    """Asked by the tuner. Where the specs are not ``is_timed``, no candidate is timed, and all is answered here.
+    """The questions of the tuner. If the specs are not ``is_timed``, no candidate is timed and the defaults suffice.
 
-    Where they are, where and how has no default: `describe_timing`, `find_device_class`, `hold`, `make_timer`.
+    Otherwise a kind must implement `describe_timing`, `find_device_class`, `hold` and `make_timer`.
     """
 
     def describe_timing(self, _spec: Spec, /) -> str:
@@ -103,11 +104,11 @@ class Tuned(Named[Spec]):
         return f" (device {self.name}: records only)"
 
     def name_place(self, _spec: Spec, kind: str, /) -> str:
-        """Return where candidates are timed, whose rates are one."""
+        """Return the name of the place where candidates are timed. Places of the same name share their rates."""
         return f"{kind} {self.name}"
 
     def has_usual_rates(self, _kind: str, /) -> bool:
-        """Return whether candidates are timed by this machine's cores, whose usual rates are known."""
+        """Return whether this machine's cores time the candidates, so that their usual rates are known."""
         return False
 
     def frees_cores(self, _kind: str, /) -> bool:
@@ -115,15 +116,15 @@ class Tuned(Named[Spec]):
         return False
 
     def find_device_class(self, _spec: Spec, _kind: str, _measured_on: str | None, /) -> str:
-        """Return the class that records say they were measured on; ``measured_on`` is what the target says of it."""
+        """Return the device class that records name. ``measured_on`` is the class that the target states."""
         raise self._refuse()
 
     def hold(self, _spec: Spec, _kind: str, /) -> AbstractContextManager[None]:
-        """Hold what candidates are timed on."""
+        """Hold the device on which candidates are timed."""
         raise self._refuse()
 
     def make_timer(self, _spec: Spec, _kind: str, _threads: int, _cores: Cores, /) -> CandidateTimer | None:
-        """Return what times candidates; None: this machine's cores do."""
+        """Return the timer of candidates. None: this machine's cores time them."""
         raise self._refuse()
 
     def _refuse(self) -> ValueError:
@@ -131,19 +132,19 @@ class Tuned(Named[Spec]):
 
 
 class Run(Named[Spec]):
-    """Asked by whoever runs packages on it."""
+    """The questions of callers that run packages."""
 
     def identify(self, _spec: Spec, _kind: str, /) -> dict[str, str] | None:
-        """Identify the hardware that latency depends on; None where it is not known: no time is shared."""
+        """Identify the hardware that latency depends on. None: it is not known, and no time is shared."""
         return None
 
     @abstractmethod
     def describe_use(self, spec: Spec, target: TargetSpec, /) -> str:
-        """Return what the target's packages run on, for the doctor."""
+        """Return the hardware on which the target's packages run, for the doctor."""
 
     @abstractmethod
     def open(self, spec: Spec, /) -> Device:
-        """Return the device; TvmbuildError where packages cannot run on it."""
+        """Return the device. Raises TvmbuildError if packages cannot run on it."""
 
 
 class DeviceKind(Configured[Spec], Planned[Spec], Tuned[Spec], Run[Spec]):

@@ -1,4 +1,4 @@
-"""One lock a device, across processes and clones of the project."""
+"""One lock for each device, shared by all processes and all clones of the project."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tvmbuild.base.progress import report_progress
 
 @contextmanager
 def device_lock(device: str, *, exclusive: bool, quiet: bool = False) -> Iterator[None]:
-    """Hold the device's lock: exclusive while timing, shared for work that would disturb a timing.
+    """Hold the device's lock: exclusive for timing, shared for work that would disturb a timing.
 
-    ``device`` is `local` for this machine, `cuda` for its card. The kernel drops the lock when the process dies, kill
-    -9 included. ``quiet``: waiting for it is nothing to tell.
+    ``device`` is `local` for this machine, `cuda` for its card. The kernel drops the lock when the process dies, also
+    by kill -9. With ``quiet`` no message reports the wait.
     """
     folder = runtime_dir()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a latency depends on besides the program, as a value. Imports nothing slow."""
+"""The state of a machine that affects a latency, as a value. Imports no slow module."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import dataclass
 from typing import Any
 
 BUSY_SHARE = 0.05
-"""Other programs that take more than this share of the cores' time make a measurement doubtful."""
+"""The share of the cores' time above which other programs make a measurement doubtful."""
 
 
 @dataclass(frozen=True)
 class MachineState:
-    """What a latency depends on besides the program. None: the system does not tell."""
+    """The state of a machine that affects a latency. A field is None if the system does not provide it."""
 
     cpu: str
     cores: int
-    """Cores that the measuring process could use."""
+    """The number of cores that the measuring process could use."""
     governor: str | None = None
     load: float | None = None
-    """Load average of the last minute when the timing began."""
+    """The load average of the last minute when the timing began."""
     others: float | None = None
-    """Share of those cores' time that other programs, and other machines of the same host, took during the timing."""
+    """The share of those cores' time that other programs and other machines of the host took during the timing."""
     temperature_c: float | None = None
-    """Of the hottest core when it ended."""
+    """The temperature of the hottest core at the end of the timing."""
 
     @property
     def busy(self) -> str | None:
-        """Return the warning that the machine was not quiet; None: it was, or it is not known."""
+        """Return a warning if other programs disturbed the timing, or None if they did not or it is not known."""
         if self.others is None or self.others <= BUSY_SHARE:
             return None
         return f"the machine was busy: other programs took {self.others:.0%} of the cores' time during the timing"
 
     @property
     def name(self) -> str:
-        """Return what must be equal for two latencies to be compared."""
+        """Return the description that two machines must share for their latencies to be compared."""
         return f"{self.cpu}, {self.cores} cores"
 
 
 def read_machine(data: Mapping[str, Any]) -> MachineState:
-    """Return what `asdict` made a JSON value of."""
+    """Return the machine state from the JSON value of its `asdict`."""
     return MachineState(**data)
 
 
 def find_peak_mb(status: str) -> float | None:
-    """Return the high-water mark of the resident memory that /proc/PID/status tells; None where it does not."""
+    """Return the peak resident memory in MiB from the text of /proc/PID/status, or None if the text lacks it."""
     for line in status.splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -19,12 +19,12 @@ from tvmbuild.package.inputs import write_arrays
 from tvmbuild.package.profile import Profile
 
 LOAD_LIMIT_S = 600.0
-"""A worker that has not loaded its model by then is taken for hung: it would keep the device from all others."""
+"""The time limit for loading a model, in seconds. A slower worker counts as hung: it blocks the device for others."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a worker loads: ``runtime`` is `tvm` (a package), `onnxruntime` or `openvino` (an ONNX file)."""
+    """A model to load: ``runtime`` is `tvm` (a package), `onnxruntime` or `openvino` (an ONNX file)."""
 
     runtime: str
     model: Path
@@ -48,14 +48,14 @@ class Worker:
             return self._compute({"do": "outputs"}, Path(folder, "outputs.npz"))
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run once on other inputs than the reference's; packages only."""
+        """Run once on other inputs than the reference's. Only packages can do that."""
         with TemporaryDirectory(prefix="tvmbuild-outputs-") as folder:
             given = Path(folder, "inputs.npz")
             write_arrays(given, inputs)
             return self._compute({"do": "run", "inputs": str(given)}, Path(folder, "outputs.npz"))
 
     def warm_up(self, seconds: float) -> float:
-        """Run for about ``seconds``; return the last call's time in ms."""
+        """Run for about ``seconds`` and return the last call's time in ms."""
         return float(str(self.ask({"do": "warm_up", "seconds": seconds})["ms"]))
 
     def time(self, number: int, repeat: int) -> list[float]:
@@ -66,16 +66,16 @@ class Worker:
         return [float(sample) for sample in samples]
 
     def profile(self, repeat: int = 20) -> Profile:
-        """Return the time of each operator over ``repeat`` calls, the longest first; packages only."""
+        """Return the time of each operator over ``repeat`` calls, the longest first. Only packages can do that."""
         return Profile.from_json(self.ask({"do": "profile", "repeat": repeat}))
 
     def peak_memory_mb(self) -> float | None:
-        """Return the high-water mark of the process's resident memory; None where the system does not tell."""
+        """Return the peak resident memory of the process, or None if the system does not provide it."""
         value = self.ask({"do": "memory"})["peak_mb"]
         return None if value is None else float(str(value))
 
     def watch(self) -> None:
-        """Begin to count what else runs on the machine of the process."""
+        """Begin to count the other work on the process's machine."""
         self.ask({"do": "watch"})
 
     def read_machine(self) -> MachineState:
@@ -83,13 +83,13 @@ class Worker:
         return read_machine(self.ask({"do": "machine"}))
 
     def pause(self) -> None:
-        """Stop the process: it takes no CPU, not even spinning threads."""
+        """Stop the process: it takes no CPU, and its threads do not spin."""
         self._signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let a stopped process go on."""
+        """Let a stopped process continue."""
         self._signal(signal.SIGCONT)
 
     def _compute(self, command: Mapping[str, object], path: Path) -> dict[str, np.ndarray]:
@@ -100,9 +100,9 @@ class Worker:
 
 @contextmanager
 def start_worker(load: Load) -> Iterator[Worker]:
-    """Start a process that has ``load`` loaded; it is gone when the context ends, or when this process dies."""
+    """Start a process that has ``load`` loaded. It ends with the context, or when this process dies."""
     command = [sys.executable, "-m", "tvmbuild.devices.serve_model", *describe_load(load)]
-    # The runtime library alone: what a package needs where it ships, and 5 times less memory than the compiler.
+    # The runtime library alone: a shipped package needs no more, and it takes 5 times less memory than the compiler.
     variables = {"TVM_NUM_THREADS": str(load.threads), "TVM_USE_RUNTIME_LIB": "1"}
     with run_worker(load, command, variables) as worker:
         yield worker
@@ -115,6 +115,6 @@ def describe_load(load: Load) -> list[str]:
 
 @contextmanager
 def run_worker(load: Load, command: Sequence[str], variables: Mapping[str, str]) -> Iterator[Worker]:
-    """Start a program that answers as :mod:`tvmbuild.devices.serve_model` does, with more environment ``variables``."""
+    """Start a program with the answers of :mod:`tvmbuild.devices.serve_model` and more environment ``variables``."""
     with converse(command, variables, load.model.name) as conversation:
         yield Worker(conversation)

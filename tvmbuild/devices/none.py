@@ -1,4 +1,4 @@
-"""No device: packages are built and run nowhere."""
+"""No device: packages are built and do not run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Nowhere(DeviceKind[NoDevice]):
         return NoDevice()
 
     def explain(self, _spec: NoDevice, _code: Code, _capabilities: Capabilities) -> str | None:
-        """Return that there is none."""
+        """Return the reason that the target has no device."""
         return "the target has no device; give it `device: local` on a machine that runs its code"
 
     def describe_use(self, _spec: NoDevice, _target: TargetSpec) -> str:
-        """Return that they run nowhere."""
+        """Return the word for no hardware."""
         return "nothing"
 
     def open(self, _spec: NoDevice) -> Device:

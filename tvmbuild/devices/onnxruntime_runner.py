@@ -10,7 +10,7 @@ import onnxruntime
 
 
 class OnnxRuntimeRunner:
-    """Calls take no copies of the inputs, as TvmRunner's do not."""
+    """A model in ONNX Runtime. As in TvmRunner, a call does not copy the inputs."""
 
     def __init__(self, model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         options = onnxruntime.SessionOptions()
@@ -37,5 +37,5 @@ class OnnxRuntimeRunner:
         return dict(zip(self._names, self._binding.copy_outputs_to_cpu(), strict=True))
 
     def threads(self) -> int:
-        """Return what the session was told; ONNX Runtime does not say what it uses."""
+        """Return the number of threads that the session was given. ONNX Runtime does not report the number it uses."""
         return self._threads

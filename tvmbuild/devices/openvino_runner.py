@@ -10,13 +10,13 @@ import openvino
 
 
 class OpenVinoRunner:
-    """Calls take no copies of the inputs, as TvmRunner's do not, nor of the outputs."""
+    """A model in OpenVINO. As in TvmRunner, a call does not copy the inputs; it does not copy the outputs either."""
 
     def __init__(self, model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         options = {
             "PERFORMANCE_HINT": "LATENCY",
             "INFERENCE_NUM_THREADS": threads,
-            # On CPUs with AMX the default is bfloat16: quicker, and not the numbers that the others compute.
+            # On CPUs with AMX the default is bfloat16: it is quicker, but its numbers differ from the other runtimes'.
             "INFERENCE_PRECISION_HINT": "f32",
         }
         compiled = openvino.Core().compile_model(str(model), "CPU", options)
@@ -33,11 +33,11 @@ class OpenVinoRunner:
         return self._request.infer(share_outputs=True)
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        """Run once and copy the outputs; one whose tensor has several names is there under each."""
+        """Run once and copy the outputs. An output whose tensor has several names appears under each."""
         self.call()
         values = ((port.get_names(), self._request.get_tensor(port).data.copy()) for port in self._outputs)
         return {name: value for names, value in values for name in names}
 
     def threads(self) -> int:
-        """Return how many threads OpenVINO says it uses."""
+        """Return the number of threads that OpenVINO reports."""
         return self._threads

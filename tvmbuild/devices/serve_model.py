@@ -1,8 +1,8 @@
-"""A child process that holds one model under one runtime: runs it, times it, tells its memory.
+"""A child process that holds one model under one runtime. It runs and times the model and reports its memory.
 
-Started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``; reads one JSON command a line,
-answers one JSON line each, and in between every ``beat_s`` seconds a line that it is alive. It dies with its parent,
-stopped or not.
+Started as ``python -m tvmbuild.devices.serve_model RUNTIME MODEL REFERENCE THREADS``. It reads one JSON command a line
+and answers each with one JSON line. In between it writes a sign of life every ``beat_s`` seconds. It dies with its
+parent, even while it is stopped.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Runner(Protocol):
     """One loaded model with its inputs in place."""
 
     def call(self) -> object:
-        """Run once; returns when the outputs are there."""
+        """Run once and return when the outputs are ready."""
 
     def outputs(self) -> Mapping[str, np.ndarray]:
         """Run once and return the outputs."""
 
     def threads(self) -> int:
-        """Return how many threads the runtime uses."""
+        """Return the number of threads that the runtime uses."""
 
 
 @runtime_checkable
 class Profiler(Protocol):
-    """A runner that can tell the time of each operator."""
+    """A runner that can time each operator."""
 
     def profile(self, repeat: int, beat: Callable[[], None]) -> Profile:
         """Run ``repeat`` times and return the operators, the longest first."""
@@ -49,28 +49,28 @@ class Profiler(Protocol):
 
 @runtime_checkable
 class Computer(Protocol):
-    """A runner that takes other inputs than those it has in place."""
+    """A runner that takes inputs other than the bound ones."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Run once on those inputs and return the outputs."""
 
 
 def load_tvm(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load a package; its threads come from TVM_NUM_THREADS."""
+    """Load a package. Its number of threads comes from TVM_NUM_THREADS."""
     from tvmbuild.devices.tvm_runner import TvmRunner  # noqa: PLC0415 - each process imports its own runtime only
 
     return TvmRunner(model, inputs, threads)
 
 
 def load_onnxruntime(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load an ONNX file with ONNX Runtime's defaults and that many threads."""
+    """Load an ONNX file with ONNX Runtime's defaults and ``threads`` threads."""
     from tvmbuild.devices.onnxruntime_runner import OnnxRuntimeRunner  # noqa: PLC0415
 
     return OnnxRuntimeRunner(model, inputs, threads)
 
 
 def load_openvino(model: Path, inputs: Mapping[str, np.ndarray], threads: int) -> Runner:
-    """Load an ONNX file with OpenVINO for low latency, in fp32 and with that many threads."""
+    """Load an ONNX file with OpenVINO for low latency, in fp32 and with ``threads`` threads."""
     from tvmbuild.devices.openvino_runner import OpenVinoRunner  # noqa: PLC0415
 
     return OpenVinoRunner(model, inputs, threads)
@@ -90,9 +90,9 @@ class _Holder:
 
 
 def peak_memory_mb() -> float | None:
-    """Return the high-water mark of this process's resident memory; None where the system does not tell.
+    """Return the peak resident memory of this process, or None if the system does not provide it.
 
-    Not ru_maxrss: it survives exec, so a child starts with its parent's.
+    ru_maxrss would not do: it survives exec, and a child starts with its parent's value.
     """
     try:
         return find_peak_mb(Path("/proc/self/status").read_text())
@@ -103,7 +103,7 @@ def peak_memory_mb() -> float | None:
 def serve(arguments: list[str]) -> None:
     """Load the model, then answer commands until stdin ends."""
     die_with_parent()
-    # Whatever a library prints goes to stderr; the answers keep the real stdout.
+    # All output of libraries goes to stderr; the answers keep the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
@@ -126,7 +126,7 @@ def serve(arguments: list[str]) -> None:
 
 
 def _heart(answer: Callable[[Mapping[str, object]], None], every_s: float) -> Callable[[], None]:
-    """Return a function that tells the parent that we are alive, at most once in ``every_s``."""
+    """Return a function that sends the parent a sign of life at most once in ``every_s`` seconds."""
     last = time.monotonic()
 
     def beat() -> None:
@@ -196,7 +196,7 @@ COMMANDS: dict[str, Callable[[_Holder, Command, Beat], dict[str, object]]] = {
     "machine": _read_watch,
     "memory": _memory,
 }
-"""What a worker is asked: `do` names the row."""
+"""The commands of a worker by their name, `do`."""
 
 
 def _save_outputs(path: str, outputs: Mapping[str, np.ndarray]) -> None:

@@ -32,19 +32,19 @@ def device_kind(spec: DeviceSpec) -> DeviceKind[Any]:
 
 
 def parse_device(data: str | dict[str, Any]) -> DeviceSpec:
-    """Return what targets.yaml says of a device; ``data`` fits the schema."""
+    """Return the spec of a device in targets.yaml. ``data`` fits the schema."""
     name, value = (data, None) if isinstance(data, str) else next(iter(data.items()))
     spec: DeviceSpec = DEVICES[name].parse(value)
     return spec
 
 
 def list_forms() -> list[str]:
-    """Return how each kind of devices is written for `--device`."""
+    """Return the syntax of each kind that `--device` accepts."""
     return [kind.form for kind in DEVICES.values() if kind.form is not None]
 
 
 def read_device(text: str) -> DeviceSpec:
-    """Return the device that `--device` names; TvmbuildError for what is none."""
+    """Return the device that `--device` names. Raises TvmbuildError if the text names no device."""
     forms = {name: kind.form for name, kind in DEVICES.items() if kind.form is not None}
     name, _, rest = text.partition(":")
     if name not in forms:
@@ -58,5 +58,5 @@ def read_device(text: str) -> DeviceSpec:
 
 
 def open_device(spec: DeviceSpec) -> Device:
-    """Return the device that ``spec`` names; TvmbuildError for one that packages cannot run on."""
+    """Return the device that ``spec`` names. Raises TvmbuildError if packages cannot run on it."""
     return device_kind(spec).open(spec)

@@ -16,7 +16,7 @@ from tvmbuild.package.runtime.session import Session
 
 
 class TvmRunner:
-    """Calls take no copies of the inputs; refuses to run with another number of threads than asked for."""
+    """A package in TVM's runtime. A call does not copy the inputs. Raises if the number of threads differs."""
 
     def __init__(self, package: Path, inputs: Mapping[str, np.ndarray], threads: int) -> None:
         self._session = Session(package, threads)

@@ -1,4 +1,4 @@
-"""Reads what state the machine is in while something is timed on it."""
+"""The state of this machine while something is timed on it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal")
 
 
 class Watch:
-    """Counts the CPU time that others take from its making on."""
+    """A counter of the CPU time that other processes take. It counts from its construction."""
 
     def __init__(self, own: Sequence[int] = ()) -> None:
-        """``own``: processes besides this one that do not count as others; they live until :meth:`read`."""
+        """``own``: processes besides this one that do not count as others. They live until :meth:`read`."""
         self._own = (os.getpid(), *own)
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
         self._load = _read_load()
         self._start = (time.monotonic(), self._busy_s(), self._own_s())
 
     def read(self) -> MachineState:
-        """Return the machine's state since then."""
+        """Return the machine's state since construction."""
         now = (time.monotonic(), self._busy_s(), self._own_s())
         wall, busy, own = (end - start for end, start in zip(now, self._start, strict=True))
         cores = len(self._cpus) if self._cpus else (os.cpu_count() or 1)
-        # A system that does not count (some containers) shows less than what we used ourselves.
+        # A system that does not count CPU time (some containers) shows less than this process used.
         known = now[1] > 0 and wall > 0 and busy >= 0.5 * own
         others = min(1.0, max(0.0, busy - own) / (wall * cores)) if known else None
         return MachineState(

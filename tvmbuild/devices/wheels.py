@@ -1,4 +1,4 @@
-"""Wheels for another machine than this one, by pip with the user's configuration."""
+"""Wheels for another machine, downloaded by pip with the user's configuration."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tvmbuild.devices.qemu.debian import run_tool
 
 @dataclass(frozen=True)
 class Foreign:
-    """For what wheels are asked."""
+    """A machine for which wheels are downloaded."""
 
     machine: str
     python: str
     glibc: int
-    """36 for one that has 2.36."""
+    """The minor version of glibc: 36 stands for 2.36."""
 
 
 def download_wheels(folder: Path, foreign: Foreign, names: tuple[str, ...], *options: str) -> list[Path]:
-    """Download the wheels of what tvmbuild's own requirements say of ``names``, with all that they need in turn."""
+    """Download the wheels that tvmbuild requires under ``names``, with all their dependencies."""
     asked = foreign_options(foreign.machine, foreign.python, foreign.glibc)
     command = download_command(folder, "--quiet", *asked, *options, *list_requirements(names))
     run_tool(command, "pip", f"downloading wheels for {foreign.machine}")

@@ -1,4 +1,4 @@
-"""Write, read and verify a package: a USTAR archive whose bytes depend on its contents alone."""
+"""Writing, reading and verifying of packages: USTAR archives whose bytes depend on their contents alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARAMS = "mod.params"
 METADATA = "mod.json"
 _NAMES = frozenset({LIBRARY, PARAMS, METADATA})
 MAX_BYTES = 4 << 30
-"""A package is read whole."""
+"""The size limit of a package, which is read whole."""
 MAX_METADATA_BYTES = 64 << 20
 _REMEDY = "if it is a package, copy it or build it again"
 
@@ -32,11 +32,11 @@ class Package:
     info: PackageInfo
     library: bytes
     params: bytes
-    """Empty when the weights are inside the library."""
+    """Empty if the weights are inside the library."""
 
 
 def write_package(path: Path, package: Package) -> None:
-    """Publish the archive; ``info.files`` is filled in here. The same package is the same bytes."""
+    """Publish the archive, and fill in ``info.files``. Equal packages give equal bytes."""
     contents = {LIBRARY: package.library, PARAMS: package.params}
     entries = tuple(FileEntry(name, _digest(data), len(data)) for name, data in sorted(contents.items()))
     metadata = pretty_json(replace(package.info, files=entries).to_json()).encode()
@@ -44,7 +44,7 @@ def write_package(path: Path, package: Package) -> None:
 
 
 def read_package(path: Path) -> Package:
-    """Read the archive and verify names, kinds, sizes and digests of its members; damage is a TvmbuildError."""
+    """Read the archive and verify names, kinds, sizes and digests of its members. Damage raises TvmbuildError."""
     contents = _members(path)
     try:
         info = PackageInfo.from_json(json.loads(contents[METADATA]))
@@ -62,7 +62,7 @@ def read_package(path: Path) -> Package:
 
 
 def read_metadata(path: Path) -> PackageInfo:
-    """Verify the archive and return what its mod.json says."""
+    """Verify the archive and return the contents of its mod.json."""
     return read_package(path).info
 
 
@@ -118,27 +118,27 @@ def _damaged(path: Path, reason: str) -> TvmbuildError:
     return TvmbuildError(f"{path.name} is damaged: {reason}", _REMEDY)
 
 
-# Read the plain tar archives that packages are, and nothing else: no links, no sparse files, no extensions.
-# Not Python's tarfile: it follows headers that claim what the file does not hold (sparse files of any size, negative
-# sizes that it never ends on). `cpp/parts/archive.h` reads the same way: change both.
+# This reads only plain tar archives, as packages are: no links, no sparse files, no extensions. Python's tarfile
+# follows headers that claim more than the file holds (sparse files of any size, negative sizes that it never ends on).
+# `cpp/parts/archive.h` reads the same way: change both.
 
 _BLOCK = 512
 _REGULAR = b"0\0"
 
 
 class DamagedArchiveError(ValueError):
-    """The archive is not what a package's is; the text says how."""
+    """The archive is not a package's. The text gives the reason."""
 
 
 def read_members(data: bytes, names: Collection[str]) -> dict[str, memoryview]:
-    """Return the members of an archive by name; DamagedArchiveError unless all are regular files of these names."""
+    """Return the members of an archive by name. Raises DamagedArchiveError unless all are regular files so named."""
     members: dict[str, memoryview] = {}
     view = memoryview(data)
     position = 0
     while position + _BLOCK <= len(data) and any(view[position : position + _BLOCK]):
         header = bytes(view[position : position + _BLOCK])
         name, size = _read_header(header)
-        # Only plain names that are expected are ever accepted, so that no member can leave the folder.
+        # Only expected plain names are accepted, so that no member can leave the folder.
         if name not in names or name in members or header[156] not in _REGULAR:
             raise DamagedArchiveError(f"unexpected member {name!r}")
         position += _BLOCK

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a package as arrays: read, made up, checked, written."""
+"""Inputs and outputs of a package as arrays: reading, generating, checking, writing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Fill = Literal["random", "ones", "zeros"]
 PICTURES = (".png", ".jpg", ".jpeg")
 _UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 _REFERENCE = "input:"
-"""What the names of inputs begin with in a reference.npz, which holds outputs as well."""
+"""The prefix of the names of inputs in a reference.npz, which also holds outputs."""
 
 
 def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
-    """Raise TvmbuildError when an input is missing, unknown, or of another shape or dtype."""
+    """Raise TvmbuildError if an input is missing, unknown, or of another shape or dtype."""
     unknown = sorted(set(inputs) - {tensor.name for tensor in info.inputs})
     if unknown:
         names = ", ".join(tensor.name for tensor in info.inputs)
@@ -43,9 +43,9 @@ def check_inputs(info: TakesInputs, inputs: Mapping[str, np.ndarray]) -> None:
 
 
 def make_inputs(tensors: Sequence[TensorInfo], fill: Fill, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return made-up inputs, the same for the same seed: `random` is [-1, 1) for floats and 0 for all else.
+    """Return generated inputs, equal for equal seeds: `random` is [-1, 1) for floats and 0 for all other types.
 
-    An integer may be an index, which a random one would send out of bounds.
+    An integer may be an index, and a random index may be out of bounds.
     """
     generator = np.random.default_rng(seed)
     made: dict[str, np.ndarray] = {}
@@ -59,9 +59,9 @@ def make_inputs(tensors: Sequence[TensorInfo], fill: Fill, seed: int = 0) -> dic
 
 
 def read_inputs(path: Path, info: PackageInfo) -> dict[str, np.ndarray]:
-    """Return the inputs that an .npz holds under their names, or under `input:<name>` beside other arrays.
+    """Return the inputs in an .npz, under their own names or under `input:<name>` beside other arrays.
 
-    TvmbuildError when it is not such a file, or when its arrays are not what the package takes.
+    Raises TvmbuildError if the file is no .npz, or if the package does not accept its arrays.
     """
     inputs = read_arrays(path)
     check_inputs(info, inputs)
@@ -69,7 +69,7 @@ def read_inputs(path: Path, info: PackageInfo) -> dict[str, np.ndarray]:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return what an .npz holds, of a reference.npz the inputs alone; TvmbuildError when it is no such file."""
+    """Return the arrays of an .npz, or only the inputs of a reference.npz. Raises TvmbuildError for another file."""
     try:
         with path.open("rb") as stream, ExitStack() as stack:
             arrays = np.load(stream, allow_pickle=False)
@@ -108,7 +108,7 @@ def read_input(info: PackageInfo, name: str, path: Path) -> np.ndarray:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Publish an .npz with the arrays under their names, whatever they are: numpy.savez refuses one called `file`."""
+    """Publish an .npz with the arrays under their names. Any name works; numpy.savez refuses an array called `file`."""
     try:
         with publish(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, value in arrays.items():

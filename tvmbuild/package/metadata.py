@@ -1,4 +1,4 @@
-"""What ``mod.json`` says, as values. No time, host or absolute path is ever in it."""
+"""The contents of ``mod.json``, as values. They never contain a time, a host or an absolute path."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FORMAT = 1
 
 
 SLOW = "slow: "
-"""How a note begins that tells of a way that was not taken and would have been faster."""
+"""The beginning of a note about a faster way that was not taken."""
 BUG = "a bug in tvmbuild, please report it: "
-"""How a note begins that tells of a fault of ours, in whose stead something simpler was done."""
+"""The beginning of a note about a bug in tvmbuild, which used a simpler way instead."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class TensorInfo:
 
 
 class TakesInputs(Protocol):
-    """What takes arrays, or pictures as its rules say: a package, or a model that becomes one."""
+    """A package, or a model that becomes one: it takes arrays, and pictures by its preprocessing rules."""
 
     @property
     def model(self) -> str:
@@ -38,16 +38,16 @@ class TakesInputs(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """What it takes."""
+        """The inputs."""
 
     @property
     def preprocess(self) -> Preprocess | None:
-        """How a picture becomes one of them; None: it does not say."""
+        """The conversion of a picture into one of the inputs. None: not specified."""
 
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """A model of which there is no package yet."""
+    """A model that has no package yet."""
 
     model: str
     inputs: tuple[TensorInfo, ...]
@@ -56,7 +56,7 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class PackageTarget:
-    """The target that the library was built for."""
+    """The target of the library."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ class PackageTarget:
     host: Attributes = FrozenMap()
     glibc: str | None = None
     precision: Precision = "fp32"
-    """What it computes in; mod.json names it only where it is another."""
+    """The precision of its computations. mod.json names it only if it is not fp32."""
 
     @property
     def on_gpu(self) -> bool:
@@ -77,7 +77,7 @@ class PackageTarget:
         return self.host if self.on_gpu else self.attributes
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; ``from_json`` is the inverse."""
+        """Return the JSON value. ``from_json`` is the inverse."""
         value: dict[str, object] = asdict(self)
         if self.precision == "fp32":
             del value["precision"]
@@ -85,7 +85,7 @@ class PackageTarget:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PackageTarget:
-        """Read a JSON value; KeyError, TypeError or ValueError where it is none."""
+        """Read a JSON value. Raises KeyError, TypeError or ValueError if it is malformed."""
         return cls(
             value["name"],
             value["kind"],
@@ -98,7 +98,7 @@ class PackageTarget:
 
 @dataclass(frozen=True)
 class PackageCoverage:
-    """How many Tasks the model has, how many got a record, and the names of the others."""
+    """The number of the model's Tasks, the number of Tasks with a record, and the names of the others."""
 
     tasks: int
     covered: int
@@ -107,18 +107,18 @@ class PackageCoverage:
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """One function of the library that ``main`` calls; ``flops`` and ``bytes`` are one call's."""
+    """One function of the library that ``main`` calls. ``flops`` and ``bytes`` are those of one call."""
 
     function: str
-    """Its name in the library."""
+    """The name in the library."""
     name: str
-    """For people."""
+    """The name for people."""
     key: str
-    """Of its Task."""
+    """The key of its Task."""
     flops: int | None
-    """Additions, multiplications and the like; None where they cannot be counted."""
+    """The number of additions, multiplications and similar operations. None: they cannot be counted."""
     bytes: int | None
-    """What is read and written at the least."""
+    """The least number of bytes read and written."""
     covered: bool
     """Whether the Task has a record."""
 
@@ -144,24 +144,24 @@ class PackageInfo:
     """``lifted``: ``main`` takes the tensors of mod.params, sorted by name, after the inputs."""
     coverage: PackageCoverage
     layout: str
-    """NHWC or NCHW: of the convolutions inside, not of the inputs."""
+    """NHWC or NCHW: the layout of the convolutions inside, not of the inputs."""
     preprocess: Preprocess | None = None
     labels: tuple[str, ...] | None = None
     digests: FrozenMap[str, str] = FrozenMap()
-    """Role → SHA-256 of every file that the package was made from."""
+    """Role → SHA-256 of every input file of the package's build."""
     tools: FrozenMap[str, str] = FrozenMap()
     """Tool → version."""
     notes: tuple[str, ...] = ()
-    """What its users should know; what begins with ``SLOW`` or ``BUG`` is said on the terminal, too."""
+    """Notes for its users. The terminal also shows a note that begins with ``SLOW`` or ``BUG``."""
     operators: tuple[OperatorInfo, ...] | None = None
-    """None: a package that was built before this was written."""
+    """None: an older package without this field."""
     files: tuple[FileEntry, ...] = field(default=())
     entry: str = "main"
     profiled: str = "main"
-    """What a profiler calls in its stead: TVM's virtual machine tells of the calls of bytecode only."""
+    """The function that a profiler calls instead: TVM's virtual machine reports only the calls of bytecode."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; ``from_json`` is the inverse."""
+        """Return the JSON value. ``from_json`` is the inverse."""
         value: dict[str, object] = {"format": FORMAT, **asdict(self)}
         files = {entry.name: {"sha256": entry.sha256, "size": entry.size} for entry in self.files}
         value.update(target=self.target.to_json(), files=files)
@@ -169,7 +169,7 @@ class PackageInfo:
 
     @classmethod
     def from_json(cls, value: object) -> PackageInfo:
-        """Check and read a JSON value; a TvmbuildError says what is wrong."""
+        """Check and read a JSON value. Raises TvmbuildError with the fault."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             found = value.get("format") if isinstance(value, dict) else type(value).__name__
             raise TvmbuildError(f"mod.json has the format {found!r}; this tvmbuild reads {FORMAT}", "build it again")
@@ -181,7 +181,7 @@ class PackageInfo:
 
 
 def default_threads(info: PackageInfo, cores: int) -> int:
-    """Return the cores that the package was tuned for, as far as there are so many."""
+    """Return the number of cores that the package was tuned for, at most ``cores``."""
     value = info.target.cpu.get("num-cores", 1)
     return min(value, cores) if isinstance(value, int) else 1
 

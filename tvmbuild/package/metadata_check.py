@@ -1,4 +1,4 @@
-"""Whether a ``mod.json`` that somebody sent has the parts that a package's has, of the right kinds and sizes."""
+"""The check that a ``mod.json`` from elsewhere has a package's parts, with the right types and sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Check = Callable[[Any, str], None]
 
 
 def check_metadata(value: Mapping[str, Any]) -> None:
-    """Raise ValueError or TypeError, naming the part, unless all that a package needs is there and sound."""
+    """Raise ValueError or TypeError, naming the part, unless all parts of a package are there and sound."""
     _check_map(value, "mod.json", _PARTS)
     if value["params"] not in ("lifted", "embedded"):
         raise ValueError(f"params is {value['params']!r}")
@@ -165,7 +165,7 @@ _OPERATOR: dict[str, Check] = {
     "covered": _truth,
 }
 _LATER = ("operators", "profiled")
-"""What older packages have not."""
+"""The parts that older packages lack."""
 _PARTS: dict[str, Check] = {
     "model": _text,
     "entry": _text,

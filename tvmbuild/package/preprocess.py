@@ -1,4 +1,4 @@
-"""A picture becomes an input tensor, as the model was trained: resize, order of colours, scale, mean, deviation.
+"""Conversion of a picture into an input tensor, as in training: resize, order of colours, scale, mean, deviation.
 
 `cpp/parts/pictures.h` and `cpp/tvmbuild.cpp` do the same, bit by bit: change both.
 """
@@ -22,12 +22,12 @@ Picture = Image.Image | np.ndarray | Path | str
 """An opened picture, bytes in the order height, width, [red, green, blue], or a file."""
 
 PADDING = 114
-"""The grey around a letterboxed picture, as YOLO's trainers have it."""
+"""The grey around a letterboxed picture, as in YOLO's trainers."""
 _CHANNELS = {"rgb": 3, "bgr": 3, "gray": 1}
 
 
 def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = None) -> np.ndarray:
-    """Return the tensor for the input ``name`` (None: the one that the package makes of pictures)."""
+    """Return the tensor for the input ``name`` (None: the package's input for pictures)."""
     rules, tensor = find_rules(info, name)
     height, width, channels = _sizes(info, rules, tensor)
     image = _open(picture).convert("L" if rules.color == "gray" else "RGB")
@@ -42,12 +42,12 @@ def preprocess_picture(info: TakesInputs, picture: Picture, name: str | None = N
 
 
 def first_line(error: Exception) -> str:
-    """Return what went wrong with a file, in a few words."""
+    """Return the reason why reading a file failed, in a few words."""
     return str(getattr(error, "strerror", None) or (str(error) or type(error).__name__).splitlines()[0])
 
 
 def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, TensorInfo]:
-    """Return how pictures become which input; TvmbuildError when the package does not say, or says it of another."""
+    """Return the preprocessing rules and their input. Raises TvmbuildError if there are none for ``name``."""
     rules = info.preprocess
     if rules is None:
         raise TvmbuildError(
@@ -67,7 +67,7 @@ def find_rules(info: TakesInputs, name: str | None = None) -> tuple[Preprocess, 
 
 
 def _sizes(info: TakesInputs, rules: Preprocess, tensor: TensorInfo) -> tuple[int, int, int]:
-    """Return height, width and channels of the tensor; a first dimension of 1 may be there or not."""
+    """Return height, width and channels of the tensor. A first dimension of 1 is optional."""
     wanted = _CHANNELS[rules.color]
     shape = tensor.shape[1:] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else tensor.shape
     if len(shape) == 3:
@@ -111,7 +111,7 @@ def _narrow(image: Image.Image) -> Image.Image:
 
 
 def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Image.Image:
-    """Return the picture in that size; `crop` is torchvision's Resize and CenterCrop, resampling is Pillow's."""
+    """Return the picture in that size. `crop` is torchvision's Resize and CenterCrop; resampling is Pillow's."""
     if rules.resize == "stretch":
         return _resize(image, (width, height))
     wide = width * image.height <= height * image.width  # in proportion wider than the tensor
@@ -130,7 +130,7 @@ def _fit(image: Image.Image, width: int, height: int, rules: Preprocess) -> Imag
 
 
 def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Resize along the rows, then along the columns, as Pillow did before 13: by one call, 13 may do it otherwise."""
+    """Resize along the rows, then along the columns, as Pillow did before 13. Pillow 13 may do one call otherwise."""
     return image.resize((size[0], image.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 

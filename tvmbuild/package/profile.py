@@ -1,4 +1,4 @@
-"""How long each operator of a package takes, and what of the machine's limits that is: values, free of TVM."""
+"""The time of each operator of a package, and its share of the machine's limits: values, free of TVM."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ VM_PREFIX = "vm."
 VM_FUNCTION = "vm.builtin"
 VM_NAME = "virtual machine"
 GRAPH_CALL = "vm.builtin.cuda_graph.run_or_capture"
-"""Seen from the host, what is inside it is one event."""
+"""The call of a CUDA graph, whose contents the host sees as one event."""
 
 Event = tuple[str, int]
-"""A call that the virtual machine made: the function's name, and nanoseconds without those of calls inside it."""
+"""A call of the virtual machine: the function's name, and nanoseconds without the calls inside it."""
 
 
 Clock = Literal["device", "host"]
-"""Whose times: the device's own of its kernels, or the host's, which waits for the device after each call."""
+"""The source of the times: the device's clock for its kernels, or the host's, which waits for the device each time."""
 
 
 @dataclass(frozen=True)
@@ -29,67 +29,67 @@ class OperatorRow:
     """One function in one run of the model, all its calls together."""
 
     function: str
-    """Its name in the package; `vm.builtin` for all that the virtual machine does itself (allocation, reshapes)."""
+    """The name in the package; `vm.builtin` for the virtual machine's own work (allocation, reshapes)."""
     name: str
-    """For people."""
+    """The name for people."""
     key: str | None
-    """Task key; None for the virtual machine, and where the package does not say."""
+    """Task key. None for the virtual machine, or if the package does not name it."""
     calls: int
     us: float
     """Microseconds: the sum over the call sites of the median over the runs."""
     share: float
-    """Of the sum of all rows."""
+    """The share of the sum of all rows."""
     flops: int | None
     bytes: int | None
-    """What is read and written at the least."""
+    """The least number of bytes read and written."""
     covered: bool | None
-    """Whether it has a record; None where the package does not say."""
+    """Whether it has a record. None: the package does not tell."""
 
     @property
     def gflops(self) -> float | None:
-        """Return GFLOP/s; None where the operations are not known."""
+        """Return GFLOP/s, or None if the number of operations is not known."""
         return None if self.flops is None or self.us <= 0 else self.flops / self.us / 1e3
 
     @property
     def gb_s(self) -> float | None:
-        """Return GB/s that are moved at the least."""
+        """Return the least rate of moved data, in GB/s."""
         return None if self.bytes is None or self.us <= 0 else self.bytes / self.us / 1e3
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; ``from_json`` is the inverse."""
+        """Return the JSON value. ``from_json`` is the inverse."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> OperatorRow:
-        """Read what ``to_json`` returned; keys of a later version are ignored."""
+        """Read the value of ``to_json``. Keys of a later version are ignored."""
         return cls(**{each.name: value[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)
 class GraphTime:
-    """What the CUDA graphs of one run take together, by the card's clock: medians over the runs."""
+    """The total time of the CUDA graphs of one run, by the card's clock: medians over the runs."""
 
     kernels: int
-    """Nodes: kernels, and copies."""
+    """The number of nodes: kernels, and copies."""
     sum_us: float
     """Microseconds of the nodes themselves."""
     us: float
-    """Microseconds from where the first node begins to where the last one ends."""
+    """Microseconds from the begin of the first node to the end of the last one."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One row a function, the longest first, and by which clock."""
+    """One row a function, the longest first, and the clock."""
 
     rows: tuple[OperatorRow, ...]
     clock: Clock
     graph: GraphTime | None = None
-    """None: the package has none, or the host's clock cannot look inside."""
+    """None: the package has no CUDA graph, or the host's clock cannot look inside."""
     remarks: tuple[str, ...] = ()
-    """Why it is the host's clock where the device's can be had, and how."""
+    """The reason why the host's clock was used although the device's is available, and the remedy."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; ``from_json`` is the inverse."""
+        """Return the JSON value. ``from_json`` is the inverse."""
         graph = None if self.graph is None else asdict(self.graph)
         return {
             "rows": [row.to_json() for row in self.rows],
@@ -100,53 +100,54 @@ class Profile:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Profile:
-        """Read what ``to_json`` returned; an earlier version, on a board, has neither graph nor remarks."""
+        """Read the value of ``to_json``. An earlier version, on a board, has neither graph nor remarks."""
         graph = value.get("graph")
         rows = tuple(OperatorRow.from_json(row) for row in value["rows"])
         return cls(rows, value["clock"], None if graph is None else GraphTime(**graph), tuple(value.get("remarks", ())))
 
 
 def is_kernel(function: str, kernels: Collection[str] | None) -> bool:
-    """Return whether a call of the virtual machine's is none of the host's; ``kernels`` None: the package does not say."""
+    """Return whether a call of the virtual machine is not work of the host. ``kernels`` None: they are not known."""
     return kernels is None or function in kernels or function.startswith(VM_PREFIX)
 
 
 def is_on_host(row: OperatorRow) -> bool:
-    """Return whether the row of a GPU package is work of the CPU: a function of TVM's runtime, not one of the package.
+    """Return whether the row of a GPU package is work of the CPU: a function of TVM's runtime, not of the package.
 
-    The package's own are all kernels: TVM refuses to build one for a GPU that is not bound to its threads.
+    The package's own functions are all kernels: TVM refuses to build a function for a GPU that is not bound to its
+    threads.
     """
     return row.key is None and row.function != VM_FUNCTION
 
 
 @dataclass(frozen=True)
 class Peak:
-    """What the machine, or its GPU, can do at the most, as measured."""
+    """The measured peak rates of the machine or its GPU."""
 
     gflops: float
-    """Of fp32 multiplications and additions, two a fused one."""
+    """The peak rate of fp32 multiplications and additions. A fused one counts as two."""
     gb_s: float
-    """To and from memory, beyond the caches."""
+    """The peak rate to and from memory, beyond the caches."""
     threads: int
-    """Of the CPU; 0 for a GPU, all of which computes."""
+    """The number of the CPU's threads. 0: a GPU, which computes as a whole."""
     compute: str
-    """How ``gflops`` was measured, one phrase."""
+    """The measurement of ``gflops``, one phrase."""
     memory: str
-    """How ``gb_s`` was measured."""
+    """The measurement of ``gb_s``."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the JSON value; ``from_json`` is the inverse."""
+        """Return the JSON value. ``from_json`` is the inverse."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Peak:
-        """Read what ``to_json`` returned; keys of a later version are ignored."""
+        """Read the value of ``to_json``. Keys of a later version are ignored."""
         return cls(**{each.name: value[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The limit that an operator meets first, and how much of it is used; above 1 of `memory`: caches served it."""
+    """The limit that an operator meets first, and the used share of it. `memory` above 1: caches served it."""
 
     by: Literal["compute", "memory"]
     share: float
@@ -164,8 +165,8 @@ def share_of_peak(row: OperatorRow, peak: Peak) -> Bound | None:
 def summarize_runs(runs: Sequence[Sequence[Event]], operators: Sequence[OperatorInfo]) -> tuple[OperatorRow, ...]:
     """Return one row a function, the longest first, from the events of several runs of the same model.
 
-    A call site is the n-th call of a function in a run; the median is taken for each of them, so that what disturbed
-    one call of one run is in no row.
+    A call site is the n-th call of a function in a run. Each call site takes its own median over the runs, so that a
+    disturbance of one call in one run affects no row.
     """
     sites: dict[tuple[str, int], list[int]] = defaultdict(list)
     for run in runs:

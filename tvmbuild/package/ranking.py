@@ -12,7 +12,7 @@ from tvmbuild.errors import TvmbuildError
 
 @dataclass(frozen=True)
 class RankedClass:
-    """One class: its index in the output, probability, and name where the package has labels for this output."""
+    """One class: its index in the output, probability, and name if the package has labels for this output."""
 
     index: int
     probability: float
@@ -25,7 +25,7 @@ def is_ranking(shape: Sequence[int]) -> bool:
 
 
 def rank_classes(scores: np.ndarray, labels: Sequence[str] | None, count: int) -> tuple[RankedClass, ...]:
-    """Return the ``count`` best classes, the best first; of equal ones the lower index.
+    """Return the ``count`` best classes, the best first. Among equal ones the lower index comes first.
 
     Scores outside [0, 1] are logits, and their softmax is taken; others are probabilities already.
     """

@@ -21,18 +21,18 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Samples(Protocol):
-    """Inputs of a model, to be walked through as often as one likes."""
+    """Inputs of a model, which can be iterated any number of times."""
 
     def __iter__(self) -> Iterator[Arrays]:
-        """Return the samples from the first on."""
+        """Return an iterator over the samples."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
 
 
 @dataclass(frozen=True)
 class _Pictures:
-    """Samples of pictures, which are read each time: all of them may be more than memory holds."""
+    """Samples of pictures. Each iteration reads them anew, because all of them may exceed the memory."""
 
     given: Calibration
     paths: Sequence[Path]
@@ -46,7 +46,7 @@ class _Pictures:
 
 
 def open_samples(given: Calibration, paths: Sequence[Path], model: TakesInputs) -> Samples:
-    """Return at most ``given.count`` samples, evenly taken; TvmbuildError as :func:`list_samples`, or when read."""
+    """Return at most ``given.count`` samples, evenly taken. Raises as :func:`list_samples`, also on reading."""
     if given.kind == "images":
         return _Pictures(given, take_evenly(paths, given.count), model)
     return take_evenly(list(list_samples(given, paths, model)), given.count)
@@ -57,7 +57,7 @@ def list_samples(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the model's inputs, a sample at a time: a picture, or the next rows of an .npz.
 
-    TvmbuildError for files that cannot be read, and for samples of other shapes or types.
+    Raises TvmbuildError for files that cannot be read, and for samples of other shapes or types.
     """
     if given.kind == "images":
         if len(model.inputs) > 1:
@@ -75,7 +75,7 @@ def list_samples(
 
 
 def _cut(arrays: Arrays, model: TakesInputs, path: Path) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the arrays in pieces of the inputs' shapes; each array has the same number of them."""
+    """Yield the arrays in pieces of the inputs' shapes. Each array has the same number of pieces."""
     wrong = sorted(set(arrays) ^ {tensor.name for tensor in model.inputs})
     if wrong:
         names = ", ".join(tensor.name for tensor in model.inputs)

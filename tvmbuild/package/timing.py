@@ -1,4 +1,4 @@
-"""Time a function that runs a model."""
+"""Timing of a function that runs a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 WARM_UP_S = 0.5
 BUDGET_S = 10.0
-"""Of the samples, where the user names no number of them."""
+"""The time for all samples, in seconds, if the user gives no number of samples."""
 MAX_SAMPLES = 50
 LEAST_SAMPLES = 5
 
@@ -30,7 +30,7 @@ class Latency:
 def time_calls(
     call: Callable[[], object], number: int, repeat: int, beat: Callable[[], None] = lambda: None
 ) -> list[float]:
-    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls; ``beat`` is called between samples."""
+    """Return ``repeat`` samples in ms a call, each the mean of ``number`` calls. ``beat`` is called between samples."""
     samples = []
     for _ in range(repeat):
         start = time.perf_counter_ns()
@@ -42,7 +42,7 @@ def time_calls(
 
 
 def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None] = lambda: None) -> float:
-    """Call at least twice and for about ``seconds``; return the last call's time in ms."""
+    """Call at least twice and for about ``seconds``, and return the last call's time in ms."""
     end = time.perf_counter() + seconds
     time_calls(call, 1, 1, beat)
     while True:
@@ -52,7 +52,7 @@ def warm_up(call: Callable[[], object], seconds: float, beat: Callable[[], None]
 
 
 def count_samples(sample_ms: float) -> int:
-    """Return how many samples fit the budget, within reason."""
+    """Return the number of samples that fit the budget, from LEAST_SAMPLES to MAX_SAMPLES."""
     return max(LEAST_SAMPLES, min(MAX_SAMPLES, int(BUDGET_S * 1000 / max(sample_ms, 1e-3))))
 
 

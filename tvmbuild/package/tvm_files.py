@@ -1,4 +1,4 @@
-"""Where TVM's libraries and headers lie; nothing of TVM is imported to find them."""
+"""The paths of TVM's libraries and headers, found without importing TVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def find_library_folders() -> list[Path]:
-    """Return where TVM's libraries may lie, TVM_LIBRARY_PATH first."""
+    """Return the folders that may contain TVM's libraries, TVM_LIBRARY_PATH first."""
     named = os.environ.get("TVM_LIBRARY_PATH")
     # A wheel keeps them in lib, a source tree in build/lib.
     built = [folder / inside for folder in _package("tvm") for inside in ("lib", "../../build/lib", "../../lib")]
@@ -18,7 +18,7 @@ def find_library_folders() -> list[Path]:
 
 
 def find_runtime() -> tuple[Path, Path]:
-    """Return libtvm_runtime.so and libtvm_ffi.so; TvmbuildError when one of them is not there."""
+    """Return libtvm_runtime.so and libtvm_ffi.so. Raises TvmbuildError if one of them is missing."""
     ffi = [folder / "lib" for folder in _package("tvm_ffi")]
     return (
         _find("libtvm_runtime.so", find_library_folders(), "apache-tvm"),
@@ -27,7 +27,7 @@ def find_runtime() -> tuple[Path, Path]:
 
 
 def has_vulkan_runtime() -> bool:
-    """Return whether TVM's Vulkan runtime is installed: without Vulkan's loader it cannot be loaded to ask it."""
+    """Return whether TVM's Vulkan runtime is installed. Without Vulkan's loader it cannot be loaded to ask it."""
     return any((folder / "libtvm_runtime_vulkan.so").is_file() for folder in find_library_folders())
 
 

@@ -1,1 +1,1 @@
-"""Where records meet the compiler: traces read and replayed, in processes that may crash."""
+"""Replay of records by the compiler: traces read and replayed, in processes that may crash."""

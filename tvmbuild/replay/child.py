@@ -1,9 +1,9 @@
-"""Checks records where they can do no harm: applies each to its workload and compiles it, in a process that may crash.
+"""A process that checks records and may crash: it applies each record to its workload and compiles the result.
 
-Started by `tvmbuild.replay.verification` as ``python -m tvmbuild.replay.child``. Stdin is one JSON value: the
-target, the seconds that a check may take, the checks. Each answer is one line of JSON: null, or the reason why the
-check failed. TVM 0.27 dereferences what a hostile trace makes null: so each check runs in a fork of its own, which
-costs milliseconds and spares the import of TVM after a crash.
+`tvmbuild.replay.verification` starts it as ``python -m tvmbuild.replay.child``. Stdin is one JSON value: the target,
+the time limit of a check in seconds, the checks. Each answer is one line of JSON: null, or the reason why the check
+failed. A hostile trace can make TVM 0.27 dereference null, so each check runs in its own fork. A fork costs
+milliseconds and saves importing TVM again after a crash.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tvmbuild.compiler.codegen.intrinsics import skip_tensor_intrinsics, use_cud
 from tvmbuild.errors import TvmbuildError
 
 MEMORY = 8 << 30
-"""Address space of a check, bytes: a hostile loop extent must not take the machine's memory."""
+"""The address space of a check, in bytes: a hostile loop extent must not take the machine's memory."""
 REFUSED = 3
-"""Exit status when this machine cannot check at all; the last line is the reason."""
+"""The exit status if this machine cannot check at all. The last line is the reason."""
 
 
 def main() -> int:
     """Answer every check."""
     die_with_parent()
-    # What TVM prints must not get among the answers.
+    # TVM's output must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     asked = json.load(sys.stdin)
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _import_intrinsics(kind: str | None) -> None:
-    """Import TVM once, before any fork; of its tensor intrinsics those of the ``kind`` of target: None needs none."""
+    """Import TVM once, before any fork, with only the tensor intrinsics of the ``kind`` of target. None needs none."""
     if kind is None:
         skip_tensor_intrinsics()
     elif kind == "cuda":
@@ -64,7 +64,7 @@ def _import_intrinsics(kind: str | None) -> None:
 
 
 def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:
-    """Return what ``find`` says, in a fork of its own: why the check fails, None when it does not."""
+    """Return the answer of ``find`` in its own fork: the reason why the check fails, or None."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -94,7 +94,7 @@ def _check(find: Callable[[], str | None], timeout_s: float) -> str | None:
 
 def _work(find: Callable[[], str | None], write: int) -> NoReturn:
     die_with_parent()
-    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # TVM's handler allocates memory and so may wait for ever
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # TVM's handler allocates memory and may therefore wait for ever
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     status = 1
@@ -103,7 +103,7 @@ def _work(find: Callable[[], str | None], write: int) -> NoReturn:
         os.write(write, answer)
         status = 0
     finally:
-        os._exit(status)  # not the parent's exit handlers
+        os._exit(status)  # without the parent's exit handlers
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""From a Schedule, or a Task's record file, to TVM's in-memory Database."""
+"""Conversion of a Schedule, or of a Task's record file, to TVM's in-memory Database."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tvmbuild.replay.traces import dump_workload, load_record
 
 
 def database_from_schedule(schedule: Schedule, tasks: Sequence[Any], target: tvm.target.Target) -> MemoryDatabase:
-    """Return a Database with the Schedule's trace for each of the cell's ``tasks`` (compiler.tasks.Task) that has one.
+    """Return a Database with the Schedule's traces for the cell's ``tasks`` (compiler.tasks.Task).
 
-    A trace that this TVM cannot read is a TvmbuildError naming the Task.
+    If this TVM cannot read a trace, TvmbuildError names the Task.
     """
     database = MemoryDatabase()
     for task in tasks:
@@ -41,7 +41,7 @@ def database_from_schedule(schedule: Schedule, tasks: Sequence[Any], target: tvm
 def load_known(
     records: Sequence[Record], mod: tvm.IRModule, target: tvm.target.Target
 ) -> list[tuple[Record, TuningRecord]]:
-    """Return each record with its TuningRecord, time included; those that this TVM cannot read are left out."""
+    """Return each record with its TuningRecord, including its time. Records that this TVM cannot read are omitted."""
     workload = MemoryDatabase().commit_workload(mod)
     known = []
     for record in records:

@@ -1,8 +1,8 @@
-"""MetaSchedule's own JSONDatabase folder, read into record files and written from them; a process of its own.
+"""Import and export between record files and MetaSchedule's own JSONDatabase folder, in a separate process.
 
-Started by `tvmbuild records import` and `export` as ``python -m tvmbuild.replay.json_database``, the request as JSON
-on stdin: `import` writes record files into a folder, `export` the two files of a database. Prints one line of JSON:
-what was done, or ``{"error": …}``.
+`tvmbuild records import` and `export` start it as ``python -m tvmbuild.replay.json_database``, with the request as JSON
+on stdin: `import` writes record files into a folder, `export` writes the two files of a database. It prints one line of
+JSON: the counts, or ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tvmbuild.replay.traces import dump_trace, dump_workload, load_record, load_
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 FAILED_SECONDS = 1e9
-"""MetaSchedule writes 1e10 for a candidate that did not run."""
+"""The limit of plausible times, in seconds: MetaSchedule writes 1e10 for a candidate that did not run."""
 _IGNORED = frozenset({"keys", "tag"})
 _LENGTH_BYTES = 8
 _FLAG = "meta_schedule.layout_rewrite_preproc"
@@ -47,14 +47,14 @@ _FLAG = "meta_schedule.layout_rewrite_preproc"
 
 @dataclass(frozen=True)
 class _Origin:
-    """What an imported record was measured on, which the database does not say."""
+    """The machine that measured an imported record, which the database does not name."""
 
     device_class: str
     threads: int
 
 
 def main() -> int:
-    """Do what stdin asks for."""
+    """Answer the request on stdin."""
     die_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -137,7 +137,7 @@ def _read_line(path: Path, number: int, line: str) -> tuple[int, list[Any]]:
 
 
 def _check_target(theirs: Any, ours: tvm.target.Target, where: str) -> None:
-    """Refuse records of another target, naming what differs; an absent mtriple is whatever machine that was."""
+    """Refuse records of another target and name the differences. An absent mtriple matches any machine."""
     if not isinstance(theirs, dict):
         raise TvmbuildError(f"{where}: the record does not say for which target it is", "only such can be imported")
     wanted, found = _plain(ours.export()), _plain(theirs)
@@ -165,7 +165,7 @@ def _new_file(key: str, mod: tvm.IRModule, target: Any, version: str) -> TaskFil
 
 
 def _median(times: Any) -> float | None:
-    """Return the median of a record's times; None when the candidate did not run."""
+    """Return the median of a record's times, or None if the candidate did not run."""
     if not isinstance(times, list) or not times:
         return None
     seconds = statistics.median(_as_seconds(value) for value in times)
@@ -180,7 +180,7 @@ def _as_seconds(value: object) -> float:
 
 
 def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str | None:
-    """Return the trace as record files hold it; None when it does not apply to its workload."""
+    """Return the trace in the form of record files, or None if it does not apply to its workload."""
     try:
         instructions, decisions = trace
         value = {"instructions": instructions, "decisions": decisions}
@@ -192,7 +192,7 @@ def _normalise(trace: Any, workload: Workload, target: tvm.target.Target) -> str
 
 
 def _restore_flag(instruction: list[Any]) -> list[Any]:
-    """Return the instruction with a flag that is a number turned back: the database writes true as 1."""
+    """Return the instruction with its flag as a bool, because the database writes true as 1."""
     name, inputs, attributes, outputs = instruction
     if name == "Annotate" and attributes == [_FLAG] and len(inputs) == 2 and inputs[1] in (0, 1):
         return [name, [inputs[0], bool(inputs[1])], attributes, outputs]

@@ -1,4 +1,4 @@
-"""One check of a record: that its workload is the Task's, and that its trace makes code of it."""
+"""One check of a record: its workload is the Task's, and its trace gives code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_target(value: dict[str, Any]) -> tvm.target.Target:
 
 
 def find_target_fault(value: dict[str, Any]) -> str | None:
-    """Return why no code can be made for the ``target`` of a record file, None when it can."""
+    """Return why no code can be made for the ``target`` of a record file. None: it can."""
     try:
         make_target(value)
     except TvmbuildError as error:
@@ -35,10 +35,10 @@ def find_target_fault(value: dict[str, Any]) -> str | None:
 
 
 def find_fault(check: dict[str, str], target: tvm.target.Target) -> str | None:
-    """Return why a check fails, None when it does not.
+    """Return why a check fails. None: it succeeds.
 
-    ``workload`` is TVM's JSON. ``key``: it must have that key; ``like``: it must be that workload, names aside;
-    ``trace``: must apply to it and give code.
+    ``workload`` is TVM's JSON. ``key``: the workload must have that key. ``like``: it must equal that workload, except
+    for names. ``trace``: the trace must apply to it and give code.
     """
     try:
         mod = load_workload(check["workload"])

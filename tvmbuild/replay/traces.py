@@ -1,4 +1,4 @@
-"""Traces and workloads as plain JSON, and back to TVM's objects."""
+"""Conversion of traces and workloads between plain JSON and TVM's objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmbuild.records.task_file import Json
 def dump_trace(record: TuningRecord) -> str:
     """Return the record's trace as canonical JSON text.
 
-    Each IndexMap (prepacking) is written by ``save_json``: ``TuningRecord.as_json`` raises on one.
+    ``save_json`` writes each IndexMap (prepacking), because ``TuningRecord.as_json`` raises on one.
     """
     # pylint: disable-next=no-member
     instructions, decisions = _ffi_api.TuningRecordAsJSON(record)[0]
@@ -25,7 +25,7 @@ def dump_trace(record: TuningRecord) -> str:
 
 
 def load_record(trace: str, workload: Workload, target: tvm.target.Target) -> TuningRecord:
-    """Return a record with that trace; TvmbuildError when this TVM cannot read it."""
+    """Return a record with that trace. Raises TvmbuildError if this TVM cannot read it."""
     data = json.loads(trace)
     try:
         return TuningRecord.from_json(
@@ -41,7 +41,7 @@ def dump_workload(mod: tvm.IRModule) -> str:
 
 
 def load_workload(text: str) -> tvm.IRModule:
-    """Return the module of ``dump_workload``; TvmbuildError when this TVM cannot read it."""
+    """Return the module of ``dump_workload``. Raises TvmbuildError if this TVM cannot read it."""
     try:
         return tvm.ir.load_json(text)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Checks records in a process that may crash, and remembers which were good. No tvm here: the child has it."""
+"""Verification of records in a process that may crash, with a memory of good ones. Only the child imports tvm."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from tvmbuild.replay import child
 
 FORMAT = 1
 TIMEOUT_S = 60
-"""For one check, which takes about 0.1 s."""
+"""The time limit of one check, which takes about 0.1 s."""
 _CHILD = child.__name__
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A Task's file and those of its records (or others that are to replay on its workload) that are to be checked."""
+    """A Task's file and the records to check: its own, or others that are to replay on its workload."""
 
     file: TaskFile
     records: tuple[Record, ...]
     workload: str | None = None
-    """The workload that the file must hold, names aside; None: the one that its key names."""
+    """The workload that the file must hold, except for names. None: the one that its key names."""
 
 
 @dataclass(frozen=True)
 class _Check:
     key: str
     sha256: str
-    """Of what is checked: a trace, or the file's workload."""
+    """The digest of the checked text: a trace, or the file's workload."""
     question: FrozenMap[str, str]
-    """What the child is asked."""
+    """The question for the child."""
     of_file: bool = False
 
 
 def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = False) -> dict[str, tuple[Fault, ...]]:
-    """Check what was not found good before (``again``: all); return Task key → the faults found, where there are any.
+    """Check all records that are not known to be good (``again``: all). Returns Task key → faults, if there are any.
 
-    The faults are put into quarantine, what is good is remembered for this TVM version and target. ``folder`` is
+    Faulty records are put into quarantine; good ones are remembered for this TVM version and target. ``folder`` is
     `records/<target>`; the subjects' files are for one target.
     """
     listed = list(subjects)
@@ -73,7 +73,7 @@ def verify_records(folder: Path, subjects: Iterable[Subject], *, again: bool = F
 
 
 def keep_good(folder: Path, file: TaskFile, records: Iterable[Record]) -> tuple[Record, ...]:
-    """Return those of ``records`` that were found good on the Task and target of ``file`` before; nothing is run."""
+    """Return the ``records`` that earlier checks found good on the Task and target of ``file``. Runs nothing."""
     good = _read_good(folder, file.key, file.target)
     return tuple(record for record in records if digest(record.trace) in good)
 
@@ -86,7 +86,7 @@ def _list_checks(subject: Subject) -> list[_Check]:
     elif subject.workload != file.workload:
         question = _question(workload=file.workload, like=subject.workload)
         checks.append(_Check(file.key, digest(file.workload), question, of_file=True))
-    # On the file's own workload: an equal one may call its blocks otherwise.
+    # The check uses the file's own workload: an equal one may have other block names.
     return checks + [
         _Check(file.key, digest(record.trace), _question(workload=file.workload, trace=record.trace))
         for record in subject.records
@@ -98,9 +98,9 @@ def _question(**fields: str) -> FrozenMap[str, str]:
 
 
 def ask(target: str, checks: Sequence[Mapping[str, str]]) -> list[str | None]:
-    """Return for each check the reason why it fails, or None; nothing is started for no check.
+    """Return for each check the reason why it fails, or None. Without checks no process starts.
 
-    A check is {workload, and one of key, like, trace}. TvmbuildError when this machine cannot check at all.
+    A check is {workload, and one of key, like, trace}. Raises TvmbuildError if this machine cannot check at all.
     """
     if not checks:
         return []
@@ -127,7 +127,7 @@ def _read_good(folder: Path, key: str, target: str) -> set[str]:
         if [data["format"], data["tvm"], data["target"]] == [FORMAT, installed_tvm(), json.loads(target)]:
             return {str(sha256) for sha256 in data["sha256"]}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass  # a memory that cannot be read is none
+        pass  # an unreadable memory counts as empty
     return set()
 
 

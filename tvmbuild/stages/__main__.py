@@ -1,7 +1,7 @@
-"""A step's own process: reads the Step, runs its stage, reports an error on the pipe that it was given.
+"""A step's own process: reads the Step, runs its stage, and reports an error on the given pipe.
 
-Started by `tvmbuild.engine.process` as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of
-length, then a pickle) and then stays open for as long as the parent lives.
+`tvmbuild.engine.process` starts it as ``python -m tvmbuild.stages FD``. Stdin carries the Step (8 hex digits of length,
+then a pickle) and then stays open for as long as the parent lives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONDITIONS = {
 
 
 def main() -> int:
-    """Return 0 when the stage's outputs are written; 1 after an error that the user can act on."""
+    """Return 0 if the stage's outputs are written, or 1 after an error that the user can act on."""
     report_fd = int(sys.argv[1])
     os.set_inheritable(report_fd, False)
     step = _receive()
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _crash_at_once() -> None:
-    """Replace TVM's handler of SIGSEGV, which allocates memory and so may wait for ever, by Python's traceback."""
+    """Replace TVM's handler of SIGSEGV, which allocates memory and may wait for ever, by Python's traceback."""
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     faulthandler.enable()
 
@@ -88,7 +88,7 @@ def _read(count: int) -> bytes:
 
 
 def _watch_parent() -> None:
-    """Start a process that sleeps on the parent's pipe and, when that ends, kills all that this one has started."""
+    """Start a process that sleeps on the parent's pipe and, when it ends, kills all processes that this one started."""
     group = os.getpgrp()
     if os.fork() == 0:
         os.closerange(1, 1024)

@@ -20,10 +20,10 @@ from tvmbuild.package.archive import read_metadata
 
 
 def run(step: Step[BenchmarkStep]) -> None:
-    """Publish result.json and add to the history; TvmbuildError when the package's numbers are not the reference's.
+    """Publish result.json and add to the history. Raises TvmbuildError if the numbers are not the reference's.
 
-    VerdictError, with all that published, when they are too far from the original's on real inputs. What an emulated
-    board tells is no part of the history: it has no times.
+    If outputs are too far from the original's on real inputs, it publishes both and then raises VerdictError. An
+    emulated board's result is not in the history, because it has no times.
     """
     trial = make_trial(step)
     result = run_emulated(trial) if trial.device.emulated else run_contest(trial)
@@ -34,7 +34,7 @@ def run(step: Step[BenchmarkStep]) -> None:
 
 
 def make_trial(step: Step[BenchmarkStep]) -> Trial:
-    """Return what the step times; TvmbuildError for a device that packages cannot run on."""
+    """Return the step's trial. Raises TvmbuildError for a device on which packages cannot run."""
     options = step.options
     return Trial(
         subject=step.subject,
@@ -50,7 +50,7 @@ def make_trial(step: Step[BenchmarkStep]) -> Trial:
 
 
 def _make_judge(step: Step[BenchmarkStep]) -> Judge | None:
-    """Return what compares the package with the original model; None where the model names no samples."""
+    """Return the comparison with the original model, or None if the model names no samples."""
     accuracy = step.options.accuracy
     if accuracy is None:
         return None

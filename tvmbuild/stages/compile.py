@@ -24,7 +24,7 @@ def run(step: Step[CompileStep]) -> None:
     target = PackageTarget(
         options.target, options.kind, options.attributes, options.host, options.glibc, options.precision
     )
-    # Shared: compiling beside a compile is fine, beside a timing it is not.
+    # Shared: compiles may run side by side, but not beside a timing.
     with device_lock("local", exclusive=False):
         schedule = read_schedule(step.input("schedule"))
         tools = FrozenMap(sorted(step.tools.items()))
@@ -36,7 +36,7 @@ def run(step: Step[CompileStep]) -> None:
 
 
 def _describe(step: Step[CompileStep], info: PackageInfo) -> PackageInfo:
-    """Return what the package says of itself, with the labels and the digests of the files that it is made from."""
+    """Return the package's metadata, with the labels and the digests of its input files."""
     inputs = step.inputs
     labels = _read_labels(inputs["labels"]) if "labels" in inputs else None
     digests = FrozenMap({role: sha256_file(path) for role, path in sorted(inputs.items())})

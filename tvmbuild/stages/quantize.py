@@ -1,4 +1,4 @@
-"""quantize:M — the simplified model in 8-bit integers, and the numbers that it must give."""
+"""quantize:M — the simplified model in 8-bit integers, and its reference outputs."""
 
 from __future__ import annotations
 

@@ -10,20 +10,23 @@ from tvmbuild.base.frozen_map import FrozenMap
 
 @dataclass(frozen=True)
 class Stage:
-    """One row: what a stage is called, reads, writes, and where its code is."""
+    """One row: a stage's name, inputs, outputs, and module."""
 
     name: str
     version: int
-    """Bump when the same inputs and options come to mean another output; a refactoring does not."""
+    """Raise it when the same inputs and options come to mean another output; a refactoring does not need that."""
     scope: Literal["model", "quantised model", "cell"]
-    """Of all models, of those that are quantised for a target, or of all cells."""
+    """The subjects of the stage: all models, the models that are quantised for a target, or all cells."""
     inputs: tuple[str, ...]
-    """Roles of input files. `source`, `export` and `labels` are present only when the YAML names a path."""
+    """Roles of input files. `source`, `export` and `labels` are present only if the YAML names a path."""
     outputs: FrozenMap[str, str]
-    """Role → file name; the package's name is layout.package's. Of a role that several write, the first's is meant,
-    but in cells whose model is quantised here."""
+    """Role → file name. The package's name is layout.package's.
+
+    If several stages write a role, the first stage's file is meant. In cells whose model is quantised here, it is the
+    quantised one.
+    """
     module: str
-    """Has ``run(step: Step) -> None``."""
+    """The module, which has ``run(step: Step) -> None``."""
 
 
 STAGES: tuple[Stage, ...] = (

@@ -1,4 +1,4 @@
-"""tune:M@T — extract the cell's Tasks, measure what the records do not cover, elect the Schedule."""
+"""tune:M@T — extract the cell's Tasks, measure those that the records do not cover, elect the Schedule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tvmbuild.tuning.phases import Tuned, tune
 
 
 def run(step: Step[TuneStep]) -> None:
-    """Write `tasks.json`, `schedule.json` and `tune.json`; add what was measured to the target's records."""
+    """Write `tasks.json`, `schedule.json` and `tune.json`, and add the measurements to the target's records."""
     _publish(step, tune(make_job(step), step.input("model")))
 
 
 def make_job(step: Step[TuneStep]) -> Job:
-    """Return what the step asks for."""
+    """Return the step's job."""
     options = step.options
     return Job(
         model=step.model,
@@ -67,5 +67,5 @@ def _publish(step: Step[TuneStep], tuned: Tuned) -> None:
             "seconds": round(searched.seconds, 1),
         },
     )
-    # Last: compile depends on this file, and an interrupted step must leave the old one.
+    # Last, because compile depends on this file, and an interrupted step must leave the old one.
     write_json(step.output("schedule"), schedule.to_json())

@@ -1,6 +1,6 @@
 """validate:M@T — the numbers of a package whose device is not here.
 
-A device of this machine's runs it where one can; else this CPU computes the module that it is made of.
+A device of this machine runs the package if one can. Otherwise this CPU computes the package's module.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tvmbuild.records.schedule import read_schedule
 
 
 def run(step: Step[ValidateStep]) -> None:
-    """Publish validated.json; TvmbuildError when the numbers are not the reference's.
+    """Publish validated.json. Raises TvmbuildError if the numbers are not the reference's.
 
-    VerdictError, with it published, when they are too far from the original's on real inputs.
+    If outputs are too far from the original's on real inputs, it publishes the file and then raises VerdictError.
     """
     found = _compute(step) if step.options.stand_in is None else _run(step)
     write_json(step.output("validated"), found.to_json())
@@ -38,7 +38,7 @@ def run(step: Step[ValidateStep]) -> None:
 
 
 def _run(step: Step[ValidateStep]) -> Validated:
-    """Let this machine's device run the package; its CPU computes what the device lacks something for."""
+    """Run the package on this machine's device. If the device lacks a feature, the CPU computes the model instead."""
     package, tolerance = step.input("package"), step.options.tolerance
     judge = _make_judge(step, read_metadata(package))
     trial = Trial(step.subject, package, None, step.input("reference"), 1, tolerance, BenchmarkOptions(), judge=judge)
@@ -50,7 +50,7 @@ def _run(step: Step[ValidateStep]) -> Validated:
 
 
 def _compute(step: Step[ValidateStep]) -> Validated:
-    """Compute on the CPU: a lowering once, whatever the cells that have it."""
+    """Compute on the CPU, once for each lowering, which several cells may share."""
     options = step.options
     target = PackageTarget(options.target, options.kind, options.attributes, options.host, precision=options.precision)
     with device_lock("local", exclusive=False):
@@ -65,7 +65,7 @@ def _compute(step: Step[ValidateStep]) -> Validated:
 
 
 def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
-    """Return what compares with the original model; None where the model names no samples."""
+    """Return the comparison with the original model, or None if the model names no samples."""
     accuracy = step.options.accuracy
     if accuracy is None:
         return None
@@ -73,7 +73,7 @@ def _make_judge(step: Step[ValidateStep], takes: TakesInputs) -> Judge | None:
 
 
 def _digest_samples(step: Step[ValidateStep]) -> bytes:
-    """Return what decides about the accuracy beside the module: files and how they become inputs, no threshold."""
+    """Return the identity of the accuracy's other inputs besides the module: files and preprocessing, no threshold."""
     accuracy, files = step.options.accuracy, list_sample_files(step)
     if accuracy is None:
         return b""

@@ -19,7 +19,7 @@ from tvmbuild.targets.kind import Problem
 
 NVIDIA = Path("/proc/driver/nvidia")
 _FIRST_ARCH = {"fp16": 53, "bf16": 80, "tf32": 80}
-"""By precision, where its arithmetic begins."""
+"""The first architecture with the arithmetic of each precision."""
 
 
 class Cuda(Gpu):
@@ -30,7 +30,7 @@ class Cuda(Gpu):
     frees_cores = True
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return which architecture the arithmetic begins with."""
+        """Return the first architecture with the arithmetic, if this one lacks it."""
         arch = str(attributes.get("arch", ""))
         least = _FIRST_ARCH[precision]
         number = re.match(r"sm_(\d+)", arch)
@@ -43,13 +43,13 @@ class Cuda(Gpu):
         return {"nvcc": capabilities.nvcc or "absent", "nvrtc": capabilities.nvrtc or "absent"}
 
     def explain_compiler(self, capabilities: Capabilities) -> str | None:
-        """Return what brings a compiler of kernels."""
+        """Return the command that installs a compiler of kernels, if none is here."""
         if capabilities.nvcc is not None or capabilities.nvrtc is not None:
             return None
         return f"neither nvcc nor NVRTC is here; `{INSTALL}` brings NVRTC, no GPU needed"
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return whether the runtime or the card is missing."""
+        """Return the missing part: the runtime or the card."""
         if self.name not in capabilities.runtimes:
             return "the installed TVM has no cuda runtime, or its driver is missing; see `tvmbuild doctor`"
         if self.name not in capabilities.devices:
@@ -57,7 +57,7 @@ class Cuda(Gpu):
         return None
 
     def identify(self) -> dict[str, str] | None:
-        """Return the cards' models and the driver's version as the kernel module tells them; None where it does not."""
+        """Return the cards' models and the driver's version from the kernel module, or None if it lacks them."""
         try:
             driver = (NVIDIA / "version").read_text().splitlines()[0]
             models = [
@@ -76,7 +76,7 @@ class Cuda(Gpu):
         return replace(found, nvcc=_nvcc_version(), nvrtc=_nvrtc_version())
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Say which half is missing: the generator, a compiler of kernels, a card."""
+        """Return the doctor's line, with the missing part: the generator, a compiler of kernels, a card."""
         versions = {"nvcc": capabilities.nvcc, "NVRTC": capabilities.nvrtc}
         compilers = [f"{name} {version}" for name, version in versions.items() if version]
         if self.name not in capabilities.codegens:
@@ -104,6 +104,6 @@ def _nvrtc_version() -> str | None:
         from cuda.bindings import nvrtc  # noqa: PLC0415 - slow to import
 
         status, major, minor = nvrtc.nvrtcVersion()
-    except (ImportError, RuntimeError):  # RuntimeError: the bindings are there, the library is not
+    except (ImportError, RuntimeError):  # RuntimeError: the bindings are installed without the library
         return None
     return f"{major}.{minor}" if int(status) == 0 else None

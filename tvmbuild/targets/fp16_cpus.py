@@ -1,4 +1,4 @@
-"""Which CPUs compute in 16 bits: what they cannot, TVM would emulate without a word, many times slower."""
+"""The CPUs that compute in 16 bits. For other CPUs TVM would silently emulate it, many times slower."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FP16_CPUS = {"x86_64": ("avx512fp16", X86_CPUS), "aarch64": ("fullfp16", ARM_CPU
 
 
 def explain_cpu(precision: str, attributes: Mapping[str, AttributeValue]) -> tuple[str, str] | None:
-    """Return what is wrong with the CPU's `precision` and what is expected; None: it computes so."""
+    """Return the fault of the CPU's `precision` and the expected value. None: the CPU supports it."""
     if precision == "bf16":
         return (
             "TVM converts each bfloat16 of a CPU by itself, which takes many times as long as fp32",

@@ -1,4 +1,4 @@
-"""What kinds of GPUs have in common."""
+"""The common part of the kinds of GPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Gpu(TargetKind):
         return describe_gpu(self.name)
 
     def describe(self, attributes: Attributes) -> str:
-        """Return the kind and the architecture, where it has one."""
+        """Return the kind and the architecture, if it has one."""
         return f"{self.name} {attributes['arch']}" if attributes.get("arch") else self.name
 
 
@@ -29,7 +29,7 @@ class Gpu(TargetKind):
 def describe_gpu(kind: str) -> str:
     """Return the driver's name of this machine's first GPU, as a device class: `h200` of NVIDIA H200.
 
-    What stands in brackets is not in it: versions, chips, and that Intel(R) is a mark.
+    It omits the text in brackets: versions, chips, and the trademark in Intel(R).
     """
     import tvm  # noqa: PLC0415 - planning asks this module too
 

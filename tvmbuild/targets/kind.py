@@ -1,7 +1,7 @@
-"""The interface of every kind of target, one class for each asker. `targets/table.py` has the kinds.
+"""The interface of every kind of target, one class for each caller. `targets/table.py` lists the kinds.
 
-What has a default need not be answered. What a cluster asks is in `cluster/kinds.py`.
-Nothing here or in a kind's module imports TVM until it is called: the planner asks them too.
+A method with a default need not be implemented. The cluster's questions are in `cluster/kinds.py`.
+Neither this module nor a kind's module imports TVM until a function is called: the planner imports them too.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tvmbuild.base.finding import Finding
 from tvmbuild.base.specs import Attributes, AttributeValue, TargetSpec
 
 Mistake = tuple[str, str, str]
-"""(key, what is wrong, what is expected)."""
+"""(key, fault, expected value)."""
 Problem = tuple[str, str]
-"""(what is wrong, what is expected)."""
+"""(fault, expected value)."""
 HasFunction = Callable[[str], bool]
-"""Says whether this TVM has a function of that name."""
+"""A predicate whether this TVM has a function of that name."""
 
 
 class Named(ABC):
-    """Asked by everybody."""
+    """The questions of every caller."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What targets.yaml and TVM call it."""
+        """The name in targets.yaml and in TVM."""
 
     @property
     @abstractmethod
@@ -37,52 +37,52 @@ class Named(ABC):
 
 
 class Configured(Named):
-    """Asked by the configuration."""
+    """The questions of the configuration."""
 
     pinned: ClassVar[tuple[str, ...]] = ()
-    """Attributes without which TVM guesses from the machine that builds, or fails on most models."""
+    """The required attributes: without them TVM guesses from the machine that builds, or fails on most models."""
     families: ClassVar[Mapping[str, Mapping[str, AttributeValue]]] = {}
-    """Attributes by the `family:` that stands for them; empty: the kind has none."""
+    """The attributes of each `family:`. Empty: the kind has no families."""
 
     def find_mistakes(self, _data: Mapping[str, Any], /) -> list[Mistake]:
-        """Return what of the attributes cannot be; ``data`` is of the right types, its family known."""
+        """Return the impossible attributes. The values in ``data`` have the right types, and its family is known."""
         return []
 
     @abstractmethod
     def explain_precision(self, precision: str, attributes: Attributes, /) -> Problem | None:
-        """Return what is wrong with a `precision` other than fp32; None: the hardware computes so."""
+        """Return the fault of a `precision` other than fp32. None: the hardware supports it."""
 
 
 class Planned(Named):
-    """Asked by the planner."""
+    """The questions of the planner."""
 
     needs_records: ClassVar[bool] = True
-    """Whether a Task without a record is badly off: those of GPUs are scheduled by rule, or by DLight."""
+    """Whether a Task without a record is badly off. Tasks of GPUs are scheduled by rule, or by DLight."""
     rules: ClassVar[int] = 1
-    """The version of `compiler/schedules` for it: one more than before wherever a rule makes another schedule."""
+    """The version of its `compiler/schedules`. Raise it by one whenever a rule makes another schedule."""
 
     def list_tools(self, _capabilities: Capabilities, /) -> dict[str, str]:
-        """Return name → version of what compiles its code besides TVM, `absent` included: in the fingerprint."""
+        """Return name → version of its compilers besides TVM, including `absent` ones: in the fingerprint."""
         return {}
 
     def explain_codegen(self, capabilities: Capabilities, /) -> str | None:
-        """Return why no code can be generated here, with the remedy; None: it can."""
+        """Return why no code can be generated here, with the remedy. None: it can."""
         if self.name in capabilities.codegens:
             return None
         return f"the installed TVM generates no {self.name} code; install a TVM built with it (see `tvmbuild doctor`)"
 
     def explain_compiler(self, _capabilities: Capabilities, /) -> str | None:
-        """Return why generated code cannot be compiled here, with the remedy; None: it can, or TVM does all."""
+        """Return why generated code cannot be compiled here, with the remedy. None: it can, or TVM does it."""
         return None
 
     @abstractmethod
     def explain_here(self, cpu: Attributes, capabilities: Capabilities, /) -> str | None:
-        """Return why this machine does not run its packages, with the remedy; None: it does."""
+        """Return why this machine does not run its packages, with the remedy. None: it does."""
 
     def find_stand_in(self, _capabilities: Capabilities, /) -> str | None:
-        """Return this machine's device where it runs the packages of every device of the kind.
+        """Return this machine's device if it runs the packages of every device of the kind.
 
-        None: there is none, as where code is made for one architecture.
+        None: there is none, for example because code is made for one architecture.
         """
         return None
 
@@ -92,10 +92,10 @@ class Planned(Named):
 
 
 class Tuned(Named):
-    """Asked by the tuner."""
+    """The questions of the tuner."""
 
     always_builds: ClassVar[bool] = False
-    """Whether TVM lowers each candidate, so that a batch of which none is built is this machine's fault."""
+    """Whether TVM lowers each candidate, so that a batch in which no build succeeds is this machine's fault."""
     frees_cores: ClassVar[bool] = False
     """Whether timing a candidate takes none of this machine's cores."""
 
@@ -105,44 +105,44 @@ class Tuned(Named):
 
 
 class Run(Named):
-    """Asked by whoever runs its packages on this machine."""
+    """The questions of callers that run its packages on this machine."""
 
     def identify(self) -> dict[str, str] | None:
-        """Identify the hardware that latency depends on besides the CPU; None where unknown: no time is shared."""
+        """Identify the hardware besides the CPU that affects latency. None: it is not known, and no time is shared."""
         return None
 
     def describe_here(self, _target: TargetSpec, /) -> str:
-        """Return what of this machine its packages run on, for the doctor."""
+        """Return the part of this machine on which its packages run, for the doctor."""
         return f"this machine's {self.name} device"
 
 
 class Probed(Named):
-    """Asked by the probe, in a process of its own where TVM is imported."""
+    """The questions of the probe, in its own process, which imports TVM."""
 
     def has_codegen(self, has: HasFunction, /) -> bool:
         """Return whether code for it can be generated here."""
         return has(f"target.build.{self.name}")
 
     def has_runtime(self, has: HasFunction, /) -> bool:
-        """Return whether this TVM can run its code, device or none."""
+        """Return whether this TVM can run its code, with or without a device."""
         return has(f"device_api.{self.name}")
 
     def answers(self) -> bool:
-        """Return whether a device answers, the first one; the runtime is there."""
+        """Return whether the first device answers. The runtime exists."""
         import tvm  # noqa: PLC0415 - planning asks this module too
 
         return bool(tvm.device(self.name, 0).exist)
 
     def probe(self, found: Capabilities, /) -> Capabilities:
-        """Return the capabilities with what only this kind asks for."""
+        """Return the capabilities with the additions of this kind."""
         return found
 
 
 class Diagnosed(Named):
-    """Asked by the doctor."""
+    """The questions of the doctor."""
 
     def explain_absence(self, _capabilities: Capabilities, /) -> str | None:
-        """Return why a device did not answer when its attributes were asked for; None: there is nothing to add."""
+        """Return why a device did not answer when its attributes were requested. None: nothing to add."""
         return None
 
     @abstractmethod

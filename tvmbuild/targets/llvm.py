@@ -16,7 +16,7 @@ from tvmbuild.targets.kind import HasFunction, Problem, TargetKind
 
 
 class Llvm(TargetKind):
-    """The kind `llvm`: in TVM, makes machine code, knows its CPUs and is asked when something is built."""
+    """The kind `llvm`. LLVM is part of TVM: it makes machine code and knows its CPUs, and builds query it."""
 
     name = "llvm"
     on_gpu = False
@@ -24,11 +24,11 @@ class Llvm(TargetKind):
     rules = 7
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return what is wrong with fp16 or bf16 on that CPU."""
+        """Return the fault of fp16 or bf16 on that CPU."""
         return explain_cpu(precision, attributes)
 
     def explain_here(self, cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return what of the machine, its cores or its CPU's instructions is not as the target's."""
+        """Return the difference of this machine from the target: the machine, its cores or its CPU's instructions."""
         here = machine_of(capabilities.machine)
         there = machine_of(str(cpu.get("mtriple", here)))
         if there != here:
@@ -61,15 +61,15 @@ class Llvm(TargetKind):
         return f"{target.num_cores} threads"
 
     def has_runtime(self, _has: HasFunction) -> bool:
-        """Return True: this machine's code needs no other."""
+        """Return True, because this machine's code needs no other runtime."""
         return True
 
     def answers(self) -> bool:
-        """Return True: a CPU always does."""
+        """Return True, because a CPU always answers."""
         return True
 
     def probe(self, found: Capabilities) -> Capabilities:
-        """Add LLVM's version, and what it says of this CPU."""
+        """Add LLVM's version, and its description of this CPU."""
         return _ask_llvm(found) if self.name in found.codegens else found
 
     def describe(self, attributes: Attributes) -> str:
@@ -77,7 +77,7 @@ class Llvm(TargetKind):
         return f"{self.name} {attributes['mcpu']}" if attributes.get("mcpu") else self.name
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Say LLVM's version."""
+        """Return the doctor's line, with LLVM's version."""
         if capabilities.llvm is None:
             remedy = "pip install --force-reinstall apache-tvm"
             return Finding("wrong", "LLVM", "this TVM was built without it", remedy)
@@ -103,7 +103,7 @@ def _ask_llvm(found: Capabilities) -> Capabilities:
         target = Target({"kind": "llvm", "mtriple": triple, "mcpu": cpu})
         return frozenset(codegen.llvm_get_cpu_features(target)) & known.keys()
 
-    # The kernel's word first: a virtual machine can hide instruction sets that LLVM's name of the CPU promises.
+    # The kernel's flags come first: a virtual machine can hide instruction sets that LLVM's name of the CPU implies.
     flags = cpu_flags()
     present = frozenset(name for name, flag in known.items() if flag in flags) if flags else features(host)
     names = [str(name) for name in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm", "mtriple": triple}))]

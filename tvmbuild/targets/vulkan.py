@@ -19,9 +19,9 @@ from tvmbuild.targets.vulkan_families import FAMILIES, find_mistakes
 
 
 class Vulkan(Gpu):
-    """The kind `vulkan`. Drivers compile its SPIR-V where it runs; a software one computes on this machine's cores.
+    """The kind `vulkan`. Drivers compile its SPIR-V on the device; a software driver computes on this machine's cores.
 
-    Devices and their drivers cannot be told from others without asking the loader.
+    Only the loader knows a device and its driver.
     """
 
     name = "vulkan"
@@ -34,11 +34,11 @@ class Vulkan(Gpu):
     families = FAMILIES
 
     def find_mistakes(self, data: Mapping[str, Any]) -> list[Mistake]:
-        """Return what no device has, or contradicts itself."""
+        """Return the attributes that no device has, and contradictory ones."""
         return find_mistakes(data)
 
     def explain_precision(self, precision: str, attributes: Attributes) -> Problem | None:
-        """Return which attributes fp16 needs."""
+        """Return the attributes that fp16 needs and the target lacks."""
         if precision == "bf16":
             return "TVM has no bfloat16 for vulkan", "fp16 or fp32"
         if precision == "tf32":
@@ -52,11 +52,11 @@ class Vulkan(Gpu):
         )
 
     def list_tools(self, capabilities: Capabilities) -> dict[str, str]:
-        """Return whose generator makes the SPIR-V: no other compiler is in it."""
+        """Return the origin of the SPIR-V generator, which is the only compiler."""
         return {"vulkan backend": capabilities.vulkan_backend or "absent"}
 
     def explain_codegen(self, capabilities: Capabilities) -> str | None:
-        """Return what brings a generator of Vulkan code."""
+        """Return the remedy for a missing generator of Vulkan code."""
         if self.name in capabilities.codegens:
             return None
         packed = (
@@ -65,11 +65,11 @@ class Vulkan(Gpu):
         return capabilities.vulkan_refusal or packed
 
     def explain_here(self, _cpu: Attributes, capabilities: Capabilities) -> str | None:
-        """Return what of runtime, loader, driver and device is missing."""
+        """Return the missing part: runtime, loader, driver or device."""
         return explain_vulkan(capabilities)
 
     def find_stand_in(self, capabilities: Capabilities) -> str | None:
-        """Return the driver's devices: any driver compiles SPIR-V."""
+        """Return the driver's devices, because any driver compiles SPIR-V."""
         return ", ".join(capabilities.vulkan_devices) if self.explain_here(FrozenMap(), capabilities) is None else None
 
     def has_codegen(self, has: HasFunction) -> bool:
@@ -77,11 +77,11 @@ class Vulkan(Gpu):
         return super().has_codegen(has) or _has_plugin()
 
     def has_runtime(self, has: HasFunction) -> bool:
-        """Return whether TVM has a runtime, also where its library cannot be loaded for lack of a loader, or we have."""
+        """Return whether TVM has a runtime, even one that cannot be loaded without a loader, or ours can be used."""
         return super().has_runtime(has) or (_ask().missing == "loader" and has_vulkan_runtime()) or _has_plugin()
 
     def answers(self) -> bool:
-        """Return whether the runtime takes a device; TVM's raises where there is no driver."""
+        """Return whether the runtime accepts a device. TVM's raises without a driver."""
         if _ask().missing is not None:
             return False
         if _has_plugin():
@@ -91,7 +91,7 @@ class Vulkan(Gpu):
         return super().answers()
 
     def probe(self, found: Capabilities) -> Capabilities:
-        """Add what the loader says, whatever TVM can do."""
+        """Add the loader's answer, independent of TVM's abilities."""
         others = "tvm" if self.name in found.codegens else None
         driver, backend = _ask(), "tvmbuild" if _has_plugin() else others
         return replace(
@@ -103,11 +103,11 @@ class Vulkan(Gpu):
         )
 
     def explain_absence(self, capabilities: Capabilities) -> str | None:
-        """Return which half is missing."""
+        """Return the missing half."""
         return explain_vulkan(capabilities)
 
     def check(self, capabilities: Capabilities) -> Finding:
-        """Say of each half whether it is here; a machine that only generates code is no fault."""
+        """Return the doctor's line with the state of each half. A machine that only generates code is not at fault."""
         halves = (("the code generator", capabilities.codegens), ("the runtime", capabilities.runtimes))
         lacking = " and ".join(name for name, kinds in halves if self.name not in kinds)
         whole = "TVM's own code generator and runtime"
@@ -126,7 +126,7 @@ class Vulkan(Gpu):
 
 
 def explain_vulkan(capabilities: Capabilities) -> str | None:
-    """Return what is missing here to run Vulkan code, with the remedy; None: nothing."""
+    """Return the part that is missing here to run Vulkan code, with the remedy. None: nothing."""
     has_runtime, refusal = Vulkan.name in capabilities.runtimes, capabilities.vulkan_refusal
     missing = explain_runtime(capabilities.vulkan_missing, has_runtime=has_runtime, left_out=refusal)
     if missing is None and Vulkan.name not in capabilities.devices:
@@ -137,14 +137,14 @@ def explain_vulkan(capabilities: Capabilities) -> str | None:
 
 
 def _has_plugin() -> bool:
-    """Return whether our generator and runtime are what is used. Called where TVM is imported."""
+    """Return whether our generator and runtime are used. Called where TVM is imported."""
     from tvmbuild.package.runtime.vulkan.plugin import is_available  # noqa: PLC0415 - planning asks this module too
 
     return is_available()
 
 
 def _explain_refusal(found: Capabilities) -> str | None:
-    """Return why our half is not used, or takes no device. Called where TVM is imported."""
+    """Return why our half is not used, or accepts no device. Called where TVM is imported."""
     from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - as above
 
     if Vulkan.name not in found.codegens:
@@ -156,7 +156,7 @@ def _explain_refusal(found: Capabilities) -> str | None:
 
 
 def explain_vulkan_here() -> str | None:
-    """Return what of loader, driver and device is missing here, with the remedy; None: nothing."""
+    """Return the missing part here, loader, driver or device, with the remedy. None: nothing."""
     return explain_driver(_ask().missing)
 
 

@@ -1,6 +1,7 @@
-"""What every GPU of a family has under Vulkan, so that a target need not state it: `family: intel-iris-xe`.
+"""Attributes of every GPU of a family under Vulkan, so that a target need not state them: `family: intel-iris-xe`.
 
-Low where drivers differ: Mesa's have twice the shared memory of others'. A device's own limits are its lock's.
+Where drivers differ, the value is the lower one: Mesa's have twice the shared memory of others'. The lock has a
+device's own limits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tvmbuild.base.specs import AttributeValue
 _COMMON: dict[str, AttributeValue] = {
     "max_threads_per_block": 1024,
     "max_shared_memory_per_block": 32768,
-    # As TVM's own runtime reports it: a subgroup is no warp, and reductions across one went wrong.
+    # TVM's own runtime reports this value. A subgroup is not a warp, and reductions across one went wrong.
     "thread_warp_size": 1,
     "supports_float16": True,
     "supports_float32": True,
@@ -32,7 +33,7 @@ FAMILIES: Mapping[str, Mapping[str, AttributeValue]] = MappingProxyType(
         "intel-iris-xe": _COMMON,  # has no 64-bit floats
         "amd-rdna": {**_COMMON, "supports_float64": True},
         "nvidia-rtx": {**_COMMON, "supports_float64": True, "max_shared_memory_per_block": 49152},
-        # Mesa 22.3's; current drivers of the others take as many as the runtime does.
+        # The limit of Mesa 22.3; current drivers of the others allow as many as the runtime does.
         "lavapipe": {**_COMMON, "supports_float64": True, "max_per_stage_descriptor_storage_buffer": 32},
     }
 )
@@ -44,9 +45,9 @@ _LEAST = {
 
 
 def find_mistakes(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (key, what is wrong, what is expected) of a vulkan target's attributes that cannot be.
+    """Return (key, fault, expected value) of a vulkan target's impossible attributes.
 
-    ``data`` is of the right types; its family, if it has one, is known.
+    The values in ``data`` have the right types. Its family, if any, is known.
     """
     found = []
     if "family" in data and "from_device" in data:

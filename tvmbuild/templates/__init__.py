@@ -1,1 +1,1 @@
-"""What `tvmbuild init` writes."""
+"""The files that `tvmbuild init` writes."""

@@ -1,11 +1,11 @@
-"""What this machine's NVIDIA card can do at the most: the ceilings that a profile of its kernels is held against.
+"""Peak rates of this machine's NVIDIA card, as ceilings for a profile of its kernels.
 
-`python -m tvmbuild.devices.local.card_peak PRECISION` measures in a process of its own, and prints JSON. The best of
-several runs counts.
+`python -m tvmbuild.devices.local.card_peak PRECISION` measures in its own process and prints JSON. The best of several
+runs counts.
 
-- Compute: of a float32 package fused multiply-adds of fp32 in registers; of one in float16, bfloat16 or TF32 products
-  of tensor cores, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80: fp32 always.
-- Memory: a copy within the card's memory, both directions counted, of far more than its caches hold.
+- Compute: a float32 package uses fused multiply-adds of fp32 in registers. A float16, bfloat16 or TF32 package uses
+  tensor-core products, `mma.sync`, of tiles in registers with sums in fp32. Cards before sm_80 always use fp32.
+- Memory: a copy within the card's memory, far larger than its caches; both directions count.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tvmbuild.devices.local.peak import measure_in_process
 from tvmbuild.package.profile import Peak
 
 BLOCK, BLOCKS_A_CORE = 512, 2
-"""Threads: 32 warps on a multiprocessor, which every card holds at once."""
+"""512 threads twice: 32 warps on a multiprocessor, which every card holds at once."""
 STEPS = 20_000
 RUNS = 5
 _CHAINS = 8
-"""Sums of a thread that do not wait for each other."""
+"""The number of independent sums of a thread."""
 _WARP = 32
 _LEAST_MMA = 80
 _CORES, _L2, _MAJOR, _MINOR = 16, 38, 75, 76
 """CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, …_L2_CACHE_SIZE, …_COMPUTE_CAPABILITY_MAJOR and …_MINOR."""
 _LEAST_BYTES = 1 << 30
 _TYPES = {"fp16": ("f16", 16), "bf16": ("bf16", 16), "tf32": ("tf32", 8)}
-"""By precision, PTX's type of the operands, and how deep a product of theirs is."""
+"""For each precision, PTX's type of the operands and the depth of a product."""
 _FMA = """
 extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int steps) {
   float factor = 0.999f + threadIdx.x * 1e-9f, sums[8];
@@ -75,12 +75,12 @@ extern "C" __global__ void __launch_bounds__(%(block)d) peak(float* out, int ste
 
 
 def measure_card_peak(precision: str) -> Peak:
-    """Measure in a second or two; nothing else should run on the card meanwhile."""
+    """Measure the peak in a second or two. Nothing else should run on the card meanwhile."""
     return measure_in_process("tvmbuild.devices.local.card_peak", precision, dict(os.environ))
 
 
 def write_kernel(precision: str, arch: int) -> tuple[str, int, str]:
-    """Return the CUDA source for ``arch`` (90: sm_90), the operations of one warp in one step, and how it is called."""
+    """Return the CUDA source for ``arch`` (90: sm_90), the operations of one warp in one step, and a description."""
     if precision in _TYPES and arch >= _LEAST_MMA:
         kind, depth = _TYPES[precision]
         source = _MMA % {"block": BLOCK, "type": kind, "depth": depth}
@@ -115,7 +115,7 @@ def _measure_memory(stream: int) -> tuple[float, str]:
 
 
 def _best(stream: int, work: Callable[[], object]) -> float:
-    """Return the shortest of several times after one that does not count, in seconds."""
+    """Return the shortest of several times in seconds, after a first run that does not count."""
     return min([driver.time_on_device(stream, work) for _ in range(1 + RUNS)][1:])
 
 

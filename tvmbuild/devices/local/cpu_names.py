@@ -1,6 +1,6 @@
-"""LLVM's names of CPUs; run as a program, it prints a JSON map from each to its triple.
+"""LLVM's names of CPUs. Run as a program, it prints a JSON map from each name to its triple.
 
-`python -m tvmbuild.devices.local.cpu_names`. No tvm at the top: who starts it imports `TRIPLES`.
+`python -m tvmbuild.devices.local.cpu_names`. It imports tvm only in the function, because the caller imports `TRIPLES`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from tvmbuild.base.host_cpu import machine_of
 
 TRIPLES = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
-"""What a CPU's name alone tells; 32-bit ARM and RISC-V also need their instruction sets and calling conventions."""
+"""The machines whose CPU name implies the triple. 32-bit ARM and RISC-V need an instruction set and ABI too."""
 _64_BIT = {"x86_64": "64bit"}
-"""By machine, LLVM's feature of the CPUs that run 64-bit code, where there are others."""
+"""For a machine that also has 32-bit CPUs, LLVM's feature of the CPUs that run 64-bit code."""
 _NONE = {"generic"}
 
 
 def list_cpu_names() -> dict[str, str]:
-    """Return the triple of every CPU that LLVM knows; a name of several machines is this machine's."""
+    """Return the triple of every CPU that LLVM knows. If several machines share a name, this machine's triple wins."""
     from tvm.target import Target, codegen  # noqa: PLC0415 - the program's process alone
 
     found = {}

@@ -1,7 +1,7 @@
-"""The few calls of NVIDIA's driver with which kernels are timed: CUDA graphs of launches, copies, between two events.
+"""The few calls of NVIDIA's driver that time kernels: CUDA graphs of launches, and copies, between two events.
 
-Through ctypes, for the driver is wherever a card is, and so that neither CuPy nor cuda-python is needed there. What
-TVM's runtime makes current is the primary context, which the driver's calls then use too.
+ctypes calls the driver, which every machine with a card has, so neither CuPy nor cuda-python is needed. TVM's runtime
+makes the primary context current, and the driver's calls use that context too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from functools import cache
 from typing import Any
 
 _RELAXED = 2
-"""Of the capture: other threads of the process may do as they like."""
+"""The capture mode: other threads of the process may call the driver freely."""
 _NON_BLOCKING = 1
 
 
 class CudaError(RuntimeError):
-    """The driver refused a call; most of its errors break the process's context for good."""
+    """The driver refused a call. Most of its errors break the process's context for good."""
 
 
 @contextmanager
 def open_context() -> Iterator[None]:
-    """Have the first card's primary context be this thread's: where TVM's runtime has not done so."""
+    """Make the first card's primary context current in this thread, where TVM's runtime has not done so."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     _call("cuInit", 0)
     _call("cuDeviceGet", ctypes.byref(device), 0)
@@ -44,7 +44,7 @@ def read_attribute(number: int) -> int:
 
 @contextmanager
 def allocate(size: int) -> Iterator[int]:
-    """Yield the address of so many bytes on the card; what they hold is not said."""
+    """Yield the address of ``size`` uninitialised bytes on the card."""
     address = ctypes.c_uint64()
     _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
     try:
@@ -60,7 +60,7 @@ def copy(sink: int, source: int, size: int, stream: int) -> None:
 
 
 def load_kernel(cubin: bytes, name: str) -> ctypes.c_void_p:
-    """Return the kernel of that name; it stays loaded."""
+    """Return the kernel of that name. It stays loaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     _call("cuModuleLoadData", ctypes.byref(module), cubin)
     _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
@@ -68,7 +68,7 @@ def load_kernel(cubin: bytes, name: str) -> ctypes.c_void_p:
 
 
 def launch(kernel: ctypes.c_void_p, size: tuple[int, int], stream: int, arguments: Sequence[Any]) -> None:
-    """Launch so many blocks of so many threads with arguments of ctypes' types."""
+    """Launch ``size`` = (blocks, threads a block) with arguments of ctypes' types."""
     pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
     blocks, threads = size
     _call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, ctypes.c_void_p(stream), pointers, None)
@@ -86,13 +86,13 @@ def open_stream() -> Iterator[int]:
 
 
 def synchronize(stream: int) -> None:
-    """Wait for all that the stream was given; CudaError when a kernel failed."""
+    """Wait for all work of the stream. Raises CudaError if a kernel failed."""
     _call("cuStreamSynchronize", ctypes.c_void_p(stream))
 
 
 @contextmanager
 def capture(stream: int, launch: Callable[[], object]) -> Iterator[Callable[[], None]]:
-    """Yield what runs on the stream, as one graph, the kernels that ``launch`` launches on it."""
+    """Capture the kernels that ``launch`` starts on the stream as one graph, and yield a function that runs it."""
     graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
     _call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _RELAXED)
     try:

@@ -1,4 +1,4 @@
-"""Times a search's CUDA candidates on this machine's card: in CUDA graphs, which is how packages run."""
+"""Timing of a search's CUDA candidates on this machine's card. They run in CUDA graphs, as in packages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tvmbuild.devices.local.gpu_timer import use_gpu
 from tvmbuild.devices.lock import device_lock
 
 GRAPH_S, MAX_CALLS = 300e-6, 50
-"""A graph has so many calls that it takes about so long: then what starts it does not count."""
+"""A graph has enough calls to take about GRAPH_S seconds, at most MAX_CALLS, so that its launch does not count."""
 
 
 def time_kernel(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments``; seconds, one a sample.
+    """Load the library and time its function on random ``arguments``. Returns seconds, one value a sample.
 
-    The card is held for one candidate at a time, so that several searches can share it.
+    The card is locked for one candidate at a time, so that several searches can share it.
     """
     import tvm_ffi  # noqa: PLC0415 - in a worker process
 

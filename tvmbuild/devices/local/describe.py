@@ -1,4 +1,4 @@
-"""What this machine's CPU or GPU is in TVM's words; run as a program, it prints JSON.
+"""TVM's description of this machine's CPU or GPU. Run as a program, it prints JSON.
 
 `python -m tvmbuild.devices.local.describe llvm` or `… cuda 0`. Exit code 3 and one line on stderr: no such device.
 """
@@ -17,12 +17,12 @@ from tvmbuild.base.vulkan_driver import ask_driver
 from tvmbuild.package.runtime.host import try_backend
 
 ABSENT = 3
-"""Exit code: there is no such device here."""
+"""The exit code if the device is absent."""
 
 _NAMES = {"device_name", "device_type", "driver_name", "driver_version"}
-"""What changes no code: records would be lost with every update of the driver."""
+"""Attributes that change no code. If they counted, every update of the driver would lose the records."""
 _PATCH = 0xFFF
-"""Of a Vulkan version; for the same reason."""
+"""The patch bits of a Vulkan version, which do not count for the same reason."""
 _VENDORS = {"conda", "pc", "unknown"}
 _VECTOR_FAMILIES = ("amx", "avx", "bmi", "f16c", "fma", "gfni", "vaes", "vpclmul")
 
@@ -37,9 +37,9 @@ def describe_cpu() -> dict[str, object]:
 
 
 def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
-    """Return what TVM reads from the device; None when this TVM or this machine has no such device."""
+    """Return the attributes that TVM reads from the device, or None if this TVM or this machine has no such device."""
     if kind == "vulkan" and ask_driver().missing is not None:
-        return None  # TVM's runtime raises where there is no driver
+        return None  # TVM's runtime raises without a driver
     try_backend(kind)
     device = tvm.device(kind, index)
     if tvm.get_global_func(f"device_api.{kind}", allow_missing=True) is None or not device.exist:
@@ -47,20 +47,20 @@ def describe_gpu(kind: str, index: int) -> dict[str, object] | None:
     target = tvm.target.Target({"kind": kind, "from_device": index})
     described = {str(key): _to_plain(value) for key, value in target.attrs.items() if str(key) not in _NAMES}
     if kind == "vulkan":
-        # TVM's defaults, 256, go before what it reads.
+        # TVM's defaults, 256, override the values that it reads.
         described.update(dict.fromkeys(("max_threads_per_block", "max_num_threads"), device.max_threads_per_block))
         described["vulkan_api_version"] = int(target.attrs["vulkan_api_version"]) & ~_PATCH
     return described
 
 
 def normalise_triple(triple: str) -> str:
-    """Return the triple without a vendor that says nothing: x86_64-conda-linux-gnu → x86_64-linux-gnu."""
+    """Return the triple without a meaningless vendor: x86_64-conda-linux-gnu → x86_64-linux-gnu."""
     parts = triple.split("-")
     return "-".join(part for index, part in enumerate(parts) if index != 1 or len(parts) < 4 or part not in _VENDORS)
 
 
 def _find_hidden(features: set[str], flags: frozenset[str]) -> list[str]:
-    """Return LLVM's vector features that the kernel's flags lack; none without flags: LLVM's word is taken as it is."""
+    """Return LLVM's vector features that the kernel's flags lack. Without flags, return none and trust LLVM."""
     if not flags:
         return []
     vector = (feature for feature in features if feature.startswith(_VECTOR_FAMILIES))

@@ -1,4 +1,4 @@
-"""The machine itself as a device that is open."""
+"""The machine itself as an open device."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What this machine's GPU can do at the most: multiply-adds and a copy, in kernels built as those of packages are.
+"""Peak rates of this machine's GPU: multiply-adds and a copy, in kernels that are built like those of packages.
 
-NVIDIA's cards have kernels of their own (card_peak.py), for what tensor cores multiply.
-`python -m tvmbuild.devices.local.gpu_peak TARGET` takes a target as JSON and prints the peak, in a process of its own:
-a driver that crashes takes nobody along. The best of several runs counts: whatever disturbs makes slower.
+NVIDIA's cards have kernels of their own (card_peak.py), because tensor cores do their products.
+`python -m tvmbuild.devices.local.gpu_peak TARGET` takes a target as JSON and prints the peak. It runs in its own
+process, so that a driver's crash ends nothing else. The best of several runs counts, because every disturbance makes a
+run slower.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from tvmbuild.devices.local.gpu_peak_kernels import GpuKernel  # imports TVM
 
 LEAST_S = 0.02
-"""Calls that are waited for together take so long: then launches do not count."""
+"""The time of a batch of calls with one wait, in seconds: long enough that launches do not count."""
 RUNS = 5
 
 
 def measure_gpu_peak(target: PackageTarget) -> Peak:
-    """Measure this machine's first device of the target's kind; nothing else should run on it meanwhile."""
+    """Measure this machine's first device of the target's kind. Nothing else should run on it meanwhile."""
     if target.kind == "cuda":
         return measure_card_peak(target.precision)
     asked = {"kind": target.kind, "attributes": target.attributes, "host": target.host}
@@ -63,7 +64,7 @@ def measure_here(asked: str) -> Peak:
 
 
 def _rate(kernel: GpuKernel, device: Any) -> float:
-    """Return how much the fastest calls do in a nanosecond; the first, which loads the code, does not count."""
+    """Return the work of the fastest calls in a nanosecond. The first call loads the code and does not count."""
     arguments = kernel.make_arguments(device)
 
     def run(calls: int) -> float:

@@ -1,4 +1,4 @@
-"""Two kernels for a GPU: one of nothing but multiply-adds, one that copies; they show the highest rates there are."""
+"""Two kernels that show a GPU's highest rates: one of only multiply-adds, and one that copies."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tvm import s_tir, te
 from tvmbuild.compiler.codegen.generators import use_generators
 
 BLOCKS, THREADS = 2048, 128
-"""Enough for any card, and few enough a block for any device."""
+"""2048 blocks keep any card busy; 128 threads a block fit any device."""
 CHAINS, STEPS = 8, 2048
-"""Independent sums of each thread, which hide the latency of a multiply-add, and how long each is."""
+"""The independent sums of each thread, which hide the latency of a multiply-add, and the length of each."""
 COPIED_BYTES = 1 << 27
-"""128 MiB: what every Vulkan device takes as one buffer, and more than caches hold with its copy."""
+"""128 MiB: every Vulkan device takes it as one buffer, and with its copy it exceeds the caches."""
 LANES = (1, 4)
-"""Numbers that a thread copies at once: which is faster, the device must tell."""
+"""The numbers of elements that a thread copies at once. The faster one depends on the device."""
 
 
 @dataclass(frozen=True)
 class GpuKernel:
-    """A built function, the shapes of its float32 arguments, and how much a call of it does."""
+    """A built function, the shapes of its float32 arguments, and the amount of work of a call."""
 
     function: Any
     shapes: tuple[tuple[int, ...], ...]
@@ -61,7 +61,7 @@ def build_multiply_adds(target: tvm.target.Target) -> GpuKernel:
 
 
 def build_copy(target: tvm.target.Target, at_once: int) -> GpuKernel:
-    """Return the kernel that copies COPIED_BYTES, so many numbers at once."""
+    """Return the kernel that copies COPIED_BYTES, ``at_once`` elements at a time."""
     size = COPIED_BYTES // 4
     source = te.placeholder((size,), "float32", "source")
     schedule = s_tir.Schedule(te.create_prim_func([source, te.compute((size,), lambda i: source[i], "copy")]))

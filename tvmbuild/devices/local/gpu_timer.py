@@ -1,4 +1,4 @@
-"""What times a search's candidates on this machine's GPU: a worker process that a bad kernel may break."""
+"""A timer of a search's candidates on this machine's GPU: a worker process that a bad kernel may break."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ T = TypeVar("T")
 
 
 class GpuTimer:
-    """One worker process on those ``cores`` for the device of a target's ``kind``.
+    """A timer with one worker process on ``cores`` for the device of a target's ``kind``.
 
-    It keeps the device, its memory and the inputs from candidate to candidate; ``function`` times one there.
+    The process keeps the device, its memory and the inputs from candidate to candidate; ``function`` times a candidate
+    there.
     """
 
     width = 1
@@ -37,7 +38,7 @@ class GpuTimer:
         self._pool = start_pool(cores, 1, timeout_s)
 
     def find_device_class(self) -> str:
-        """Return the class of the device; TvmbuildError where there is none that could be used."""
+        """Return the class of the device. Raises TvmbuildError if no device can be used."""
         answer = self._ask(name_device, self._kind)
         if "error" in answer:
             raise TvmbuildError(str(answer["error"]), answer.get("hint"))
@@ -48,7 +49,7 @@ class GpuTimer:
         return self._ask(self._function, library, arguments, timing)
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Return how a kernel's numbers differ from those of the ``workload``, which runs on the CPU."""
+        """Return how a kernel's outputs differ from those of the ``workload``, which runs on the CPU."""
         return self._ask(compare_with_cpu, self._kind, workload, library, arguments)
 
     def close(self) -> None:
@@ -69,7 +70,7 @@ class GpuTimer:
 
 
 def name_device(kind: str) -> dict[str, str | None]:
-    """Return the class of this machine's first device of a GPU kind, or why there is none: pools keep no errors."""
+    """Return the class of this machine's first device of a GPU kind, or the error as a value: pools lose errors."""
     try:
         return {"device_class": target_kind(kind).find_device_class()}
     except TvmbuildError as error:
@@ -77,9 +78,9 @@ def name_device(kind: str) -> dict[str, str | None]:
 
 
 def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-    """Run ``workload`` on the CPU and ``library`` on the GPU with the same random inputs; return how they differ.
+    """Run ``workload`` on the CPU and ``library`` on the GPU with the same random inputs, and return how they differ.
 
-    Raises when ``library`` cannot be run. A ``workload`` that cannot, linked by lld alone, finds no fault.
+    Raises if ``library`` cannot run. If ``workload`` cannot run because only lld linked it, the result is None.
     """
     inputs = draw_inputs(arguments)
     try:
@@ -92,7 +93,7 @@ def compare_with_cpu(kind: str, workload: str, library: str, arguments: tuple[Ar
 
 @cache
 def use_gpu(kind: str) -> Any:
-    """Return this machine's first device of a GPU kind, its backend loaded."""
+    """Return this machine's first device of a GPU kind, with its backend loaded."""
     import tvm  # noqa: F401, PLC0415 - in a worker process
     import tvm_ffi  # noqa: PLC0415
 

@@ -27,7 +27,7 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Local(DeviceKind[LocalDevice]):
-    """The kind `local`, of which the targets' kinds say most."""
+    """The kind `local`. The targets' kinds answer most of its questions."""
 
     name = "local"
     about = "This machine"
@@ -38,15 +38,15 @@ class Local(DeviceKind[LocalDevice]):
         return LocalDevice()
 
     def read(self, text: str) -> LocalDevice | None:
-        """Return the spec of no more than the name."""
+        """Return the spec if no text follows the name."""
         return None if text else LocalDevice()
 
     def explain(self, _spec: LocalDevice, code: Code, capabilities: Capabilities) -> str | None:
-        """Return what the target's kind says of this machine."""
+        """Return the reason of the target's kind why this machine cannot run the code."""
         return target_kind(code.kind).explain_here(code.cpu, capabilities)
 
     def identify(self, _spec: LocalDevice, kind: str) -> dict[str, str] | None:
-        """Return the CPU, its cores and what the target's kind adds."""
+        """Return the CPU, its cores and the additions of the target's kind."""
         more = target_kind(kind).identify()
         return None if more is None else identify_cpu() | more
 
@@ -55,7 +55,7 @@ class Local(DeviceKind[LocalDevice]):
         return target_kind(target.kind).describe_here(target)
 
     def describe_timing(self, _spec: LocalDevice) -> str:
-        """Return nothing: it is the usual place."""
+        """Return no text, because this machine is the usual place."""
         return ""
 
     def has_usual_rates(self, kind: str) -> bool:
@@ -63,7 +63,7 @@ class Local(DeviceKind[LocalDevice]):
         return not target_kind(kind).on_gpu
 
     def frees_cores(self, kind: str) -> bool:
-        """Say what the target's kind does."""
+        """Return the answer of the target's kind."""
         return target_kind(kind).frees_cores
 
     def find_device_class(self, _spec: LocalDevice, kind: str, _measured_on: str | None) -> str:
@@ -71,11 +71,11 @@ class Local(DeviceKind[LocalDevice]):
         return target_kind(kind).find_device_class()
 
     def hold(self, _spec: LocalDevice, kind: str) -> AbstractContextManager[None]:
-        """Hold this machine, shared where it only builds: a card is held by who times on it."""
+        """Hold this machine, shared if it only builds: the worker that times a candidate holds the card."""
         return device_lock(self.name, exclusive=not target_kind(kind).frees_cores)
 
     def make_timer(self, _spec: LocalDevice, kind: str, _threads: int, cores: Cores) -> CandidateTimer | None:
-        """Return what times on the GPU; None for a CPU's candidates."""
+        """Return the timer on the GPU, or None for a CPU's candidates."""
         from tvmbuild.devices.local.timers import make_timer  # noqa: PLC0415 - imports TVM
 
         check_loadable(Path(tempfile.gettempdir()))
@@ -89,7 +89,7 @@ class Local(DeviceKind[LocalDevice]):
 
 
 def identify_cpu() -> dict[str, str]:
-    """Return what latency on this machine's CPU depends on."""
+    """Return the properties of this machine's CPU on which latency depends."""
     identity = {
         "cpu": cpu_name(),
         "cpu features": hashlib.sha256(cpu_identity().encode()).hexdigest(),

@@ -1,12 +1,13 @@
-"""What this machine can do at the most: the ceilings that a profile is held against.
+"""Peak rates of this machine's CPU and memory, as ceilings for a profile.
 
-`python -m tvmbuild.devices.local.peak THREADS` measures in a process of its own, for the libraries take their number of
-threads from the environment, and prints JSON. The best of several runs counts: whatever disturbs makes slower.
+`python -m tvmbuild.devices.local.peak THREADS` prints JSON. It measures in its own process, because the libraries take
+their number of threads from the environment. The best of several runs counts, because every disturbance makes a run
+slower.
 
 - Compute: fused multiply-adds of fp32 on vectors that stay in registers, in a kernel that TVM compiles for this CPU.
   Where TVM's compiler is not installed: NumPy's sgemm, which a good kernel can exceed.
-- Memory: reading, or copying (both directions counted), by NumPy, in an array twice the size of the last-level
-  cache, and of 256 MiB at the least, as far as memory allows. What fits into a cache can be faster.
+- Memory: NumPy reads or copies (both directions count) an array of at least 256 MiB and twice the size of the
+  last-level cache, as far as memory allows. Data that fits into a cache can be faster.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.profile import Peak
 
 MEASURE_S = 0.25
-"""For each of the contestants."""
+"""The time of each measurement, in seconds."""
 LIMIT_S = 120.0
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _MIB = 1 << 20
@@ -38,14 +39,14 @@ _THREAD_VARIABLES = ("TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS
 
 
 def measure_peak(threads: int) -> Peak:
-    """Measure in about two seconds; nothing else should run on the machine meanwhile."""
+    """Measure in about two seconds. Nothing else should run on the machine meanwhile."""
     environment = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
     environment.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     return measure_in_process("tvmbuild.devices.local.peak", str(threads), environment)
 
 
 def measure_in_process(module: str, argument: str, environment: Mapping[str, str]) -> Peak:
-    """Return the peak that the module prints as JSON; TvmbuildError where it fails."""
+    """Return the peak that the module prints as JSON. Raises TvmbuildError if the module fails."""
     command = [sys.executable, "-m", module, argument]
     with neutral_folder() as folder:
         try:
@@ -61,14 +62,14 @@ def measure_in_process(module: str, argument: str, environment: Mapping[str, str
 
 
 def measure_here(threads: int) -> Peak:
-    """Measure in this process, whose environment must say the number of threads."""
+    """Measure in this process, whose environment must set the number of threads."""
     gb_s, memory = measure_memory(threads)
     gflops, compute = measure_compute(threads)
     return Peak(gflops, gb_s, threads, compute, memory)
 
 
 def measure_compute(threads: int) -> tuple[float, str]:
-    """Return GFLOP/s and how they were measured."""
+    """Return GFLOP/s and a description of the measurement."""
     import tvm  # noqa: PLC0415, F401 - registers its functions; with its compiler where that is installed
     import tvm_ffi  # noqa: PLC0415
 
@@ -81,7 +82,7 @@ def measure_compute(threads: int) -> tuple[float, str]:
 
 
 def measure_memory(threads: int) -> tuple[float, str]:
-    """Return GB/s and how they were measured."""
+    """Return GB/s and a description of the measurement."""
     size = choose_bytes(last_level_cache_bytes(), psutil.virtual_memory().available)
     array = np.empty(size // 4, np.float32)
     parts = np.array_split(array, 2 * threads)
@@ -103,7 +104,7 @@ def measure_memory(threads: int) -> tuple[float, str]:
 
 
 def best_time(call: Callable[[], object]) -> float:
-    """Return the shortest time in seconds of a call after the first, over at least 3 and about MEASURE_S."""
+    """Return the shortest time of a call in seconds, over at least 3 and about MEASURE_S, without the first call."""
     call()
     end = time.perf_counter() + MEASURE_S
     times: list[float] = []
@@ -120,7 +121,7 @@ def choose_bytes(cache: int, available: int) -> int:
 
 
 def last_level_cache_bytes(folder: Path = _CACHES) -> int:
-    """Return the size of the largest cache; 32 MiB where the system does not tell."""
+    """Return the size of the largest cache, or 32 MiB if the system does not provide it."""
     sizes = []
     for path in folder.glob("index*/size"):
         text = path.read_text().strip()

@@ -1,4 +1,4 @@
-"""Kernels that do nothing but fused multiply-adds, compiled for this CPU: they show the highest rate there is."""
+"""Kernels of only fused multiply-adds, compiled for this CPU. They show its highest rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import s_tir, te
 from tvm.target import codegen
 
 LANES = (16, 8, 4)
-"""Vectors of AVX-512, AVX2 and NEON; which one is fastest, this CPU must tell."""
+"""The lanes of vectors of AVX-512, AVX2 and NEON. The fastest width depends on the CPU."""
 CHAINS = 12
 """Independent accumulators: enough to hide a latency of 4 or 5 cycles on two units, few enough for 16 registers."""
 STEPS = 200_000
@@ -20,14 +20,14 @@ STEPS = 200_000
 
 @dataclass(frozen=True)
 class Kernel:
-    """A call keeps every thread busy for about a millisecond."""
+    """A kernel. A call keeps every thread busy for about a millisecond."""
 
     call: Callable[[], object]
     flops: int
 
 
 def build_kernels(threads: int) -> tuple[Kernel, ...]:
-    """Compile one kernel a vector width; TVM_NUM_THREADS must be ``threads``."""
+    """Compile one kernel for each vector width. TVM_NUM_THREADS must be ``threads``."""
     target = tvm.target.Target({"kind": "llvm", "mcpu": str(codegen.llvm_get_system_cpu()), "num-cores": threads})
     kernels = []
     for lanes in LANES:
@@ -40,7 +40,7 @@ def build_kernels(threads: int) -> tuple[Kernel, ...]:
 
 
 def schedule_chains(threads: int, lanes: int) -> tvm.ir.IRModule:
-    """Return ``x = x / 2 + a``, STEPS times, for CHAINS vectors a thread, each of which stays in one register."""
+    """Schedule ``x = x / 2 + a``, STEPS times, on CHAINS vectors a thread, each of which stays in one register."""
     chain = te.comm_reducer(lambda x, a: x * te.const(0.5, "float32") + a, lambda dtype: te.const(0, dtype))
     addends = te.placeholder((CHAINS * lanes,), "float32", "addends")
     step = te.reduce_axis((0, STEPS), "step")
@@ -54,7 +54,7 @@ def schedule_chains(threads: int, lanes: int) -> tvm.ir.IRModule:
     schedule.reverse_compute_at(registers, thread)
     schedule.parallel(thread)
     schedule.split(schedule.get_loops(registers)[-1], [CHAINS, lanes])
-    # All indices of the accumulators become constants: only then does LLVM keep them in registers.
+    # All indices of the accumulators become constants: LLVM keeps them in registers only then.
     for each in (block, registers):
         chains, lane = schedule.get_loops(each)[-2:]
         schedule.unroll(chains)

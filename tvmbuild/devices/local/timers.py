@@ -1,4 +1,4 @@
-"""What times a search's candidates on this machine's GPU, by the target's kind."""
+"""Timers of a search's candidates on this machine's GPU, by the target's kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUNCTIONS: dict[str, Callable[[str, tuple[Argument, ...], Timing], list[float]]]
 
 
 def make_timer(kind: str, cores: Cores, timeout_s: int = TIME_TIMEOUT_S) -> GpuTimer | None:
-    """Return a timer on its own process; None for a kind whose candidates the cores compute."""
+    """Return a timer with its own process, or None for a kind whose candidates run on the cores."""
     if not target_kind(kind).on_gpu:
         return None
     used = cores.building if target_kind(kind).frees_cores else cores.timing

@@ -1,4 +1,4 @@
-"""Times a search's Vulkan candidates on this machine's device."""
+"""Timing of a search's Vulkan candidates on this machine's device."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from tvmbuild.devices.local.gpu_timer import use_gpu
 
 
 def time_shader(library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-    """Load the library and time its function on random ``arguments``; seconds, one a sample."""
+    """Load the library and time its function on random ``arguments``. Returns seconds, one value a sample."""
     use_gpu("vulkan")
     return time_candidate(library, arguments, timing, "vulkan")

@@ -1,4 +1,4 @@
-"""The emulated boards that `tvmbuild device emulator make` has made: where they lie, and how to run Python on one."""
+"""The emulated boards of `tvmbuild device emulator make`: their folders, and the commands that run Python on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmbuild.base.layout import cache_dir
 from tvmbuild.targets.table import target_kind
 
 FORMAT = 1
-"""Of the board's folder; another one counts as not made."""
+"""The format of the board's folder. A board of another format counts as not made."""
 PYTHON = "tvmbuild-python"
 """The script, in the root's usr/bin, that runs the board's Python."""
 QEMU = "qemu"
@@ -26,7 +26,7 @@ SITE_PACKAGES = "site-packages"
 
 @dataclass(frozen=True)
 class Architecture:
-    """What an emulated machine is called by Debian, by wheels and by qemu."""
+    """The names of an emulated machine in Debian, in wheels and in qemu."""
 
     debian: str
     wheel: str
@@ -34,7 +34,7 @@ class Architecture:
 
 
 ARCHITECTURES = {"aarch64": Architecture("arm64", "aarch64", "qemu-aarch64-static")}
-"""Those for which TVM has wheels."""
+"""The architectures for which TVM has wheels."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class EmulatedBoard:
     python_version: str
     tvm: str
     cpus: tuple[str, ...]
-    """CPUs that the emulator can be; without one it has every instruction that it knows."""
+    """The CPUs that the emulator can imitate. Without a CPU it has every instruction that it knows."""
     packages: tuple[str, ...]
-    """Files of which it was made."""
+    """The files from which it was made."""
 
     @property
     def python(self) -> Path:
-        """Return the program that is the board's Python; it can start itself as `sys.executable`."""
+        """Return the program that is the board's Python. It can start itself as `sys.executable`."""
         return self.folder / ROOT / "usr" / "bin" / PYTHON
 
     @property
     def qemu(self) -> Path:
-        """Return the emulator; `-L` of it is `root`."""
+        """Return the emulator. Its `-L` is `root`."""
         return self.folder / QEMU
 
     @property
@@ -65,25 +65,25 @@ class EmulatedBoard:
         return self.folder / ROOT
 
     def variables(self, cpu: str = "") -> dict[str, str]:
-        """Return the environment of :attr:`python`; it emulates the CPU, where it can, with no instruction more."""
+        """Return the environment of :attr:`python`. If qemu knows the CPU, it runs only that CPU's instructions."""
         paths = (self.folder / SITE_PACKAGES, _folder_of_tvmbuild())
         return {
             "PYTHONPATH": ":".join(map(str, paths)),
             "PYTHONNOUSERSITE": "1",
             "TVM_USE_RUNTIME_LIB": "1",
-            # TVM's idle threads look before they sleep; emulated, that takes minutes beside other programs.
+            # TVM's idle threads spin before they sleep; emulated, that takes minutes beside other programs.
             "TVM_THREAD_POOL_SPIN_COUNT": "0",
             **({"QEMU_CPU": cpu} if cpu in self.cpus else {}),
         }
 
 
 def boards_folder() -> Path:
-    """Return where boards lie, one folder each."""
+    """Return the folder of all boards, one folder each."""
     return cache_dir() / "emulators"
 
 
 def find_board(architecture: str) -> EmulatedBoard | None:
-    """Return the board; None when it was not made, or for other versions than those of this installation."""
+    """Return the board, or None if it was not made or was made for another version of TVM."""
     folder = boards_folder() / architecture
     try:
         data = json.loads((folder / "board.json").read_text(encoding="utf-8"))
@@ -96,26 +96,26 @@ def find_board(architecture: str) -> EmulatedBoard | None:
 
 
 def list_boards() -> tuple[str, ...]:
-    """Return the architectures of the boards that there are."""
+    """Return the architectures of the existing boards."""
     return tuple(name for name in ARCHITECTURES if find_board(name) is not None)
 
 
 def write_board(board: EmulatedBoard) -> None:
-    """Say that the board in its folder is whole."""
+    """Mark the board in its folder as complete."""
     data = asdict(board)
     del data["folder"]
     write_json(board.folder / "board.json", {"format": FORMAT, **data})
 
 
 def explain_code(kind: str) -> str | None:
-    """Return why code of a target's kind does not run on an emulated board, with the remedy; None: it does."""
+    """Return why code of a target's kind does not run on an emulated board, with the remedy, or None if it does."""
     if not target_kind(kind).on_gpu:
         return None
     return f"an emulated board runs the code of CPUs, not of {kind}; say `device: none` to build only"
 
 
 def explain_absence(architecture: str) -> str:
-    """Return what to say, with the remedy, where there is no such board."""
+    """Return the message, with the remedy, about a board that does not exist."""
     return (
         f"the emulated board {architecture} is not made, or not for this TVM; "
         f"`tvmbuild device emulator make {architecture}` makes it"
@@ -128,14 +128,14 @@ def tvm_versions() -> str:
 
 
 def list_requirements(names: tuple[str, ...]) -> list[str]:
-    """Return what tvmbuild's own metadata asks for of these distributions, in their order."""
+    """Return the requirements on these distributions in tvmbuild's own metadata, in the order of ``names``."""
     lines = importlib.metadata.requires("tvmbuild") or ()
     asked = {match[0]: line for line in lines if ";" not in line and (match := re.match(r"[\w.-]+", line))}
     return [asked[name] for name in names if name in asked]
 
 
 def _folder_of_tvmbuild() -> Path:
-    """Return a folder with nothing but a link to this tvmbuild: beside it lie packages of this machine."""
+    """Return a folder with only a link to this tvmbuild, because packages of this machine lie beside the original."""
     package = Path(tvmbuild.__file__).resolve().parent
     folder = boards_folder() / f"tvmbuild-{hashlib.sha256(str(package).encode()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Debian packages by apt's own sources, checked by apt, in folders of the user's: the system stays as it is."""
+"""Debian packages from apt's own sources, checked by apt, in the user's folders. The system stays as it is."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _HINT = "run it on Debian or in a container of it, or set `device: none` (the re
 
 
 class AptError(TvmbuildError):
-    """Debian's packages are not to be had here: no apt, no network, or sources without that architecture."""
+    """Debian's packages are unavailable here: no apt, no network, or sources without that architecture."""
 
 
 @dataclass(frozen=True)
 class Apt:
-    """A state of apt's of its own below ``folder``: lists, downloads, and no package installed."""
+    """A separate state of apt below ``folder``: lists and downloads, with no package installed."""
 
     folder: Path
 
@@ -34,7 +34,7 @@ class Apt:
         self._run(architectures, "update")
 
     def download(self, architecture: str, packages: Sequence[str]) -> list[Path]:
-        """Download the packages and all that they depend on; return their files, sorted."""
+        """Download the packages with all their dependencies and return the files, sorted."""
         archives = self.folder / "cache" / "archives"
         before = set(archives.glob("*.deb"))
         self._run([architecture], "install", "--download-only", *packages)
@@ -50,7 +50,7 @@ class Apt:
             "APT::Architectures": ",".join(architectures),
             "APT::Install-Recommends": "false",
             "APT::Get::List-Cleanup": "false",
-            "Debug::NoLocking": "true",  # the lock is the system's, and nothing of the system is touched
+            "Debug::NoLocking": "true",  # the lock is the system's, and apt touches nothing of the system
         }
         command = ["apt-get", "--quiet=2", "--assume-yes"]
         for name, value in options.items():
@@ -59,24 +59,24 @@ class Apt:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a package's files below ``folder``; nothing of it is run."""
+    """Unpack a package's files below ``folder`` without running its scripts."""
     run_tool(["dpkg-deb", "--extract", str(archive), str(folder)], "dpkg", f"unpacking {archive.name}")
 
 
 def host_architecture() -> str:
-    """Return what Debian calls this machine."""
+    """Return Debian's name of this machine's architecture."""
     return run_tool(["dpkg", "--print-architecture"], "dpkg", "asking for this machine's architecture").strip()
 
 
 def check_tools() -> None:
-    """Raise TvmbuildError where this is no system with apt and dpkg."""
+    """Raise TvmbuildError if this system lacks apt or dpkg."""
     for name in ("apt-get", "dpkg", "dpkg-deb"):
         if shutil.which(name) is None:
             raise AptError(f"the emulated board is made of Debian's packages, and there is no {name} here", _HINT)
 
 
 def run_tool(command: list[str], tool: str, what: str) -> str:
-    """Run it and return what it prints; TvmbuildError with its own words when it fails."""
+    """Run the command and return its output. If it fails, raises TvmbuildError with the command's own words."""
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

@@ -18,7 +18,7 @@ from tvmbuild.package.archive import read_metadata
 
 @dataclass(frozen=True)
 class EmulatedMachine:
-    """Tells what is emulated; what else runs here has no influence on numbers."""
+    """The emulated machine. Other programs on this machine have no influence on the numbers."""
 
     name: str
 
@@ -28,7 +28,7 @@ class EmulatedMachine:
 
 
 def open_qemu(spec: QemuDevice) -> Device:
-    """Return the emulated board that ``spec`` names; TvmbuildError when it is not made."""
+    """Return the emulated board that ``spec`` names. Raises TvmbuildError if it is not made."""
     name = spec.arch
     board = find_board(name)
     if board is None:
@@ -42,10 +42,10 @@ def open_qemu(spec: QemuDevice) -> Device:
 
 @contextmanager
 def start_emulated(board: EmulatedBoard, load: Load) -> Iterator[Worker]:
-    """Start a worker process on the board, with as many threads as this machine has cores for.
+    """Start a worker process on the board, with at most as many threads as this machine has cores.
 
-    The emulated CPU is the one that the package is built for, where qemu knows it: an instruction that this CPU does
-    not have kills the process, as it would there.
+    qemu emulates the CPU that the package is built for, if it knows that CPU. An instruction that the CPU lacks kills
+    the process, as it would there.
     """
     load = replace(load, threads=min(load.threads, available_cores()))
     target = read_metadata(load.model).target

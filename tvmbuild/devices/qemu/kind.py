@@ -36,7 +36,7 @@ class Qemu(DeviceKind[QemuDevice]):
         return QemuDevice(text) if text in ARCHITECTURES else None
 
     def explain(self, spec: QemuDevice, code: Code, capabilities: Capabilities) -> str | None:
-        """Return whether the code is for such a board, and whether it is made."""
+        """Return the reason if the code is not for this board or the board is not made."""
         if (reason := explain_code(code.kind)) is not None:
             return reason
         there = machine_of(str(code.cpu.get("mtriple", spec.arch)))
@@ -45,11 +45,11 @@ class Qemu(DeviceKind[QemuDevice]):
         return None if spec.arch in capabilities.emulators else explain_absence(spec.arch)
 
     def describe_use(self, _spec: QemuDevice, target: TargetSpec) -> str:
-        """Return what the target's kind says of this machine."""
+        """Return the target kind's description of this machine."""
         return target_kind(target.kind).describe_here(target)
 
     def open(self, spec: QemuDevice) -> Device:
-        """Return the board; TvmbuildError when it is not made."""
+        """Return the board. Raises TvmbuildError if it is not made."""
         from tvmbuild.devices.qemu.device import open_qemu  # noqa: PLC0415 - imports NumPy
 
         return open_qemu(spec)

@@ -1,4 +1,4 @@
-"""Make an emulated board: Debian's Python and TVM's runtime for another machine, in a folder of the user's cache."""
+"""The maker of emulated boards: Debian's Python and TVM's runtime for another machine, in the user's cache."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tvmbuild.errors import TvmbuildError
 
 _DEBIAN = ("python3-minimal", "libpython3-stdlib", "libstdc++6")
 _WHEELS = (
-    *("apache-tvm", "apache-tvm-ffi", "numpy", "pillow", "platformdirs"),  # what runs packages
-    *("cloudpickle", "psutil", "tornado"),  # what an RPC server needs besides
+    *("apache-tvm", "apache-tvm-ffi", "numpy", "pillow", "platformdirs"),  # they run packages
+    *("cloudpickle", "psutil", "tornado"),  # an RPC server needs them besides
 )
 _LEFT_OUT = ("libtvm_compiler.so", "libtvm_runtime_cuda.so")
-"""260 of TVM's 270 MB: boards run packages."""
+"""260 of TVM's 270 MB. Boards run packages and do not compile."""
 _SCRIPT = """#!/bin/sh
 # Python of another machine, under qemu. argv[0] is this script, so that what starts sys.executable starts it.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -51,9 +51,9 @@ print(platform.machine())
 
 
 def make_board(name: str) -> EmulatedBoard:
-    """Make the board of that architecture, unless there is one that is good; until it is whole, an old one stays.
+    """Make the board of that architecture, unless a good one exists. An old board stays until the new one is complete.
 
-    AptError where Debian's packages are not to be had.
+    Raises AptError if Debian's packages are unavailable.
     """
     folder = boards_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def make_board(name: str) -> EmulatedBoard:
 
 
 def remove_board(name: str) -> bool:
-    """Remove the board and what a maker that was killed left of it; say whether there was one."""
+    """Remove the board and the leftovers of a killed maker. Returns whether the board existed."""
     folder = boards_folder()
     if not folder.is_dir():
         return False
@@ -88,7 +88,7 @@ def remove_board(name: str) -> bool:
 def _fill(folder: Path, name: str) -> EmulatedBoard:
     architecture = ARCHITECTURES[name]
     with TemporaryDirectory(prefix="tvmbuild-apt-") as temporary:
-        # Readable by the user whom apt downloads as when root runs it.
+        # apt downloads as another user when root runs it, and that user must read the folder.
         Path(temporary).chmod(0o755)
         packages = _add_system(folder, architecture, Apt(Path(temporary)))
     python = next(path.name for path in sorted((folder / ROOT / "usr/bin").glob("python3.*")) if path.is_file())
@@ -105,7 +105,7 @@ def _fill(folder: Path, name: str) -> EmulatedBoard:
 
 
 def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str, ...]:
-    """Put the emulator and the foreign system into the board; return the names of the packages."""
+    """Put the emulator and the foreign system into the board and return the names of the packages."""
     host, found = host_architecture(), shutil.which(architecture.qemu)
     report_progress("asking apt's sources for packages")
     apt.update(list(dict.fromkeys((architecture.debian, *(() if found else (host,))))))
@@ -114,7 +114,7 @@ def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str
     for archive in archives:
         unpack(archive, folder / ROOT)
     shutil.rmtree(folder / ROOT / "usr/share", ignore_errors=True)  # documentation
-    if not (folder / ROOT / "lib").exists():  # which base-files would bring, with a shell script
+    if not (folder / ROOT / "lib").exists():  # base-files would bring it, with a shell script
         (folder / ROOT / "lib").symlink_to("usr/lib")
     if found:
         shutil.copy(found, folder / QEMU)
@@ -126,7 +126,7 @@ def _add_system(folder: Path, architecture: Architecture, apt: Apt) -> tuple[str
 
 
 def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
-    """Take the one program out of the packages, which have one for every machine."""
+    """Take the one program from the packages, which have a program for every machine."""
     with TemporaryDirectory(prefix="tvmbuild-qemu-") as temporary:
         for archive in archives:
             if archive.name.startswith("qemu-user"):
@@ -141,12 +141,12 @@ def _take_qemu(archives: list[Path], name: str, path: Path) -> None:
 
 
 def _glibc_minor(packages: tuple[str, ...]) -> int:
-    """Return 36 for a system of glibc 2.36."""
+    """Return the minor version of glibc: 36 for glibc 2.36."""
     return next(int(match[1]) for name in packages if (match := re.match(r"libc6_2\.(\d+)", name)))
 
 
 def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int) -> tuple[str, ...]:
-    """Unpack the wheels that tvmbuild asks for, as they are for the board, and return their names."""
+    """Unpack the board's versions of the wheels that tvmbuild asks for, and return their names."""
     report_progress("downloading TVM's wheels")
     with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
         wheels = download_wheels(Path(temporary), Foreign(architecture.wheel, python, glibc), _WHEELS)
@@ -157,14 +157,14 @@ def _add_wheels(site: Path, architecture: Architecture, python: str, glibc: int)
 
 
 def _list_cpus(qemu: Path) -> tuple[str, ...]:
-    """Return the CPUs that the emulator can be: the first word of each line but the heading."""
-    # Help is an error to some versions.
+    """Return the CPUs that the emulator can imitate: the first word of each line except the heading."""
+    # Some versions exit with an error after the help.
     lines = subprocess.run([str(qemu), "-cpu", "help"], capture_output=True, text=True, check=False).stdout.splitlines()
     return tuple(sorted(words[0] for line in lines if (words := line.split()) and not line.startswith("Available")))
 
 
 def _try_out(board: EmulatedBoard, name: str) -> None:
-    """Run what packages need once; TvmbuildError when the board does not work."""
+    """Run the modules that packages need once. Raises TvmbuildError if the board does not work."""
     variables = [f"{key}={value}" for key, value in board.variables().items()]
     answer = run_tool(["env", *variables, str(board.python), "-c", _TRIAL], "qemu", f"Python on the board {name}")
     if answer.split() != [name]:
@@ -172,7 +172,7 @@ def _try_out(board: EmulatedBoard, name: str) -> None:
 
 
 def _publish(unfinished: Path, folder: Path) -> None:
-    """Put the new board where the old one is; a folder cannot replace one, so for a moment there is none."""
+    """Put the new board in the place of the old one. For a moment neither exists: no folder can replace another."""
     if folder.exists():
         old = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         folder.rename(old / "old")

@@ -1,4 +1,4 @@
-"""All boards of a key as what times candidates: each one at a time, side by side; one that dies is done without."""
+"""A timer of candidates on all boards of a key. They work side by side, one candidate each. Lost boards are skipped."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards, find_boards
 from tvmbuild.errors import TvmbuildError
 
 PAUSE_S = 10.0
-"""Between two attempts to get a board back."""
+"""The pause between two attempts to get a board back, in seconds."""
 VARIABLES = {"TVM_USE_RUNTIME_LIB": "1"}
-"""The runtime library alone has TVM's RPC, and starts faster."""
+"""The runtime library alone, which has TVM's RPC and starts faster."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class _Job:
 
 
 class _Slot:
-    """One board's thread waits here for its next job; None: it is over."""
+    """The queue of one board's thread. The job None ends the thread."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self.error: TvmbuildError | None = None
-        """Why there is no board for it now."""
+        """The reason why the slot has no board now."""
         self.board: Conversation | None = None
 
 
 class BoardTimer:
-    """Times candidates on all boards of the key, those that join later too; several threads may ask at once."""
+    """A timer on all boards of the key, also those that join later. Several threads may call it at once."""
 
     def __init__(self, spec: RpcDevice, kind: str, threads: int) -> None:
         boards = await_boards(str(spec.tracker), str(spec.key), RESTART_S)
@@ -54,7 +54,7 @@ class BoardTimer:
         self._over = threading.Event()
         self._idle: list[_Slot] = []
         self._slots: list[_Slot] = []
-        # A process dies with the thread that has started it: each slot's is alive to the end.
+        # A process dies with the thread that has started it, so each slot's thread lives to the end.
         self._workers: list[threading.Thread] = []
         self._add_slots(len(boards.addresses))
         self._watcher = threading.Thread(target=self._watch_tracker, daemon=True)
@@ -62,22 +62,22 @@ class BoardTimer:
 
     @property
     def width(self) -> int:
-        """Return how many boards there were at the most at one time."""
+        """Return the largest number of boards so far."""
         return len(self._slots)
 
     def time(self, library: str, arguments: tuple[Argument, ...], timing: Timing) -> list[float]:
-        """Return samples in seconds; RuntimeError or TimeoutError of a candidate that failed."""
+        """Return samples in seconds. Raises RuntimeError or TimeoutError if the candidate failed."""
         answer = self._run({"job": "time", "library": library, "arguments": arguments, "timing": asdict(timing)})
         return [float(each) for each in answer["seconds"]]
 
     def compare(self, workload: str, library: str, arguments: tuple[Argument, ...]) -> str | None:
-        """Return how a library's numbers differ from the workload's on a board."""
+        """Return how a library's outputs differ from the workload's on a board."""
         answer = self._run({"job": "compare", "workload": workload, "library": library, "arguments": arguments})
         fault: str | None = answer["fault"]
         return fault
 
     def close(self) -> None:
-        """End all sessions; what the boards were doing is given up."""
+        """End all sessions, also those of boards that work."""
         self._over.set()
         for slot in self._slots:
             slot.jobs.put(None)
@@ -89,7 +89,7 @@ class BoardTimer:
             thread.join(PAUSE_S)
 
     def _run(self, command: Mapping[str, object]) -> dict[str, Any]:
-        """Return a board's answer; a candidate whose board goes away gets another one, once."""
+        """Return a board's answer. If the candidate's board goes away, another board gets it, once."""
         try:
             answer = self._ask(command)
         except DeviceLostError:
@@ -104,7 +104,7 @@ class BoardTimer:
         return job.result.result()
 
     def _take(self) -> _Slot:
-        """Return the slot that was idle last, so that one after the other is timed on one board."""
+        """Return the slot that became idle last, so that candidates that come one by one run on one board."""
         with self._change:
             while not self._idle:
                 errors = [slot.error for slot in self._slots if slot.error is not None]
@@ -116,9 +116,9 @@ class BoardTimer:
             return self._idle.pop()
 
     def _watch_tracker(self) -> None:
-        """Make a slot for each board more that the tracker gets to know."""
+        """Make a slot for each new board of the tracker."""
         while not self._over.wait(PAUSE_S):
-            with contextlib.suppress(TvmbuildError):  # whoever waits for a board says it
+            with contextlib.suppress(TvmbuildError):  # a caller that waits for a board reports the error
                 self._add_slots(len(find_boards(str(self._spec.tracker), str(self._spec.key)).addresses))
 
     def _add_slots(self, boards: int) -> None:
@@ -129,7 +129,7 @@ class BoardTimer:
             self._workers[-1].start()
 
     def _serve(self, slot: _Slot) -> None:
-        """Hold a board for the slot until the end; get one again when it goes away."""
+        """Hold a board for the slot until the end, and request one again if it goes away."""
         while not self._over.is_set():
             self._serve_session(slot)
 
@@ -145,7 +145,7 @@ class BoardTimer:
             self._over.wait(PAUSE_S)
 
     def _serve_board(self, slot: _Slot, board: Conversation) -> None:
-        """Do jobs until the board is lost, or all is over."""
+        """Run jobs until the board is lost or the timer is closed."""
         self._put_back(slot)
         while (job := slot.jobs.get()) is not None:
             try:

@@ -20,7 +20,7 @@ from tvmbuild.devices.rpc.tracker import RESTART_S, await_boards
 
 
 def open_rpc(spec: RpcDevice) -> Device:
-    """Return the boards of a key as one device; nobody is asked yet."""
+    """Return the boards of a key as one device, without a connection yet."""
     return Device(f"{spec.key} at {spec.tracker}", partial(start_on_board, spec), BoardWatch, here=False)
 
 
@@ -31,7 +31,7 @@ def lock_name(spec: RpcDevice) -> str:
 
 @contextmanager
 def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
-    """Load a package on a board; the lock of the key's boards is held until the context ends."""
+    """Load a package on a board, and hold the lock of the key's boards until the context ends."""
     report_progress(f"looking for a board {spec.key}")
     boards = await_boards(spec.tracker, spec.key, RESTART_S)
     with device_lock(lock_name(spec), exclusive=True):
@@ -44,7 +44,7 @@ def start_on_board(spec: RpcDevice, load: Load) -> Iterator[Worker]:
 
 
 class BoardWatch:
-    """Watches a board through the one worker that runs there, which is paused before and after."""
+    """A watch of a board through the one worker that runs there, which is paused before and after."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         (self._worker,) = workers
@@ -53,7 +53,7 @@ class BoardWatch:
         self._worker.pause()
 
     def read(self) -> MachineState:
-        """Return the board's state since this was made."""
+        """Return the board's state since construction."""
         self._worker.resume()
         machine = self._worker.read_machine()
         self._worker.pause()

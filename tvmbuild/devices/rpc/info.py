@@ -1,7 +1,7 @@
-"""Asks the free boards of a key what they are; run as a process, prints one line of JSON a board.
+"""Descriptions of the free boards of a key. Run as a process, it prints one line of JSON a board.
 
-`python -m tvmbuild.devices.rpc.info DEVICE COUNT`; DEVICE is the RpcDevice as JSON. A board that cannot be asked is a
-line too, with the reason.
+`python -m tvmbuild.devices.rpc.info DEVICE COUNT`, where DEVICE is the RpcDevice as JSON. If a board does not answer,
+its line has the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvmbuild.errors import TvmbuildError
 
 
 def main(arguments: list[str]) -> int:
-    """Hold all sessions until the end, so that each is another board's."""
+    """Hold all sessions until the end, so that each one is on another board."""
     die_with_parent()
     spec, count = RpcDevice(**json.loads(arguments[0])), int(arguments[1])
     sessions: list[BoardSession] = []

@@ -25,7 +25,7 @@ LIMITS = {
 
 
 class Rpc(DeviceKind[RpcDevice]):
-    """The kind `rpc`. Whether a board answers is seen when it is asked; those of a key come and go."""
+    """The kind `rpc`. The boards of a key come and go, so only a connection shows whether one answers."""
 
     name = "rpc"
     about = "A board behind an RPC tracker."
@@ -79,11 +79,11 @@ class Rpc(DeviceKind[RpcDevice]):
         return f"{kind} {self.name} {spec.key}"
 
     def frees_cores(self, _kind: str) -> bool:
-        """Return True: this machine only builds."""
+        """Return True, because this machine only builds."""
         return True
 
     def find_device_class(self, spec: RpcDevice, kind: str, measured_on: str | None) -> str:
-        """Return what the target calls the boards, else the name of their CPU or GPU, for which one is asked."""
+        """Return the class that the target states for the boards, or else ask one for the name of its CPU or GPU."""
         return measured_on or _ask_board(spec, kind)
 
     @contextmanager
@@ -95,20 +95,20 @@ class Rpc(DeviceKind[RpcDevice]):
             yield
 
     def make_timer(self, spec: RpcDevice, kind: str, threads: int, _cores: Cores) -> BoardTimer:
-        """Return what times on all boards of the key."""
+        """Return the timer on all boards of the key."""
         from tvmbuild.devices.rpc.boards import BoardTimer  # noqa: PLC0415 - imports TVM
 
         return BoardTimer(spec, kind, threads)
 
     def open(self, spec: RpcDevice) -> Device:
-        """Return the boards; nobody is asked yet."""
+        """Return the boards, without a connection yet."""
         from tvmbuild.devices.rpc.device import open_rpc  # noqa: PLC0415 - imports NumPy
 
         return open_rpc(spec)
 
 
 def find_boards_of(targets: Iterable[TargetSpec]) -> dict[str, RpcDevice]:
-    """Return, by the names of targets, those of their devices that are behind a tracker."""
+    """Return the devices behind a tracker, by the names of their targets."""
     return {target.name: target.device for target in targets if isinstance(target.device, RpcDevice)}
 
 

@@ -1,4 +1,4 @@
-"""What both ends of a session with a board must agree on."""
+"""The protocol on which both ends of a session with a board must agree."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 PROTOCOL = 2
-"""Of the functions whose names begin with PREFIX; both ends must have the same."""
+"""The version of the functions whose names begin with PREFIX. Both ends must have the same."""
 PREFIX = "tvmbuild.board."
 
 
 @dataclass(frozen=True)
 class BoardInfo:
-    """What a board says of itself."""
+    """A board's description of itself."""
 
     protocol: int
     tvm: str | None
     tvmbuild: str
     machine: str
-    """platform.machine(): aarch64."""
+    """platform.machine(), for example aarch64."""
     cpu: str
-    """LLVM's name of its CPU: its device class."""
+    """LLVM's name of its CPU, which is its device class."""
     cores: int
 
 

@@ -1,7 +1,7 @@
 """A child process that holds a session with a board and answers as :mod:`tvmbuild.devices.serve_model` does.
 
-Started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``; DEVICE is the RpcDevice as
-JSON. What it is asked goes to a worker on the board.
+Started as ``python -m tvmbuild.devices.rpc.relay RUNTIME MODEL REFERENCE THREADS DEVICE``, where DEVICE is the
+RpcDevice as JSON. It passes commands on to a worker on the board.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def serve(arguments: list[str]) -> None:
 
 
 def _obey(session: BoardSession, command: dict[str, Any], answers: Answers) -> Mapping[str, object]:
-    """Run the command on the board; what it reads is copied there before, what it writes back afterwards."""
+    """Run the command on the board. Copies the command's inputs there first and its outputs back afterwards."""
     there = dict(command)
     if "inputs" in command:
         there["inputs"] = session.write(Path(command["inputs"]))

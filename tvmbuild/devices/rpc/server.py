@@ -1,9 +1,8 @@
-"""What runs on a board: TVM's own RPC server, with functions that run packages and candidates there.
+"""The server on a board: TVM's own RPC server, with functions that run packages and candidates there.
 
-Started by :mod:`tvmbuild.devices.rpc.supervisor` as ``python -m tvmbuild.devices.rpc.server OPTIONS`` (one JSON
-object).
-A session runs in a process of its own, in a folder of its own that goes when it ends. What it is asked to run is run
-in child processes once more, by the same workers as on the local device: a crash ends one of them, not the session.
+:mod:`tvmbuild.devices.rpc.supervisor` starts it as ``python -m tvmbuild.devices.rpc.server OPTIONS`` (one JSON object).
+A session runs in its own process and its own folder, which is removed when the session ends. It runs each job in a
+child process, by the same workers as on the local device: a crash ends the child, not the session.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from tvmbuild.devices.rpc.protocol import PREFIX, PROTOCOL, BoardInfo, find_tvm
 from tvmbuild.errors import TvmbuildError
 
 CANDIDATE_TIMEOUT_S = 60
-"""The first candidate of a process also waits until TVM is imported: from an SD card that takes long."""
+"""The time limit of a candidate, in seconds. The first one waits for the import of TVM, slow from an SD card."""
 PORTS = 100
-"""So many ports from the given one on are tried."""
+"""The number of ports that are tried, beginning with the given one."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class _BoardCores:
 
 
 class BoardJobs:
-    """One session: its jobs run one after the other, on a thread that lives as long as the session."""
+    """One session. Its jobs run one after the other, on a thread that lives as long as the session."""
 
     def __init__(self) -> None:
         # A worker dies with the thread that has started it.
@@ -59,11 +58,11 @@ class BoardJobs:
         self._job: Future[dict[str, Any]] | None = None
 
     def submit(self, job: Mapping[str, Any]) -> None:
-        """Begin a job; :meth:`poll` has its result."""
+        """Begin a job, whose result :meth:`poll` returns."""
         self._job = self._thread.submit(self._do, job)
 
     def poll(self, seconds: float) -> dict[str, Any]:
-        """Return the job's result, or `waiting` when it has none within that time."""
+        """Return the job's result, or `waiting` if the job takes longer than ``seconds``."""
         if self._job is None:
             raise RuntimeError("there is no job")
         try:
@@ -76,12 +75,12 @@ class BoardJobs:
             return JOBS[job["job"]](self, job)
         except TvmbuildError as error:
             return {"error": error.message, "hint": error.hint}
-        except Exception as error:  # noqa: BLE001 - the other side has to know of it; the server's log has all of it
+        except Exception as error:  # noqa: BLE001 - the other side must learn of it; the server's log has the traceback
             traceback.print_exc()
             return {"error": f"{type(error).__name__}: {error}", "hint": "the server's log on the board has more"}
 
     def start(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Load a package that was written to the session's folder."""
+        """Load a package from the session's folder."""
         self._stack.close()
         load = Load("tvm", Path(job["package"]), Path(job["reference"]), int(job["threads"]))
         self._worker = self._stack.enter_context(start_worker(load))
@@ -95,7 +94,7 @@ class BoardJobs:
         return self._worker.ask(command, int(command.get("number", 1)))
 
     def find_class(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the class of the device that candidates of the job's kind run on."""
+        """Return the class of the device on which candidates of the job's kind run."""
         timer = self._make_timer(job)
         return {"device_class": timer.find_device_class() if isinstance(timer, GpuTimer) else None}
 
@@ -105,24 +104,24 @@ class BoardJobs:
         return self._try(job, lambda timer: {"seconds": timer.time(_path(job, "library"), _arguments(job), timing)})
 
     def compare(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Compare a candidate's numbers with its workload's."""
+        """Compare a candidate's outputs with its workload's."""
         return self._try(
             job,
             lambda timer: {"fault": timer.compare(_path(job, "workload"), _path(job, "library"), _arguments(job))},
         )
 
     def _try(self, job: Mapping[str, Any], run: Callable[[CandidateTimer], dict[str, Any]]) -> dict[str, Any]:
-        """Run what a candidate may end; why it failed is an answer like any other."""
+        """Run work that a candidate may end. A failure is an answer too, with its reason."""
         timer = self._make_timer(job)
         try:
             return run(timer)
         except TimeoutError as error:
             return {"failed": str(error), "timeout": True}
-        except Exception as error:  # noqa: BLE001 - whatever the candidate did to its process
+        except Exception as error:  # noqa: BLE001 - a candidate can break its process in any way
             return {"failed": str(error)}
 
     def _make_timer(self, job: Mapping[str, Any]) -> CandidateTimer:
-        """Return what times candidates of the job's kind; a session has those of one."""
+        """Return the timer of candidates of the job's kind. A session has one kind."""
         if self._timer is None:
             os.environ["TVM_NUM_THREADS"] = str(job["threads"])
             cores = sorted(os.sched_getaffinity(0))[: job["threads"]]
@@ -145,7 +144,7 @@ def _command(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 _FILES = ("path", "inputs")
-"""Of a worker's commands: names of files in the session's folder."""
+"""The entries of a worker's commands that name files in the session's folder."""
 JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
     "start": BoardJobs.start,
     "ask": BoardJobs.ask,
@@ -156,18 +155,18 @@ JOBS: dict[str, Callable[[BoardJobs, Mapping[str, Any]], dict[str, Any]]] = {
 
 
 def describe_board(cpu: str) -> BoardInfo:
-    """Return what the other side decides by."""
+    """Return the description by which the other side decides whether to use the board."""
     cores = len(os.sched_getaffinity(0))
     return BoardInfo(PROTOCOL, find_tvm(), __version__, platform.machine(), cpu, cores)
 
 
 def register_functions(cpu: str) -> None:
-    """Make the functions known that a session may call; its process is forked from this one."""
-    board: list[BoardJobs] = []  # made in the session's own process: threads do not survive a fork
+    """Register the functions that a session may call. Its process is forked from this one."""
+    board: list[BoardJobs] = []  # made in the session's own process, because threads do not survive a fork
 
     def here() -> BoardJobs:
         if not board:
-            die_with_parent()  # the server is killed: so is what it was asked for
+            die_with_parent()  # a session must end when its server is killed
             board.append(BoardJobs())
         return board[0]
 
@@ -193,7 +192,7 @@ def register_functions(cpu: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until the listener ends, which a session that crashes makes it do."""
+    """Serve until the listener ends. A session that crashes ends it."""
     die_with_parent()
     options = json.loads(arguments[0])
     # TVM's server starts sessions by multiprocessing, and they must have this process's functions.

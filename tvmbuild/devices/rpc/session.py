@@ -1,6 +1,6 @@
-"""A session with a board: files and jobs go there, results come back. Whoever holds one runs in a process of its own.
+"""A session with a board: files and jobs go there, results come back. Each session has its own process.
 
-A call that the board does not answer cannot be given up; so the process ends after ``timeout_s``.
+A call that the board does not answer cannot be cancelled, so the process ends after ``timeout_s``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GiveUp = Callable[[DeviceLostError], None]
 
 
 class BoardSession:
-    """An open session; ``give_up`` is called, on another thread, when a call takes longer than the time-out."""
+    """An open session. If a call takes longer than the time-out, another thread calls ``give_up``."""
 
     def __init__(self, remote: Any, spec: RpcDevice, give_up: GiveUp) -> None:
         self._remote = remote
@@ -37,7 +37,7 @@ class BoardSession:
         self._made = 0
 
     def describe(self) -> BoardInfo:
-        """Ask the board what it is."""
+        """Return the board's description of itself."""
         try:
             with self._limited():
                 self._remote.get_function(PREFIX + "describe")
@@ -50,7 +50,7 @@ class BoardSession:
         return BoardInfo(**{field.name: told.get(field.name) for field in fields(BoardInfo)})
 
     def write(self, path: Path) -> str:
-        """Copy a file to the session's folder; return its name there, which no other has."""
+        """Copy a file to the session's folder and return its unique name there."""
         self._made += 1
         name = f"{self._made}-{path.name}"
         with path.open("rb") as file:
@@ -64,18 +64,18 @@ class BoardSession:
         return f"{self._made}-out.npz"
 
     def read(self, name: str) -> bytes:
-        """Return what a file in the session's folder holds."""
+        """Return the content of a file in the session's folder."""
         content = b""
         while block := bytes(self._call("read", name, len(content), _CHUNK)):
             content += block
         return content
 
     def remove(self, name: str) -> None:
-        """Remove a file from the session's folder, if it is there."""
+        """Remove a file from the session's folder, if it exists."""
         self._call("remove", name)
 
     def do(self, job: Mapping[str, object], beat: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Run a job and return its result; ``beat`` is called every now and then. TvmbuildError is the board's."""
+        """Run a job and return its result, calling ``beat`` every 2 s. Raises TvmbuildError if the board fails."""
         self._call("submit", json.dumps(job))
         while True:
             answer: dict[str, Any] = json.loads(self._call("poll", _POLL_S))
@@ -113,16 +113,16 @@ class BoardSession:
 
 
 def _say_why(text: str) -> str:
-    """Return TVM's reason; of a connection that ended it says only that there was no answer."""
+    """Return TVM's reason. If the connection ended, TVM reports only a missing answer."""
     # `code=1` is the protocol's kShutdown.
     ended = any(word in text for word in ("kShutdown", "code=1", "SockChannel", "Connection reset"))
     return "the board's server ended it" if ended else text.strip().splitlines()[0]
 
 
 def open_session(spec: RpcDevice, give_up: GiveUp) -> tuple[BoardSession, BoardInfo]:
-    """Wait for a free board and open a session; TvmbuildError when there is none, or when its TVM is not ours.
+    """Wait for a free board and open a session. Raises TvmbuildError if none is free or its TVM differs from ours.
 
-    A board that is just being started again is waited for, as a busy one is.
+    It waits for a busy board, and for a board whose server is being restarted.
     """
     tracker, key = str(spec.tracker), str(spec.key)
     await_boards(tracker, key, min(spec.wait_s, RESTART_S))

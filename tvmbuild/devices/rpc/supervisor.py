@@ -1,4 +1,4 @@
-"""Keeps a board's RPC server running: a session that crashes ends TVM's listener, and then it is started again."""
+"""The supervisor of a board's RPC server. A session that crashes ends TVM's listener; it is restarted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmbuild.base.processes import run_module
 from tvmbuild.errors import TvmbuildError
 
 SHORT_S = 10.0
-"""A server that lived less long is started again after a pause, twice as long each time."""
+"""If a server lived less long, in seconds, it is restarted after a pause, which doubles each time."""
 LONGEST_PAUSE_S = 30.0
 END_S = 5.0
 _LOOPBACK = ("127.", "localhost", "::1")
@@ -26,21 +26,21 @@ _LOOPBACK = ("127.", "localhost", "::1")
 
 @dataclass(frozen=True)
 class Serving:
-    """How a board offers itself."""
+    """The address and name under which a board serves."""
 
     tracker: tuple[str, int]
     key: str
     host: str = "127.0.0.1"
-    """What the server binds to."""
+    """The address that the server binds."""
     port: int = 9090
     address: str | None = None
-    """What the tracker tells clients, where it is not the one that it sees."""
+    """The address that the tracker gives to clients, if it differs from the one that the tracker sees."""
     cpu: str = ""
-    """LLVM's name of the CPU; found out where it is empty."""
+    """LLVM's name of the CPU. Empty: it is detected."""
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine alone."""
+    """Return whether only this machine can reach an address."""
     return host.startswith(_LOOPBACK)
 
 
@@ -55,7 +55,7 @@ def check_reachable(serving: Serving) -> None:
 
 
 def find_cpu() -> str:
-    """Return LLVM's name of this CPU, or the kernel's where TVM comes without LLVM."""
+    """Return LLVM's name of this CPU, or the kernel's if TVM comes without LLVM."""
     done = run_module("tvmbuild.devices.local.describe", "llvm")
     if done.returncode != 0:
         return cpu_name()
@@ -63,7 +63,7 @@ def find_cpu() -> str:
 
 
 def supervise(serving: Serving) -> None:
-    """Run the server until this process is asked to end by KeyboardInterrupt; each start in a new folder."""
+    """Run the server until KeyboardInterrupt ends this process. Each start has a new folder."""
     pause = 0.0
     while True:
         started = time.monotonic()
@@ -75,9 +75,9 @@ def supervise(serving: Serving) -> None:
 
 
 def _run_server(serving: Serving, folder: Path) -> int:
-    """Run it until it ends; on the way out it and all that it has started is gone."""
+    """Run the server until it ends, then end all processes that it started."""
     (folder / "start").mkdir()
-    # Sessions' folders are made in TMPDIR: those that a crash leaves go with it.
+    # Sessions make their folders in TMPDIR: folders that a crash leaves are removed with it.
     environment = {**os.environ, "TMPDIR": str(folder), "TVM_USE_RUNTIME_LIB": "1"}
     command = [sys.executable, "-m", "tvmbuild.devices.rpc.server", json.dumps(asdict(serving))]
     process = subprocess.Popen(command, cwd=folder / "start", env=environment, start_new_session=True)

@@ -1,8 +1,8 @@
 """A child process that holds a session with a board and has candidates timed there.
 
-Started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``; DEVICE is the RpcDevice as JSON, KIND the
-target's. It first tells the class of the board's device; then each line of stdin is a job of the board's (`time`,
-`compare`) whose libraries are files here.
+Started as ``python -m tvmbuild.devices.rpc.timer DEVICE KIND THREADS``, where DEVICE is the RpcDevice as JSON and KIND
+the target's kind. It first reports the class of the board's device. Then each line of stdin is a job for the board
+(`time`, `compare`) whose libraries are files here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _check_cores(board: BoardInfo, threads: int, spec: RpcDevice) -> None:
 
 
 def _pass_on(session: BoardSession, job: dict[str, Any], answers: Answers) -> dict[str, Any]:
-    """Run the job; what it needs is on the board only meanwhile."""
+    """Run the job. Its libraries are on the board only while it runs."""
     copies = {role: session.write(Path(job[role])) for role in LIBRARIES if role in job}
     answer = session.do({**job, **copies}, answers.alive)
     for name in copies.values():

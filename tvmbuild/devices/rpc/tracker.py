@@ -1,4 +1,4 @@
-"""Asks TVM's RPC tracker, which knows the boards: what there is, and for one of them. Needs no TVM.
+"""A client of TVM's RPC tracker, which knows the boards. It lists them and requests one. Needs no TVM.
 
 The protocol is that of `tvm/rpc/tracker.py`: a magic number both ways, then JSON with its length before it.
 """
@@ -19,7 +19,7 @@ from tvmbuild.errors import TvmbuildError
 
 CONNECT_S = 5.0
 RESTART_S = 15.0
-"""A server that a session has ended is back within this time."""
+"""The time in which a server is back after a session ended it, in seconds."""
 _MAGIC = 0x2F271
 _REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
 _SERVER = "server:"
@@ -31,7 +31,7 @@ class NoBoardError(TvmbuildError):
 
 @dataclass(frozen=True)
 class Boards:
-    """The boards of one key: addresses of the connected ones, how many of them are free, how many clients wait."""
+    """The boards of one key: addresses of the connected ones, number of free ones, number of waiting clients."""
 
     addresses: tuple[str, ...] = ()
     free: int = 0
@@ -40,7 +40,7 @@ class Boards:
 
 @dataclass(frozen=True)
 class Ticket:
-    """What opens a session on one board, once."""
+    """A ticket that opens one session on one board."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def list_boards(address: str) -> dict[str, Boards]:
-    """Return key → boards of the tracker at ``address``; TvmbuildError when none answers there."""
+    """Return key → boards of the tracker at ``address``. Raises TvmbuildError if no tracker answers there."""
     with _connect(address, CONNECT_S) as connection:
         summary = _ask(connection, [_SUMMARY])
     addresses: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ def list_boards(address: str) -> dict[str, Boards]:
 
 
 def find_boards(address: str, key: str) -> Boards:
-    """Return the boards of ``key``; TvmbuildError says how to start one when there is none."""
+    """Return the boards of ``key``. If none exists, raises TvmbuildError with the command that starts one."""
     known = list_boards(address)
     if key in known:
         return known[key]
@@ -83,7 +83,7 @@ def find_boards(address: str, key: str) -> Boards:
 
 
 def await_boards(address: str, key: str, seconds: float) -> Boards:
-    """Return what `find_boards` does; one whose server is just being started again may take so long to come back."""
+    """Return the boards of ``key``, waiting up to ``seconds`` for a server that is being restarted."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -95,7 +95,7 @@ def await_boards(address: str, key: str, seconds: float) -> Boards:
 
 
 def request_board(address: str, key: str, wait_s: float) -> Ticket:
-    """Wait for a free board of ``key``; TvmbuildError when none is free within ``wait_s``."""
+    """Wait for a free board of ``key``. Raises TvmbuildError if none is free within ``wait_s``."""
     with _connect(address, wait_s) as connection:
         try:
             host, port, match = _ask(connection, [_REQUEST, key, "", 1])

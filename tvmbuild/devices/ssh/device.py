@@ -19,16 +19,16 @@ from tvmbuild.package.archive import read_metadata
 
 
 def open_ssh(spec: SshDevice) -> Device:
-    """Return the board of that address as a device; nobody is asked yet."""
+    """Return the board of that address as a device, without a connection yet."""
     return Device(spec.host, partial(start_by_ssh, spec.host), BoardWatch, here=False, profiles=False)
 
 
 @contextmanager
 def start_by_ssh(host: str, load: Load) -> Iterator[Worker]:
-    """Load a package on the board; its lock is held until the context ends."""
+    """Load a package on the board, and hold the board's lock until the context ends."""
     with device_lock(re.sub(r"[^A-Za-z0-9.-]+", "-", f"ssh-{host}"), exclusive=True):
         info = read_metadata(load.model)
-        find_files(machine_of_package(info), info.target.kind)  # here, for it shows its progress
+        find_files(machine_of_package(info), info.target.kind)  # in this process, because it shows its progress
         report_progress(f"copying the package to {host}")
         command = [sys.executable, "-m", "tvmbuild.devices.ssh.relay", *describe_load(load), host]
         with run_worker(load, command, {}) as worker:

@@ -34,11 +34,11 @@ class Ssh(DeviceKind[SshDevice]):
         return SshDevice(value)
 
     def read(self, text: str) -> SshDevice | None:
-        """Return the spec of the address, whatever ssh makes of it."""
+        """Return the spec of the address, which only ssh checks."""
         return SshDevice(text) if text else None
 
     def explain(self, _spec: SshDevice, code: Code, capabilities: Capabilities) -> str | None:
-        """Return whether its code, and TVM's runtime, are for such boards."""
+        """Return the reason if these boards do not run the code or have no TVM runtime."""
         machine = machine_of(str(code.cpu.get("mtriple", capabilities.machine)))
         return explain_code(code.kind) or explain_no_runtime(machine)
 
@@ -47,7 +47,7 @@ class Ssh(DeviceKind[SshDevice]):
         return spec.host
 
     def open(self, spec: SshDevice) -> Device:
-        """Return the board; nobody is asked yet."""
+        """Return the board, without a connection yet."""
         from tvmbuild.devices.ssh.device import open_ssh  # noqa: PLC0415 - imports NumPy
 
         return open_ssh(spec)

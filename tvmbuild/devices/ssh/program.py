@@ -1,4 +1,4 @@
-"""What goes to a board without Python besides the package: the program that runs packages, and its libraries."""
+"""Files for a board without Python besides the package: the program that runs packages, and its libraries."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _CPP = Path(package.__file__).parent / "cpp"
 _JSON = _CPP / "third_party" / "nlohmann" / "json.hpp"
 _SOURCES = ("serve_model.cpp", "tvmbuild.cpp")
 _LIBRARIES = {"libtvm_runtime.so": "tvm/lib", "libtvm_ffi.so": "tvm_ffi/lib"}
-"""Where a wheel has them."""
+"""The libraries, with their folders in a wheel."""
 _FLAGS = ("-std=c++17", "-O2", "-g0", "-s", "-ffp-contract=off", "-fno-sanitize=undefined")
 
 
 def machine_of_package(info: PackageInfo) -> str:
-    """Return the machine that the package's code is for; one that names none is for such as this."""
+    """Return the machine that the package's code is for. If the package names none, it is this machine's."""
     return machine_of(str(info.target.cpu.get("mtriple", platform.machine())))
 
 
 def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
-    """Return the program and the libraries for a board of that machine, made where they are not there yet.
+    """Return the program and the libraries for a board of that machine, and make the missing ones.
 
-    ``kind`` is the target's: Vulkan's runtime goes with packages for it.
+    ``kind`` is the target's: Vulkan's runtime accompanies packages for Vulkan.
     """
     reason = explain_code(kind) or explain_no_runtime(machine)
     if reason is not None:
@@ -51,7 +51,7 @@ def find_files(machine: str, kind: str = "llvm") -> tuple[Path, ...]:
 def _find_backend(machine: str, kind: str) -> tuple[Path, ...]:
     if kind != "vulkan":
         return ()
-    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - packages for CPUs need it not
+    from tvmbuild.package.runtime.vulkan.plugin import find_library  # noqa: PLC0415 - packages for CPUs do not need it
 
     return (find_library(machine),)
 
@@ -70,7 +70,7 @@ def _find_libraries(machine: str) -> tuple[Path, ...]:
 
 
 def _download_libraries(machine: str, folder: Path) -> None:
-    python = ".".join(platform.python_version_tuple()[:2])  # the wheels' libraries are the same for each
+    python = ".".join(platform.python_version_tuple()[:2])  # the wheels' libraries are the same for each Python
     wanted = Foreign(machine, python, int(DEFAULT_GLIBC.split(".")[1]))
     with TemporaryDirectory(prefix="tvmbuild-wheels-") as temporary:
         for wheel in download_wheels(Path(temporary), wanted, ("apache-tvm", "apache-tvm-ffi"), "--no-deps"):
@@ -91,7 +91,7 @@ def _find_program(machine: str, libraries: tuple[Path, ...]) -> Path:
         with TemporaryDirectory(prefix="tvmbuild-program-") as temporary:
             sources = [str(_CPP / name) for name in _SOURCES]
             includes = [f"-I{_CPP}", f"-I{find_headers()}"]
-            # Nothing of libtvm_runtime is called by name, so that a linker would leave it out.
+            # The program calls nothing in libtvm_runtime by name, so the linker would omit the library.
             linked = ["-Wl,--no-as-needed", *map(str, libraries), "-lpthread", "-ldl"]
             command = [*ZIG, "c++", "-target", target, *_FLAGS, *includes, *sources, *linked, "-o", PROGRAM]
             run_linker(command, Path(temporary))

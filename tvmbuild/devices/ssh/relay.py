@@ -31,18 +31,18 @@ from tvmbuild.package.metadata import PackageInfo
 Arrays = Mapping[str, np.ndarray]
 
 
-# What state a board without Python is in while something is timed there, from the files of its kernel.
+# The state of a board without Python while something is timed there, read from the files of its kernel.
 
 Read = Callable[[str], str]
-"""Returns the text of a file there; empty where it is not."""
+"""A function that returns the text of a file on the board, or an empty text if the file is missing."""
 _TICKS_S = 100.0
-"""Linux counts in these, whatever the machine."""
+"""The kernel's ticks a second, the same on every machine."""
 _BUSY = (0, 1, 2, 5, 6, 7)
-"""Of a line of /proc/stat: user, nice, system, irq, softirq, steal."""
+"""The indices of the busy times in a line of /proc/stat: user, nice, system, irq, softirq, steal."""
 
 
 class FilesWatch:
-    """Counts the CPU time that others than the process which reads take from its making on."""
+    """A counter of the CPU time of all processes except the one that reads. It counts from its construction."""
 
     def __init__(self, read_file: Read, machine: str) -> None:
         self._read_file = read_file
@@ -50,7 +50,7 @@ class FilesWatch:
         self._start = self._count()
 
     def read(self) -> MachineState:
-        """Return the board's state since then."""
+        """Return the board's state since construction."""
         wall, busy, own = (end - start for end, start in zip(self._count(), self._start, strict=True))
         lines = self._read_file("/proc/stat").splitlines()
         cores = max(1, sum(line.startswith("cpu") for line in lines) - 1)
@@ -65,7 +65,7 @@ class FilesWatch:
         )
 
     def _count(self) -> tuple[float, float, float]:
-        """Return the wall clock's seconds, the busy ones of all cores, and the process's own."""
+        """Return the seconds of the wall clock, the busy seconds of all cores, and the process's own seconds."""
         fields = self._read_file("/proc/stat").partition("\n")[0].split()[1:]
         busy = sum(int(fields[index]) for index in _BUSY if index < len(fields)) / _TICKS_S
         own = self._read_file("/proc/self/stat").rpartition(")")[2].split()[11:13]
@@ -83,7 +83,7 @@ class BoundPackage:
         self._watch: FilesWatch | None = None
 
     def bind(self, inputs: Arrays) -> None:
-        """Send the inputs there."""
+        """Send the inputs to the board."""
         check_inputs(self._info, inputs)
         content = b"".join(np.ascontiguousarray(inputs[each.name]).tobytes() for each in self._info.inputs)
         self._session.ask({"do": "bind"}, self._answers.alive, content)
@@ -110,11 +110,11 @@ class BoundPackage:
         return {}
 
     def pass_on(self, command: Mapping[str, Any]) -> dict[str, object]:
-        """Let the program there answer."""
+        """Pass the command on to the program on the board and return its answer."""
         return self._session.ask(command, self._answers.alive)
 
     def watch(self, _command: Mapping[str, Any]) -> dict[str, object]:
-        """Begin to count what else runs there."""
+        """Begin to count the other work on the board."""
         self._watch = FilesWatch(self._read, self._session.machine)
         return {}
 
@@ -125,7 +125,7 @@ class BoundPackage:
         return asdict(self._watch.read())
 
     def memory(self, _command: Mapping[str, Any]) -> dict[str, object]:
-        """Return the high-water mark of the program's memory."""
+        """Return the peak resident memory of the program."""
         return {"peak_mb": find_peak_mb(self._read("/proc/self/status"))}
 
     def _read(self, path: str) -> str:
@@ -141,7 +141,7 @@ COMMANDS: dict[str, Callable[[BoundPackage, Mapping[str, Any]], dict[str, object
     "machine": BoundPackage.machine,
     "memory": BoundPackage.memory,
 }
-"""Of a worker's commands those that a board without Python has."""
+"""The worker's commands that a board without Python supports."""
 
 
 def serve(arguments: list[str]) -> None:

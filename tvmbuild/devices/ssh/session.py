@@ -1,6 +1,6 @@
 """An ssh connection to a board without Python: a folder there, and the program in it that holds a package.
 
-The board's own shell keeps the folder: it removes it when the connection ends, however that ends.
+The board's shell owns the folder and removes it when the connection ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LOST = 255
 """ssh's own exit code."""
 END_S = 5.0
 _OPTIONS = {"BatchMode": "yes", "ConnectTimeout": 10, "ServerAliveInterval": 10, "ServerAliveCountMax": 3}
-"""Nobody is there to be asked for a password; a board that is switched off is noticed within half a minute."""
+"""ssh must not ask for a password, because nobody could answer. It notices within half a minute that a board is off."""
 _MARK = "tvmbuild-board"
-"""What a shell's start-up files print comes before it."""
+"""The word behind the output of the shell's start-up files."""
 _PACKAGE = "package.tar"
 _SERVE = "; ".join(
     (
@@ -38,11 +38,11 @@ _SERVE = "; ".join(
         "trap 'rm -rf \"$folder\"' EXIT",
         "trap 'exit 1' HUP INT TERM",
         f'echo "{_MARK} $(uname -m) $folder"',
-        "read -r threads || exit 0",  # until all files are there
+        "read -r threads || exit 0",  # waits until all files are there
         f'cd "$folder" && TMPDIR=$folder LD_LIBRARY_PATH=$folder ./{PROGRAM} {_PACKAGE} "$threads"',
     )
 )
-"""One line: csh wants that."""
+"""One line, because csh requires that."""
 
 
 class SshSession:
@@ -58,17 +58,17 @@ class SshSession:
             words = self._read_line().decode(errors="replace").split(maxsplit=2)
         self._is_open = True
         self.machine, self._folder = words[1], words[2].rstrip("\n")
-        """What `uname -m` says there."""
+        """The answer of `uname -m` on the board."""
 
     def start(self, package: Path, threads: int, files: Sequence[Path]) -> int:
-        """Copy the files, start the first of them on the package; return how many threads it uses."""
+        """Copy the files, start the first one on the package, and return the number of its threads."""
         program, *others = files
         self._upload({PROGRAM: program, _PACKAGE: package, **{path.name: path for path in others}})
         self._write(f"{threads}\n".encode())
         return int(self._answer(lambda: None)["threads"])
 
     def ask(self, command: Mapping[str, object], beat: Callable[[], None], payload: bytes = b"") -> dict[str, Any]:
-        """Return the answer to a command, which ``payload`` follows; ``beat`` is called at each sign of life."""
+        """Return the answer to a command, which ``payload`` follows. Each sign of life calls ``beat``."""
         self._write(json.dumps(command).encode() + b"\n" + payload)
         return self._answer(beat)
 
@@ -89,11 +89,11 @@ class SshSession:
         return dict(answer)
 
     def _upload(self, files: Mapping[str, Path]) -> None:
-        """Copy the files to the folder, over a connection of its own."""
+        """Copy the files to the folder, over a separate connection."""
         command = _command(self._host, f"cd {shlex.quote(self._folder)} && LC_ALL=C tar -xf -")
         with TemporaryFile() as errors:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
-            # One that ends before it has all says why by its exit code.
+            # If tar ends too early, its exit code gives the reason.
             with contextlib.suppress(BrokenPipeError), process, tarfile.open(fileobj=process.stdin, mode="w|") as tar:
                 for name, path in files.items():
                     tar.add(path, name, filter=_make_executable)
@@ -105,7 +105,7 @@ class SshSession:
     def _write(self, data: bytes) -> None:
         if self._process.stdin is None:
             raise TypeError("ssh has no stdin")
-        with contextlib.suppress(BrokenPipeError):  # reading says why it ended
+        with contextlib.suppress(BrokenPipeError):  # the next read reports why the program ended
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
@@ -126,26 +126,26 @@ class SshSession:
 
 @contextmanager
 def open_session(host: str) -> Iterator[SshSession]:
-    """Connect; when the context ends, nothing is left on the board. Call it before this process has threads."""
+    """Connect, and leave nothing on the board when the context ends. Call it before this process has threads."""
     with TemporaryFile() as errors:
         process = subprocess.Popen(
             _command(host, _SERVE),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - there are no threads yet
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has no threads yet
         )
         try:
             yield SshSession(host, process, errors)
         finally:
             with process:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.communicate(timeout=END_S)  # its stdin ends, and so does what runs there
+                    process.communicate(timeout=END_S)  # the end of its stdin ends the program on the board
                 process.kill()
 
 
 def _command(host: str, script: str) -> list[str]:
-    """Return the command that runs a script of sh on the board, whatever the user's shell there is."""
+    """Return the command that runs a script of sh on the board, whatever the user's shell is there."""
     program = shutil.which("ssh")
     if program is None:
         raise TvmbuildError("there is no ssh on this machine", "install OpenSSH's client")

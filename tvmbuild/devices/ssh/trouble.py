@@ -1,13 +1,13 @@
-"""What goes wrong with a board behind ssh, in words that name the remedy. Pure."""
+"""Messages about trouble with a board behind ssh, each with its remedy. Pure functions."""
 
 from __future__ import annotations
 
 from tvmbuild.errors import TvmbuildError
 
 MACHINES = ("x86_64", "aarch64")
-"""Those for which TVM has wheels, and so a runtime for boards."""
+"""The machines for which TVM has wheels, and therefore a runtime for boards."""
 KINDS = ("llvm", "vulkan")
-"""Kinds of targets whose code runs there: Vulkan's runtime travels with the package."""
+"""The kinds of targets whose code runs there. Vulkan's runtime travels with the package."""
 _CONNECTION = (
     (
         "Could not resolve hostname",
@@ -37,7 +37,7 @@ _CONNECTION = (
         "put your key there: `ssh-copy-id {host}`; a key with a passphrase has to be in ssh-agent",
     ),
 )
-"""What ssh says, what that means, the remedy; the first that fits counts."""
+"""ssh's words, their meaning, the remedy. The first match counts."""
 _PROGRAM = (
     ("No space left on device", "make room there: the folder is in /tmp, or where its TMPDIR says"),
     ("error while loading shared libraries: libstdc++", "install libstdc++ there (Debian's libstdc++6)"),
@@ -56,7 +56,7 @@ _CODES = {
 
 
 def explain_connection(host: str, said: str) -> TvmbuildError:
-    """Return the error for a connection that was not made; ``said`` are ssh's words."""
+    """Return the error for a connection that failed. ``said`` holds ssh's words."""
     for words, meaning, remedy in _CONNECTION:
         if words in said:
             return TvmbuildError(f"no connection to the board {host}: {meaning}", remedy.format(host=host))
@@ -64,7 +64,7 @@ def explain_connection(host: str, said: str) -> TvmbuildError:
 
 
 def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError:
-    """Return the error for what ended on the board with that exit code and these words."""
+    """Return the error for a program that ended on the board with that exit code and these words."""
     known = next(((words, hint) for words, hint in _PROGRAM if words in said), None)
     if known is None:
         how, remedy = _CODES.get(code, (f"failed with exit code {code}: {_last_line(said)}", None))
@@ -75,14 +75,14 @@ def explain_program(host: str, code: int, said: str, what: str) -> TvmbuildError
 
 
 def explain_code(kind: str) -> str | None:
-    """Return why code of a target's kind does not run on such boards, with the remedy; None: it does."""
+    """Return why code of a target's kind does not run on these boards, with the remedy, or None if it does."""
     if kind in KINDS:
         return None
     return f"a board without Python runs the code of CPUs and Vulkan devices, not of {kind}; use `device: {{rpc: …}}`"
 
 
 def explain_no_runtime(machine: str) -> str | None:
-    """Return why no board of that machine can be had, with the remedy; None: one can."""
+    """Return why boards of that machine are unsupported, with the remedy, or None if they are supported."""
     if machine in MACHINES:
         return None
     return f"there is no TVM runtime for {machine}, only for {' and '.join(MACHINES)}; say `device: none` to build only"

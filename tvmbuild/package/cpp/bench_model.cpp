@@ -1,4 +1,4 @@
-// Latency of a package, or of two in turns, the tuned and the untuned say: bench_model PACKAGE.tar [OTHER.tar]
+// Latency of a package, or of two in turns, for example the tuned and the untuned: bench_model PACKAGE.tar [OTHER.tar]
 // [options]
 #include <algorithm>
 #include <chrono>
@@ -56,7 +56,7 @@ double time_ms(Candidate &candidate, int number) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / number;
 }
 
-// Calls that are not counted: after another session's, its threads look for work a while, and the caches are its.
+// Calls that do not count: after another session's turn its threads spin for a while, and the caches hold its data.
 void settle(Candidate &candidate, double for_ms) {
   for (double spent = 0; spent < for_ms;) spent += time_ms(candidate, 1);
 }

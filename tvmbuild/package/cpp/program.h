@@ -1,4 +1,4 @@
-// What the two programs share: their arguments, and one place where errors become messages and exit codes.
+// The programs' common code: arguments, and one place where errors become messages and exit codes.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 
 namespace tvmbuild {
 
-// Arguments that make no sense: the usage is printed too.
+// A usage error: the usage is printed too.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -36,7 +36,7 @@ struct Arguments {
   }
 };
 
-// `known` are the options; each has a value.
+// `known` lists the options. Each has a value.
 inline Arguments read_arguments(int count, char **words, const std::vector<std::string> &known, size_t least,
                                 size_t most) {
   Arguments arguments;
@@ -57,7 +57,7 @@ inline Arguments read_arguments(int count, char **words, const std::vector<std::
   return arguments;
 }
 
-// The exit code of main(): 0; 1 with `error: …`; 2 with the usage too.
+// The exit code of main(): 0; 1 with `error: …`; 2 also with the usage.
 template <typename Run>
 int run_program(const char *usage, int count, char **words, Run run) {
   try {

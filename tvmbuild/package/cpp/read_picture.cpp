@@ -61,7 +61,7 @@ struct PngReason {
   char text[200];
 };
 
-// Everything that a jump out of libpng would leave behind belongs to the caller.
+// A jump out of libpng skips destructors, so all objects belong to the caller.
 void decode_png(png_structp png, png_infop info, Picture &picture, std::vector<png_bytep> &rows) {
   png_read_info(png, info);
   size_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
@@ -79,7 +79,7 @@ void decode_png(png_structp png, png_infop info, Picture &picture, std::vector<p
   png_read_image(png, rows.data());
 }
 
-// Not libpng's simplified interface: it blends transparent pixels with a background, and corrects gamma.
+// libpng's simplified interface would blend transparent pixels with a background and correct gamma.
 Picture read_png(const std::string &path) {
   std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) throw Error(path + " cannot be read");
@@ -153,7 +153,7 @@ Picture read_jpeg(const std::string &path) {
 }  // namespace
 
 Picture read_picture(const std::string &path) {
-  std::error_code reason;  // first: opening a pipe would wait for a writer
+  std::error_code reason;  // first, because opening a pipe would wait for a writer
   if (!std::filesystem::is_regular_file(path, reason)) throw Error(path + " cannot be read");
   std::ifstream stream(path, std::ios::binary);
   char begin[4] = {0, 0, 0, 0};

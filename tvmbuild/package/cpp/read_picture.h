@@ -1,4 +1,4 @@
-// Pictures in files, for the programs: PNG where libpng is there, JPEG where libjpeg is, PPM always.
+// Reading of picture files, for the programs: PNG with libpng, JPEG with libjpeg, PPM always.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tvmbuild {
 
-// 8 bits a channel, without transparency; tvmbuild::Error when the file is none that this program reads.
+// Read 8 bits a channel, without transparency. Throws tvmbuild::Error if this program cannot read the file.
 Picture read_picture(const std::string &path);
 
 }  // namespace tvmbuild

@@ -1,4 +1,4 @@
-// Run a classifier on a picture and say what it sees: run_model PACKAGE.tar PICTURE [LABELS] [options]
+// Classify a picture and print the classes: run_model PACKAGE.tar PICTURE [LABELS] [options]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

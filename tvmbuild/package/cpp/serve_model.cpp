@@ -1,7 +1,7 @@
 // Holds a package on a board without Python, for tvmbuild's `device: {ssh: …}`: serve_model PACKAGE.tar THREADS
 //
-// The twin of devices/serve_model.py: reads one JSON command a line, answers one JSON line each, and in between every
-// `beat_s` seconds a line that it is alive. Arrays follow their line as raw bytes, in the order of mod.json.
+// The twin of devices/serve_model.py: reads one JSON command a line and answers each with one JSON line. In between it
+// writes a sign of life every `beat_s` seconds. Arrays follow their line as raw bytes, in the order of mod.json.
 #include <poll.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ class Server {
         auto size = static_cast<std::streamsize>(input.info().bytes());
         if (!std::cin.read(static_cast<char *>(input.data()), size)) throw tvmbuild::Error("too few bytes of inputs");
       }
-      std::vector<tvmbuild::Tensor> placed;  // on a GPU once, so that no copy is timed: as Python's twin does
+      std::vector<tvmbuild::Tensor> placed;  // placed once, so that no copy is timed, as in Python's twin
       placed.reserve(inputs_.size());
       for (const tvmbuild::Tensor &input : inputs_) placed.push_back(session_.to_device(input));
       session_.bind(placed);
@@ -99,7 +99,7 @@ class Server {
   double beat_s_ = 10;
 };
 
-// Ends the process when nobody reads its answers any more, whatever it is doing.
+// Ends the process, even while it computes, when the reader of its answers is gone.
 void watch(int answers) {
   pollfd reader{answers, 0, 0};
   while (poll(&reader, 1, -1) <= 0) {
@@ -112,14 +112,14 @@ void watch(int answers) {
 int main(int count, char **words) {
   if (count != 3) return 2;
   int descriptor = dup(1);
-  dup2(2, 1);  // whatever a library prints goes to stderr
+  dup2(2, 1);  // all output of libraries goes to stderr
   FILE *answers = fdopen(descriptor, "w");
   std::thread(watch, descriptor).detach();
   try {
     Server server(answers, words[1], std::stoi(words[2]));
     for (std::string line; std::getline(std::cin, line);) server.obey(json::parse(line));
     std::fflush(answers);
-    _exit(0);  // the thread that watches is still there
+    _exit(0);  // the thread that watches still runs
   } catch (const std::exception &error) {
     std::string line = json{{"error", error.what()}}.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     std::fwrite(line.data(), 1, line.size(), answers);

@@ -86,7 +86,7 @@ Session::Session(const std::string &path, int threads) : impl_(std::make_unique<
   impl_->library =
       invoke(find_global("ffi.ModuleLoadFromFile"), {argument_of(name.c_str())}, "mod.so cannot be loaded");
   if (!use_own_pool(name, impl_->threads)) {
-    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0);  // until a pool is made, it may be said
+    setenv("TVM_NUM_THREADS", std::to_string(impl_->threads).c_str(), 0);  // the variable counts until a pool is made
     impl_->threads = runtime_threads();
   }
   impl_->info = std::move(package.info);
@@ -159,7 +159,7 @@ void Session::call() {
     arguments.push_back((impl_->copied[i] ? impl_->copies[i] : impl_->inputs[i]).view());
   }
   for (const Value &each : impl_->params) arguments.push_back(each.view());
-  impl_->result = Value();  // its memory serves again
+  impl_->result = Value();  // its memory is reused
   impl_->result = invoke(impl_->entry, std::move(arguments), impl_->info.model);
   wait_for(impl_->device, impl_->info.model);
   impl_->called = true;
@@ -195,7 +195,7 @@ std::vector<Tensor> Session::outputs_in_place() const {
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < impl_->info.outputs.size(); i++) {
     Value value = impl_->output(i);
-    TVMFFIObjectIncRef(value.object());  // the tensor's
+    TVMFFIObjectIncRef(value.object());  // the tensor's reference
     outputs.push_back(Tensor());
     outputs.back().hold(impl_->info.outputs[i].name, value.object());
   }
@@ -259,7 +259,7 @@ Tensor preprocess(const Info &info, const Picture &picture, const Preprocess *gi
   Tensor result(tensor);
   size_t area = static_cast<size_t>(width) * height;
   for (int64_t channel = 0; channel < channels; channel++) {
-    float table[256];  // rounded after each operation, as a framework's float32 tensors are
+    float table[256];  // rounded after each operation, like a framework's float32 tensors
     for (int byte = 0; byte < 256; byte++) {
       float value = static_cast<float>(byte * rules.scale);
       if (!rules.mean.empty()) value = value - static_cast<float>(rules.mean[channel]);
@@ -292,7 +292,7 @@ std::vector<RankedClass> rank_classes(const Tensor &scores, const std::vector<st
   std::vector<size_t> order(size);
   for (size_t i = 0; i < size; i++) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return values[a] > values[b] || (is_nan(b) && !is_nan(a));  // last, as NumPy has them
+    return values[a] > values[b] || (is_nan(b) && !is_nan(a));  // NaN comes last, as in NumPy
   });
   double most = values[order.front()], least = values[order.back()], total = 0;
   bool logits = least < 0 || (most > 1 && !std::isnan(least));

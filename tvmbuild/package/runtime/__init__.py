@@ -1,1 +1,1 @@
-"""Run packages with TVM's runtime library alone; no compiler is needed."""
+"""The runtime of packages, which needs TVM's runtime library and no compiler."""

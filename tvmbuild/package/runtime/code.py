@@ -1,4 +1,4 @@
-"""A package's code, mod.so: checked, loaded, with the threads that it brings."""
+"""A package's code, mod.so: checking and loading, with its thread pool."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvmbuild.package.runtime.thread_pool import use_own_pool
 
 
 def load_code(content: bytes, threads: int) -> tuple[Any, bool]:
-    """Return the loaded library, and whether its own pool of ``threads`` runs it; TvmbuildError for what is none."""
+    """Return the loaded library, and whether its own pool of ``threads`` runs it. Raises TvmbuildError on failure."""
     with TemporaryDirectory(prefix="tvmbuild-session-") as folder:
         check_loadable(Path(folder).parent)
         library = Path(folder, "mod.so")
-        loaded = _load(library, content)  # mapped: the file may go
+        loaded = _load(library, content)  # the library is mapped, so the file may go
         return loaded, use_own_pool(library, threads)
 
 
@@ -28,7 +28,7 @@ def _load(path: Path, content: bytes) -> Any:
     if reason is None:
         path.write_bytes(content)
         try:
-            # Not tvm.runtime.load_module: it keeps the library, and its threads, until the process ends.
+            # tvm.runtime.load_module would keep the library, and its threads, until the process ends.
             library = tvm_ffi.load_module(str(path), keep_module_alive=False)
             library["vm_load_executable"]
         except (RuntimeError, AttributeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a device's runtime says while a package runs, as the error that users see."""
+"""Errors of a device's runtime while a package runs, as the error that users see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from tvmbuild.errors import TvmbuildError
 
 _VULKAN = "Vulkan: "
-"""What our runtime's messages begin with."""
+"""The prefix of our runtime's messages."""
 _HINTS = {
     " was lost ": "the system's log (`dmesg`) says why; update the driver if it happens again",
     "out of memory": "end what else uses the device's memory, or take a smaller batch or `precision: fp16`",
@@ -17,14 +17,14 @@ _HINTS = {
     r"lacks|allows|shared memory|has \d+ bytes|reaches": "build for a target that states what this device has: "
     "`from_device: 0` and `tvmbuild target lock`",
 }
-"""By what a message has of it; the first counts."""
+"""The hints, by a part of the message. The first match counts."""
 
 
 class ExplainedErrors:
-    """A context: what our Vulkan runtime raises inside leaves as TvmbuildError."""
+    """A context that turns the errors of our Vulkan runtime into TvmbuildError."""
 
     def __enter__(self) -> None:
-        """Nothing is kept: one object serves any number of threads."""
+        """Keep no state: one object serves any number of threads."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
         """Raise TvmbuildError for the runtime's own errors."""
@@ -33,7 +33,7 @@ class ExplainedErrors:
 
 
 def explain(error: Exception) -> TvmbuildError:
-    """Return the runtime's message with what to do about it."""
+    """Return the runtime's message with a hint."""
     message = str(error).splitlines()[0]
     return TvmbuildError(message, next((hint for part, hint in _HINTS.items() if re.search(part, message)), None))
 

@@ -1,4 +1,4 @@
-"""Whether bytes are a whole shared library: the loader maps what its header says, and a file too short is a crash."""
+"""A check that bytes are a whole shared library. The loader trusts the header, and a file that is too short crashes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SHARED = 3
 _MAGIC = b"\x7fELF\x02\x01"
-"""64 bits, little-endian: all that packages are built for."""
+"""64 bits, little-endian, as all packages are built."""
 
 
 def find_damage(library: bytes) -> str | None:
-    """Return what keeps the bytes from being a whole 64-bit shared library; None: nothing that its headers show."""
+    """Return why the bytes are no whole 64-bit shared library. None: the headers show no fault."""
     if len(library) < _HEADER.size or not library.startswith(_MAGIC):
         return "it is no 64-bit ELF file"
     fields = _HEADER.unpack_from(library)

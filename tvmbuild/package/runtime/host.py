@@ -1,4 +1,4 @@
-"""Whether this machine's CPU and TVM runtime can run a package, told before anything crashes."""
+"""Checks that this machine's CPU and TVM runtime can run a package, before it could crash."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _EXISTS, _COMPUTE_VERSION, _DEVICE_NAME = 0, 4, 5
 
 
 def check_cpu(target: PackageTarget) -> None:
-    """Refuse a package whose code this CPU cannot run, as far as its target says.
+    """Refuse a package whose code this CPU cannot run, as far as its target tells.
 
-    Levels of x86-64 and single features are checked; what another ``mcpu`` needs is known to the compiler only.
+    Levels of x86-64 and single features are checked. Only the compiler knows the features of any other ``mcpu``.
     """
     attributes = target.cpu
     triple = str(attributes.get("mtriple", ""))
@@ -60,7 +60,7 @@ def required_features(attributes: Attributes) -> frozenset[str]:
 
 
 def find_device(kind: str) -> Any:
-    """Return this machine's first device of a target kind; TvmbuildError when there is none, or no runtime for it."""
+    """Return this machine's first device of a target kind. Raises TvmbuildError without a device or its runtime."""
     if kind == "llvm":
         return tvm_ffi.device("cpu", 0)
     if kind == "vulkan":
@@ -94,13 +94,13 @@ def check_card(target: PackageTarget, device: Any) -> None:
 def runs_on_card(arch: str, version: str) -> bool:
     """Return whether machine code for ``arch`` (`sm_86`) runs on a card of the compute capability ``version`` (`8.9`).
 
-    It does on those of the same major number and no lower minor one; `sm_90a` on its own only.
+    It runs on cards of the same major number and no lower minor number; `sm_90a` runs only on its own.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
     wanted = re.fullmatch(r"sm_(\d+)(\d)([af]?)", arch)
     major, _, minor = version.partition(".")
     if wanted is None or not minor:
-        return True  # nothing that could be compared
+        return True  # nothing to compare
     same = wanted[1] == major and int(wanted[2]) <= int(minor)
     return same and (wanted[3] != "a" or wanted[2] == minor)
 
@@ -119,7 +119,7 @@ def load_backend(kind: str) -> None:
 
 
 def try_backend(kind: str) -> str:
-    """Load what brings the backend, if anything does; return why TVM's own library does not."""
+    """Load the library or plugin that brings the backend, if any. Returns why TVM's own library does not load."""
     load_runtime()
     if has_function(f"device_api.{kind}"):
         return ""
@@ -135,8 +135,8 @@ def try_backend(kind: str) -> str:
 
 
 def _vulkan_plugin() -> Any:
-    """Return the module; packages for CPUs do not wait for what it imports."""
-    from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - as said
+    """Return the module. It is imported only here, because packages for CPUs do not need its imports."""
+    from tvmbuild.package.runtime.vulkan import plugin  # noqa: PLC0415 - see the docstring
 
     return plugin
 
@@ -146,12 +146,12 @@ def _load_plugins() -> None:
     for plugin in importlib.metadata.entry_points(group="tvm.backends"):
         try:
             plugin.load()()
-        except Exception as error:  # noqa: BLE001, PERF203 - whatever it does: another may bring what is needed
+        except Exception as error:  # noqa: BLE001, PERF203 - another plugin may bring the backend
             warnings.warn(f"the tvm.backends plugin {plugin.name} failed: {error}", stacklevel=2)
 
 
 def _check_vulkan() -> None:
-    """Refuse with the half that is missing, in the doctor's words: TVM's runtime crashes where there is no driver."""
+    """Refuse with the missing half, in the doctor's words. TVM's runtime crashes without a driver."""
     missing = ask_driver().missing
     try_backend("vulkan")
     has_runtime = has_function("device_api.vulkan") or (missing == "loader" and has_vulkan_runtime())

@@ -1,4 +1,4 @@
-"""Times of a package's functions by the host's clock, as the virtual machine tells of its calls."""
+"""Times of a package's functions by the host's clock, from the calls of the virtual machine."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class HostClock:
         return self._events
 
     def note(self, _function: object, name: str, before: bool, _result: object, *_arguments: object) -> None:
-        """Be told that a call begins or has ended."""
+        """Note that a call begins or has ended."""
         if self._in_graph and name != GRAPH_CALL:
-            return  # what is captured cannot be waited for
+            return  # nothing can wait inside a capture
         self._in_graph = before and name == GRAPH_CALL
         if not self._noted(str(name)):
             return

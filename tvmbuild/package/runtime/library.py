@@ -13,12 +13,12 @@ from tvmbuild.package.tvm_files import find_library_folders
 
 
 def load_library(name: str) -> None:
-    """Load TVM's library `lib<name>.so`, unless it is loaded; OSError or RuntimeError when there is none."""
+    """Load TVM's library `lib<name>.so`, unless it is loaded. Raises OSError or RuntimeError if it is missing."""
     load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=find_library_folders())
 
 
 def load_runtime() -> None:
-    """Make TVM's runtime functions known to `tvm_ffi`; a process that has imported tvm has them already."""
+    """Make TVM's runtime functions known to `tvm_ffi`. A process that has imported tvm has them already."""
     if has_function("runtime.NumThreads"):
         return
     try:
@@ -31,7 +31,7 @@ def load_runtime() -> None:
 
 
 def has_function(name: str) -> bool:
-    """Return whether a loaded library of TVM's has the function."""
+    """Return whether a loaded library of TVM has the function."""
     return tvm_ffi.get_global_func(name, allow_missing=True) is not None
 
 

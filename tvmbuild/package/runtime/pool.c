@@ -1,11 +1,11 @@
 /* The threads of a package's parallel loops, in place of the TVM runtime's pool.
  *
- * TVM's threads wait for each other by sched_yield(): on a machine that does anything else, each wait may give a whole
- * time slice away, and a model takes ten times as long. These wait by looking for a while, then by sleeping; and who
- * waits for another to begin takes over its share instead.
+ * TVM's threads wait for each other by sched_yield(): on a machine with other work, each wait may give a whole time
+ * slice away, and a model takes ten times as long. These threads spin for a while, then sleep. A thread that would wait
+ * for another one to begin takes over its share instead.
  *
- * Linked into mod.so. A loader that knows of it calls tvmbuild_pool_start() and sets __TVMBackendParallelLaunch to
- * tvmbuild_pool_launch; with others the package runs on TVM's pool.
+ * Linked into mod.so. A loader that knows the pool calls tvmbuild_pool_start() and sets __TVMBackendParallelLaunch to
+ * tvmbuild_pool_launch; with other loaders the package runs on TVM's pool.
  */
 #include <linux/futex.h>
 #include <pthread.h>
@@ -28,14 +28,14 @@ typedef struct { /* TVMParallelGroupEnv of tvm/runtime/c_backend_api.h */
 } Group;
 typedef int (*Loop)(int task, Group *group, void *data); /* FTVMParallelLambda */
 
-/* Of tvm/ffi/c_api.h: the error of a failed call is its thread's. Weak: a test has no runtime. */
+/* From tvm/ffi/c_api.h: each thread has the error of its failed call. Weak, because a test has no runtime. */
 #define OF_THE_RUNTIME extern __attribute__((weak, visibility("default")))
 OF_THE_RUNTIME void TVMFFIErrorMoveFromRaised(void **error);
 OF_THE_RUNTIME void TVMFFIErrorSetRaised(void *error);
 OF_THE_RUNTIME int TVMFFIObjectDecRef(void *object);
 
 static pthread_t workers[MAX_THREADS];
-static int count;   /* of workers */
+static int count;   /* the number of workers */
 static pid_t owner; /* a forked child has no workers */
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 static atomic_int stopping;
@@ -43,10 +43,10 @@ static atomic_int stopping;
 static Loop job_loop;
 static void *job_data;
 static Group job_group;
-static _Alignas(64) _Atomic uint64_t claims; /* round in the upper half, shares that nobody has taken in the lower */
-static _Alignas(64) _Atomic uint32_t rounds; /* what workers wait for */
-static _Alignas(64) _Atomic uint32_t unfinished; /* what the caller waits for */
-static _Atomic(void *) job_error;                /* of a share that failed */
+static _Alignas(64) _Atomic uint64_t claims;     /* upper half: the round; lower half: the number of untaken shares */
+static _Alignas(64) _Atomic uint32_t rounds;     /* workers wait for it */
+static _Alignas(64) _Atomic uint32_t unfinished; /* the caller waits for it */
+static _Atomic(void *) job_error;                /* the error of a failed share */
 static _Alignas(64) atomic_int failed, sleeping_workers, sleeping_caller;
 
 static void look(void) {
@@ -69,7 +69,7 @@ static int64_t now_ns(void) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Look until the word is (or is no more) `value`; return whether that came within the time. */
+/* Spin until the word is (or is no longer) `value`; return whether that happened within the time. */
 static int looked_long_enough(_Atomic uint32_t *word, uint32_t value, int equal, int64_t limit_ns) {
   int64_t end = 0;
   for (;;) {
@@ -97,7 +97,7 @@ static void raise_error(void) {
   TVMFFIObjectDecRef(error);
 }
 
-/* Take shares of that round until none is left. What is taken keeps the job from changing. */
+/* Take shares of that round until none is left. A taken share keeps the job from changing. */
 static void work(uint32_t round) {
   uint64_t seen = atomic_load(&claims);
   while ((uint32_t)(seen >> 32) == round && (uint32_t)seen != 0) {
@@ -132,14 +132,14 @@ static int run_alone(Loop loop, void *data, int tasks) {
   return result ? -1 : 0;
 }
 
-/* Start the workers that make `threads` with the caller; 0 when they are there. A library that is loaded once more
- * has them already. */
+/* Start the workers that make `threads` together with the caller; 0 if they exist. A library that is loaded again has
+ * them already. */
 __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
-  if (count > 0) return count == threads - 1 && owner == getpid() ? 0 : -1; /* loaded once more */
+  if (count > 0) return count == threads - 1 && owner == getpid() ? 0 : -1; /* loaded again */
   if (threads < 1 || threads > MAX_THREADS) return -1;
   owner = getpid();
   sigset_t all, before;
-  sigfillset(&all); /* signals are the caller's business, but for those of a fault */
+  sigfillset(&all); /* the caller handles signals, except those of a fault */
   int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
   for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -150,7 +150,7 @@ __attribute__((visibility("default"))) int tvmbuild_pool_start(int threads) {
   return count == threads - 1 ? 0 : -1;
 }
 
-/* TVMBackendParallelLaunch: run loop(0 … tasks - 1), 0 meaning one for each thread; -1 when one of them failed. */
+/* TVMBackendParallelLaunch: run loop(0 … tasks - 1); `tasks` 0 means one for each thread. -1 if one of them failed. */
 __attribute__((visibility("default"))) int tvmbuild_pool_launch(Loop loop, void *data, int tasks) {
   if (tasks == 0) tasks = count + 1;
   if (tasks == 1 || count == 0) return run_alone(loop, data, tasks);

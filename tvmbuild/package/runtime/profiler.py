@@ -1,8 +1,8 @@
-"""Time every operator of a package while the whole model runs.
+"""Timing of every operator of a package while the whole model runs.
 
 TVM 0.27 has no profiler for Relax: its virtual machine calls a hook before and after each of its calls instead. Timing
-there, and not each operator alone in a loop, leaves caches as the model finds them. A device with a clock of its own
-tells the times itself (vulkan/timestamps.py, cuda/card_clock.py): on the host only launches would be seen, or a wait
+in the hook, and not each operator alone in a loop, leaves the caches as the model finds them. A device with its own
+clock reports the times itself (vulkan/timestamps.py, cuda/card_clock.py): the host would see only launches, or a wait
 after each, and nothing inside a CUDA graph.
 """
 
@@ -27,7 +27,7 @@ def profile_operators(
     repeat: int,
     beat: Callable[[], None] = lambda: None,
 ) -> Profile:
-    """Run the model ``repeat`` times after a warm-up; return one row a function, the longest first.
+    """Run the model ``repeat`` times after a warm-up and return one row a function, the longest first.
 
     ``beat`` is called between runs.
     """
@@ -50,15 +50,15 @@ class _Recorder(Protocol):
         """Return the events of one run, in order."""
 
     def note(self, function: object, name: str, before: bool, result: object, *arguments: object) -> None:
-        """Be told that a call begins or has ended."""
+        """Note that a call begins or has ended."""
 
 
 @runtime_checkable
 class _GraphRecorder(Protocol):
-    """A recorder that sees what is inside a CUDA graph."""
+    """A recorder that sees the inside of a CUDA graph."""
 
     def finish(self, runs: int) -> GraphTime | None:
-        """Stop; return what the graph took in the last ``runs``."""
+        """Stop, and return the time of the graph in the last ``runs``."""
 
 
 class _Chosen(NamedTuple):
@@ -71,12 +71,12 @@ def _choose_recorder(session: Session) -> _Chosen:
     operators = session.info.operators
     kernels = None if operators is None else {info.function for info in operators}
     if session.info.target.kind == "vulkan":
-        from tvmbuild.package.runtime.vulkan.timestamps import DeviceClock, has_timestamps  # noqa: PLC0415 - only these
+        from tvmbuild.package.runtime.vulkan.timestamps import DeviceClock, has_timestamps  # noqa: PLC0415 - Vulkan
 
         if has_timestamps(session.device.index):
             return _Chosen("device", DeviceClock(session.device.index, session.wait, kernels))
     if session.info.target.kind == "cuda":
-        from tvmbuild.package.runtime.cuda.card_clock import CardClock  # noqa: PLC0415 - only these
+        from tvmbuild.package.runtime.cuda.card_clock import CardClock  # noqa: PLC0415 - only CUDA
 
         try:
             return _Chosen("device", CardClock(session.wait, kernels))

@@ -1,4 +1,4 @@
-"""Load a package and run it on arrays."""
+"""A loaded package that runs on arrays."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class _Machine:
 
 
 class Session:
-    """A loaded package. ``run`` maps inputs to outputs by their ONNX names; any number of threads may call it at once.
+    """A loaded package. ``run`` maps inputs to outputs by their ONNX names. Any number of threads may call it at once.
 
-    ``threads`` is how many threads one call uses: by default TVM_NUM_THREADS, else the target's num-cores, as far as
-    there are so many. Raises TvmbuildError when the archive is damaged, or when this machine cannot run it.
+    ``threads`` is the number of threads of one call. The default is TVM_NUM_THREADS, else the target's num-cores, at
+    most the available cores. Raises TvmbuildError if the archive is damaged, or if this machine cannot run it.
     """
 
     def __init__(self, path: Path | str, threads: int | None = None) -> None:
@@ -65,37 +65,38 @@ class Session:
 
     @property
     def device(self) -> Any:
-        """Where the package runs: a `tvm_ffi.Device`."""
+        """The device on which the package runs: a `tvm_ffi.Device`."""
         return self._device
 
     @property
     def metadata(self) -> PackageInfo:
-        """All that the package's mod.json says."""
+        """All contents of the package's mod.json."""
         return self.info
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of what ``run`` takes."""
+        """Name, shape and dtype of each input of ``run``."""
         return self.info.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of what ``run`` returns."""
+        """Name, shape and dtype of each output of ``run``."""
         return self.info.outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Compute the outputs, arrays of their own; TvmbuildError when an input is missing, unknown, or does not fit.
+        """Compute the outputs, as new arrays. Raises TvmbuildError if an input is missing, unknown, or does not fit.
 
-        Inputs are NumPy arrays, or what DLPack can share; not copied where contiguous and aligned, as of ``empty``.
+        Inputs are NumPy arrays, or objects that DLPack can share. An input is used without a copy if it is contiguous
+        and aligned, like those of ``empty``.
         """
         with EXPLAINED_ERRORS:
             outputs = self._compute(inputs)
             return dict(zip(outputs, to_arrays(list(outputs.values())), strict=True))
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, tvm_ffi.Tensor]:
-        """Compute what ``run`` does and leave it on the device: inputs of sessions there, or others' by DLPack.
+        """Compute as ``run`` does and leave the outputs on the device: for sessions there, or by DLPack for other code.
 
-        The tensors are ready, and only to be read. They stay as they are when the session runs again or is closed.
+        The tensors are ready, and may only be read. They stay as they are when the session runs again or is closed.
         """
         with EXPLAINED_ERRORS:
             outputs = self._compute(inputs)
@@ -103,7 +104,7 @@ class Session:
         return outputs
 
     def to_device(self, array: Any) -> tvm_ffi.Tensor:
-        """Return an array where the package runs, for inputs that serve again: itself or a copy, as ``run`` has it."""
+        """Return an array on the package's device, for inputs that are used again: itself or a copy, as in ``run``."""
         with EXPLAINED_ERRORS:
             return place("tensor", read_array("tensor", array), self._device, {})
 
@@ -113,7 +114,7 @@ class Session:
             return to_array(tensor)
 
     def empty(self, name: str) -> np.ndarray:
-        """Return an array for an input, to be filled: ``run`` uses it without a copy."""
+        """Return an uninitialised array for an input, which ``run`` uses without a copy."""
         for info in self.inputs:
             if info.name == name:
                 return empty_array(info.shape, info.dtype)
@@ -121,22 +122,22 @@ class Session:
         raise TvmbuildError(f"{self.info.model} has no input {name}; its inputs are {known}")
 
     def preprocess(self, picture: Picture, name: str | None = None) -> np.ndarray:
-        """Return a picture as the tensor of an input, by the package's rules: what training fed the model."""
+        """Return a picture as the tensor of an input, by the package's rules, as in the model's training."""
         return preprocess_picture(self.info, picture, name)
 
     def benchmark(
         self, inputs: Mapping[str, Any] | None = None, *, repeat: int | None = None, number: int = 1
     ) -> Latency:
-        """Time calls after a warm-up of half a second, on made-up inputs by default, without copies of the outputs.
+        """Time calls after a warm-up of half a second, on generated inputs by default, without copies of the outputs.
 
-        Nothing keeps other programs away meanwhile: `tvmbuild run --print-time` waits for the device's lock.
+        It does not keep other programs away: `tvmbuild run --print-time` waits for the device's lock.
         """
         function = self.bind(make_inputs(self.inputs, "random") if inputs is None else inputs)
         call_ms = warm_up(function, WARM_UP_S)
         return summarize(time_calls(function, number, repeat or count_samples(call_ms * number)), number)
 
     def close(self) -> None:
-        """Let go of the library, its threads and the weights, as soon as no call runs any more."""
+        """Release the library, its threads and the weights, as soon as no call runs any more."""
         with self._lock:
             self._library = None
             self._idle, self._params = [], []
@@ -148,9 +149,9 @@ class Session:
         self.close()
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
-        """Return a function that runs on these inputs and waits for the outputs: no copies, for timing.
+        """Return a function that runs on these inputs and waits for the outputs, without copies, for timing.
 
-        It has a virtual machine of its own, which serves one call at a time.
+        It has its own virtual machine, which serves one call at a time.
         """
         with EXPLAINED_ERRORS:
             machine = self._make_machine()
@@ -169,9 +170,9 @@ class Session:
         return run_and_wait
 
     def bind_instrumented(self, inputs: Mapping[str, Any], instrument: Callable[..., None]) -> Callable[[], object]:
-        """Return what ``bind`` does, on a virtual machine that tells ``instrument`` of its calls.
+        """Return the function of ``bind`` on a virtual machine that reports its calls to ``instrument``.
 
-        Before and after each it calls ``instrument(function, name, before, result, *arguments)``.
+        Before and after each call it calls ``instrument(function, name, before, result, *arguments)``.
         """
         machine = self._make_machine()
         machine["set_instrument"](instrument)
@@ -181,7 +182,7 @@ class Session:
         return instrumented
 
     def wait(self) -> None:
-        """Return when the device has done all that it was given; at once on a CPU."""
+        """Return when the device has done all its work; at once on a CPU."""
         if self.info.target.on_gpu:
             with EXPLAINED_ERRORS:
                 call("runtime.Device_StreamSync", self._device, 0)
@@ -192,13 +193,13 @@ class Session:
             arguments = self._arguments(arrays, machine.kept)
             result = machine.main(*arguments)
             values = [result] if isinstance(result, tvm_ffi.Tensor) else list(result)
-            # Within the machine's loan: who has it next writes into the inputs' memory.
+            # Within the machine's loan: its next user writes into the inputs' memory.
             values = keep_apart(values, arguments[: len(self.inputs)])
         return {info.name: value for info, value in zip(self.outputs, values, strict=True)}
 
     @contextmanager
     def _machine(self) -> Iterator[_Machine]:
-        """Lend a machine that nobody else uses meanwhile. One that raised is not used again."""
+        """Lend a machine to one user at a time. A machine that raised is not used again."""
         with self._lock:
             machine = self._idle.pop() if self._idle else None
         machine = machine or _Machine(self._make_machine()[self.info.entry])

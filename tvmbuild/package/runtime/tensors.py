@@ -14,9 +14,9 @@ from tvmbuild.errors import TvmbuildError
 from tvmbuild.package.runtime.library import call, has_function
 
 ALIGNMENT = 64
-"""Of a tensor's memory: compiled code reads whole vectors."""
+"""The alignment of a tensor's memory in bytes: compiled code reads whole vectors."""
 _CPU, _VULKAN = 1, 7
-"""DLPack's numbers."""
+"""DLPack's numbers of the device types."""
 
 
 def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
@@ -28,7 +28,7 @@ def empty_array(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def read_array(name: str, value: Any) -> Any:
-    """Return an input as what has `shape` and `dtype`: a tensor that shares its memory, else a NumPy array."""
+    """Return an input as an object with `shape` and `dtype`: a tensor that shares its memory, else a NumPy array."""
     if isinstance(value, np.ndarray | tvm_ffi.Tensor):
         return value
     if hasattr(value, "__dlpack__"):
@@ -40,7 +40,7 @@ def read_array(name: str, value: Any) -> Any:
 
 
 def place(name: str, value: Any, device: Any, kept: dict[str, Any]) -> Any:
-    """Return the tensor on the device: in place where it is there, contiguous and aligned, else a copy.
+    """Return the tensor on the device: in place if it is there, contiguous and aligned, else a copy.
 
     ``kept`` has the memory of earlier copies to other devices, by name: allocating it takes longer than copying.
     """
@@ -60,7 +60,7 @@ def to_device(tensor: Any, device: Any, into: Any = None) -> Any:
 
 
 def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Return the tensors, copies of those whose memory is an input's: a model may return what it was given."""
+    """Return the tensors, with a copy of each that shares an input's memory: a model may return its input."""
     taken = [(each.data_ptr(), each.data_ptr() + each.numel() * each.dtype.itemsize) for each in inputs]
     return [
         _copy(tensor) if any(start <= tensor.data_ptr() < end for start, end in taken) else tensor for tensor in tensors
@@ -68,14 +68,14 @@ def keep_apart(tensors: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def to_array(tensor: Any) -> np.ndarray:
-    """Return a copy of the tensor, wherever it lies."""
+    """Return a copy of the tensor, on whatever device it is."""
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     call("runtime.TVMTensorCopyToBytes", tensor, array.ctypes.data_as(ctypes.c_void_p), array.nbytes)
     return array
 
 
 def to_arrays(tensors: Sequence[Any]) -> list[np.ndarray]:
-    """Return copies of tensors of one device: our Vulkan runtime waits for them once, and not for each."""
+    """Return copies of tensors of one device. Our Vulkan runtime waits once for all of them."""
     together = "tvmbuild_vulkan.copy_to_host"
     if len(tensors) < 2 or tensors[0].device.dlpack_device_type() != _VULKAN or not has_function(together):
         return [to_array(each) for each in tensors]
@@ -94,7 +94,7 @@ def _copy(tensor: Any, device: Any = None, into: Any = None) -> Any:
 
 
 def _aligned(value: np.ndarray) -> np.ndarray:
-    # A read-only array is copied: NumPy before 2.1 does not export one.
+    # A read-only array is copied, because NumPy before 2.1 does not export it.
     if value.flags.c_contiguous and value.flags.writeable and value.ctypes.data % ALIGNMENT == 0:
         return value
     copy = empty_array(value.shape, str(value.dtype))

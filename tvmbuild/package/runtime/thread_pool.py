@@ -1,4 +1,4 @@
-"""How many threads, and whose: the pool that a package brings (pool.c), in place of the TVM runtime's."""
+"""The number of threads of a call, and the pool that a package brings (pool.c) in place of the TVM runtime's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tvmbuild.package.runtime.library import num_threads
 SOURCE = Path(__file__).with_name("pool.c")
 _VARIABLE = "TVM_NUM_THREADS"
 _SLOT = "__TVMBackendParallelLaunch"
-"""Where TVM's code looks for the function that runs a parallel loop; the runtime fills it when it loads a library."""
+"""The pointer by which TVM's code finds the function for a parallel loop. The runtime sets it on loading a library."""
 
 
 def choose_threads(info: PackageInfo, threads: int | None) -> int:
-    """Return how many threads a call uses: those asked for, which must be as many cores here, else the default.
+    """Return the number of threads of a call: the requested one, which must fit the cores, else the default.
 
-    Cores are those that this process may use: two threads on one take twice the time of one.
+    Cores are those that this process may use: two threads on one core take twice the time of one thread.
     """
     cores = available_cores()
     by_variable = threads is None and _VARIABLE in os.environ
@@ -38,11 +38,11 @@ def choose_threads(info: PackageInfo, threads: int | None) -> int:
 
 
 def use_own_pool(library: Path, threads: int) -> bool:
-    """Let the parallel loops of a library that the runtime has loaded run on its own pool of ``threads``.
+    """Run the parallel loops of a library that the runtime has loaded on the library's own pool of ``threads``.
 
-    False when it has none (it was built without, or has no parallel loop), when its threads cannot be started, or with
-    the environment variable TVMBUILD_THREAD_POOL=tvm: it then runs on TVM's. ``library`` is the path that was loaded,
-    and the file must still be there.
+    Returns False, and the loops run on TVM's pool, in three cases: the library has no pool (it was built without one,
+    or has no parallel loop), its threads cannot be started, or the environment variable is TVMBUILD_THREAD_POOL=tvm.
+    ``library`` is the path that was loaded, and the file must still be there.
     """
     if os.environ.get("TVMBUILD_THREAD_POOL") == "tvm":
         return False

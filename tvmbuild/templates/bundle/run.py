@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--no-benchmark", action="store_true")
     args = parser.parse_args()
     for hangup in (signal.SIGHUP, signal.SIGTERM):
-        if signal.getsignal(hangup) is signal.SIG_DFL:  # nohup ignores the first
+        if signal.getsignal(hangup) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(hangup, signal.default_int_handler)
     unpack()
     threading.Thread(target=save_often, daemon=True).start()
@@ -59,7 +59,7 @@ def unpack() -> None:
 
 
 def tvmbuild(arguments: list[str], seconds: float | None) -> int:
-    """Run tvmbuild in the project; after ``seconds`` it is interrupted as by Ctrl-C, which loses nothing."""
+    """Run tvmbuild in the project. After ``seconds`` it is interrupted as by Ctrl-C, which loses nothing."""
     environment = {**os.environ, "PYTHONPATH": str(SITE), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "tvmbuild", *arguments]
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # `nohup … &` in a script ignores it, for children too
@@ -87,7 +87,7 @@ def save_often() -> None:
 
 
 def save() -> None:
-    """Write the results; a reader never sees half of them."""
+    """Write the results. A reader never sees half of them."""
     made = HERE / f".results.{threading.get_ident()}.tmp"
     with tarfile.open(made, "w:gz", compresslevel=6) as archive:
         for pattern in KEPT:

@@ -1,4 +1,4 @@
-// The archive: package/ustar.py's twin. A part of tvmbuild.cpp.
+// The archive: package/archive.py's twin. A part of tvmbuild.cpp.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tvmbuild::detail {
 constexpr uint64_t MAX_BYTES = uint64_t{4} << 30;
 constexpr size_t MAX_METADATA_BYTES = size_t{64} << 20;
 
-// Becomes an Error where the package's name is known.
+// The caller, which knows the package's name, turns it into an Error.
 class Damage : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -37,7 +37,7 @@ inline std::optional<uint64_t> octal(const std::string &field) {
 }
 
 inline std::string read_file(const std::string &path) {
-  std::error_code reason;  // first: opening a pipe would wait for a writer
+  std::error_code reason;  // first, because opening a pipe would wait for a writer
   uint64_t size = std::filesystem::file_size(path, reason);
   if (reason) throw Error(path + " cannot be read: " + reason.message());
   if (size > MAX_BYTES) throw Error(path + " is no package: it is larger than 4 GiB");

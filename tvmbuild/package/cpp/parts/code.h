@@ -1,4 +1,4 @@
-// mod.so, its threads and its weights, loaded. A part of tvmbuild.cpp.
+// Loading of mod.so, its threads and its weights. A part of tvmbuild.cpp.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 
 namespace tvmbuild::detail {
 
-// The loader maps what the header says, and a file too short is a crash: package/runtime/elf_header.py.
+// The loader trusts the header, and a file that is too short crashes: package/runtime/elf_header.py.
 inline void check_library(const std::string &data) {
   auto number = [&](size_t at, int bytes) {
     uint64_t value = 0;
@@ -38,7 +38,7 @@ inline void check_library(const std::string &data) {
   }
 }
 
-// A file of its own for the library while it is loaded: the loader knows libraries by their files.
+// A separate file for the library while it is loaded, because the loader identifies libraries by their files.
 class LibraryFile {
  public:
   explicit LibraryFile(const std::string &content) {
@@ -75,7 +75,7 @@ inline int runtime_threads() {
   return static_cast<int>(invoke(find_global("runtime.NumThreads"), {}, "threads").view().v_int64);
 }
 
-// The package's own pool instead of the runtime's: package/runtime/thread_pool.py.
+// Use the package's own pool instead of the runtime's: package/runtime/thread_pool.py.
 inline bool use_own_pool(const std::string &path, int threads) {
   const char *wanted = std::getenv("TVMBUILD_THREAD_POOL");
   if (wanted != nullptr && std::strcmp(wanted, "tvm") == 0) return false;

@@ -1,4 +1,4 @@
-// Memory on a package's device, and waiting for it: what package/runtime/tensors.py does. A part of tvmbuild.cpp.
+// Memory on a package's device, and waiting for the device: package/runtime/tensors.py's twin. A part of tvmbuild.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline bool is_same(DLDevice one, DLDevice other) {
   return one.device_type == other.device_type && one.device_id == other.device_id;
 }
 
-// As tvm_ffi prints it: cuda:0.
+// The name in tvm_ffi's spelling: cuda:0.
 inline std::string name_of(DLDevice device) {
   std::string name = "device of type " + std::to_string(device.device_type);
   if (is_host(device)) name = "cpu";
@@ -35,13 +35,13 @@ inline DLDataType read_dtype(const std::string &name) {
   return dtype;
 }
 
-// Held by whoever gives a GPU something to do. The first call of a CUDA package records a graph of its launches, and
-// fails, as do the others, where another thread of the process allocates or launches meanwhile: that one is alone.
+// A lock for work on a GPU. The first call of a CUDA package records a graph of its launches. It fails, and so do the
+// others, if another thread of the process allocates or launches meanwhile, so this call holds the lock alone.
 class DeviceUse {
  public:
   explicit DeviceUse(DLDevice device, bool alone = false) {
     if (device.device_type != kDLCUDA) return;
-    std::lock_guard<std::mutex> turn(turns());  // so that who waits to be alone is not passed for ever
+    std::lock_guard<std::mutex> turn(turns());  // so that others do not overtake a thread that waits to be alone
     if (alone) {
       alone_ = std::unique_lock<std::shared_mutex>(users());
     } else {
@@ -62,7 +62,7 @@ class DeviceUse {
   std::unique_lock<std::shared_mutex> alone_;
 };
 
-// An array in the host's memory as TVM sees it; both hold it.
+// An array in the host's memory as a TVM value; both hold a reference.
 struct Shared {
   std::shared_ptr<void> memory;
   std::vector<int64_t> shape;
@@ -89,7 +89,7 @@ inline Value share(const TensorInfo &info, const std::shared_ptr<void> &memory) 
   return Value(made, kTVMFFITensor);
 }
 
-// Uninitialised.
+// An uninitialised array.
 inline Value allocate(const TensorInfo &info, DLDevice device) {
   std::vector<TVMFFIAny> sizes;
   sizes.reserve(info.shape.size());
@@ -104,7 +104,7 @@ inline void copy_to_device(const Value &from, const Value &to, const std::string
   invoke(find_global("runtime.TVMTensorCopyFromTo"), {from.view(), to.view()}, name + " cannot be copied");
 }
 
-// Wherever it lies.
+// Copy a tensor from any device.
 inline void copy_to_host(const Value &from, void *memory, size_t bytes, const std::string &name) {
   invoke(find_global("runtime.TVMTensorCopyToBytes"),
          {from.view(), argument_of(memory), argument_of(static_cast<int64_t>(bytes))}, name + " cannot be copied");
@@ -116,7 +116,7 @@ struct HostCopy {
   const TensorInfo &info;
 };
 
-// The same for tensors of one device: our Vulkan runtime waits for them once, and not for each.
+// Copy tensors of one device. Our Vulkan runtime waits once for all of them.
 inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy> &copies) {
   Value together = device.device_type == kDLVulkan ? look_up("tvmbuild_vulkan.copy_to_host") : Value();
   if (together.type() != kTVMFFIFunction) {
@@ -128,7 +128,7 @@ inline void copy_all_to_host(DLDevice device, const std::vector<HostCopy> &copie
   invoke(together, std::move(arguments), "the outputs cannot be copied");
 }
 
-// Until it has done all that it was given.
+// Wait until the device has done all its work.
 inline void wait_for(DLDevice device, const std::string &what) {
   if (!is_host(device))
     invoke(find_global("runtime.Device_StreamSync"), {argument_of(device), argument_of(int64_t{0})}, what);

@@ -1,5 +1,5 @@
-// Whether this machine has the device of a package, told before anything crashes: package/runtime/host.py's twin for
-// GPUs. A part of tvmbuild.cpp.
+// Search for a package's device on this machine, before anything could crash: package/runtime/host.py's twin for GPUs.
+// A part of tvmbuild.cpp.
 #pragma once
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ inline Value read_attribute(DLDevice device, int64_t attribute) {
 
 inline bool has_backend(const std::string &kind) { return look_up("device_api." + kind).type() == kTVMFFIFunction; }
 
-// Where libtvm_runtime.so was loaded from; empty: it is part of the program.
+// The path of the loaded libtvm_runtime.so. Empty: it is part of the program.
 inline std::filesystem::path find_runtime_folder() {
   void *runtime = dlopen("libtvm_runtime.so", RTLD_LAZY | RTLD_NOLOAD);
   if (runtime == nullptr) return {};
@@ -50,13 +50,13 @@ inline void load_cuda() {
   if (!has_backend("cuda")) throw Error("the package needs TVM's cuda runtime, which is not there" + reason);
 }
 
-// Empty: there is none.
+// The path of the Vulkan runtime. Empty: not found.
 inline std::string find_vulkan_library() {
   const char *named = std::getenv("TVMBUILD_VULKAN_LIBRARY");
   if (named != nullptr && *named != '\0') return named;
   std::error_code ignored;
   Dl_info here = {};
-  dladdr(reinterpret_cast<void *>(&find_vulkan_library), &here);  // the library that this is part of, or the program
+  dladdr(reinterpret_cast<void *>(&find_vulkan_library), &here);  // the library that contains this code, or the program
   for (const std::filesystem::path &folder :
        {std::filesystem::path(here.dli_fname != nullptr ? here.dli_fname : "").parent_path(),
         std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path(), find_runtime_folder()}) {
@@ -112,8 +112,8 @@ inline DLDevice find_device(const std::string &kind) {
   return device;
 }
 
-// Whether machine code for `arch` (sm_86) runs on a card of a compute capability (8.9): one of the same major number
-// and no lower minor one; sm_90a on its own only.
+// Whether machine code for `arch` (sm_86) runs on a card of a compute capability (8.9). It needs the same major number
+// and no lower minor number; sm_90a runs only on its own.
 inline bool runs_on_card(const std::string &arch, const std::string &version) {
   static const std::regex pattern("sm_([0-9]+)([0-9])([af]?)");
   std::smatch wanted;

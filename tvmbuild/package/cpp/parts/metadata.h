@@ -29,7 +29,7 @@ inline nlohmann::json read_json(const std::string &text) {
   return json;
 }
 
-// A part of it with its place, for messages.
+// A part of mod.json with its place, for messages.
 class Part {
  public:
   explicit Part(const nlohmann::json &json, std::string where = "") : json_(json), where_(std::move(where)) {}
@@ -71,7 +71,7 @@ class Part {
   std::string where_;
 };
 
-// What the code needs of a CPU, and of a card: its architecture, where the kernels are for one alone.
+// The requirements of the code on a CPU, and on a card: the card's architecture, if the kernels are for only one.
 struct Attributes {
   std::string mcpu, mtriple, arch;
   std::vector<std::string> features;  // `+name` or `-name`
@@ -107,7 +107,7 @@ inline std::string one_of(const Part &part, const std::set<std::string> &choices
   return part.text();
 }
 
-// Empty: none.
+// Return the fault of the rules. Empty: none.
 inline std::string find_fault(const Preprocess &rules) {
   size_t channels = rules.color == "gray" ? 1 : 3;
   for (const std::vector<double> *numbers : {&rules.mean, &rules.std}) {
@@ -136,7 +136,7 @@ inline Preprocess read_preprocess(const Part &part) {
   return rules;
 }
 
-// A list, or one text with commas.
+// Read a list, or one text with commas.
 inline std::vector<std::string> read_features(const Part &part) {
   std::vector<std::string> features;
   if (part.is_text()) {

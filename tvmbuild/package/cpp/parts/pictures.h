@@ -1,4 +1,4 @@
-// Pictures as Pillow makes them smaller and larger: package/preprocess.py's twin. A part of tvmbuild.cpp.
+// Resizing of pictures as in Pillow: package/preprocess.py's twin. A part of tvmbuild.cpp.
 #pragma once
 
 #include <algorithm>

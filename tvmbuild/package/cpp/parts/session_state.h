@@ -1,4 +1,4 @@
-// What a session holds. A part of tvmbuild.cpp.
+// The state of a session. A part of tvmbuild.cpp.
 #pragma once
 
 #include <string>
@@ -30,13 +30,13 @@ struct Session::Impl {
   Value library, machine, entry;
   std::vector<Value> params;
   std::vector<Value> inputs;  // as they were bound
-  std::vector<Value> copies;  // the session's memory on the device, for inputs that are bound in the host's
-  std::vector<bool> copied;   // which of the bound inputs they stand for
+  std::vector<Value> copies;  // the device memory of inputs that are bound in the host's memory
+  std::vector<bool> copied;   // whether each bound input has such a copy
   Value result;
 
   ~Impl() {
     DeviceUse use(device);
-    result = Value();  // what comes from the library goes before it
+    result = Value();  // values of the library must go before it
     for (std::vector<Value> *each : {&copies, &inputs, &params}) each->clear();
     for (Value *each : {&entry, &machine, &library}) *each = Value();
   }

@@ -1,4 +1,4 @@
-// Whether this machine's CPU runs a package: package/runtime/host.py's twin for CPUs. A part of tvmbuild.cpp.
+// Check that this machine's CPU can run a package: package/runtime/host.py's twin for CPUs. A part of tvmbuild.cpp.
 #pragma once
 
 #include <sched.h>
@@ -29,7 +29,7 @@ inline std::set<std::string> cpu_flags() {
   return {};
 }
 
-// The twin of cpu_features.py: LLVM's names of instruction sets, with the kernel's where that is another.
+// The twin of cpu_features.py: LLVM's names of instruction sets, with the kernel's where they differ.
 inline const std::map<std::string, std::string> &x86_features() {
   static const std::map<std::string, std::string> features = [] {
     std::istringstream words(
@@ -50,7 +50,7 @@ inline const std::map<std::string, std::string> &x86_features() {
   return features;
 }
 
-// What the CPU must have, by the kernel's names; what another `mcpu` needs, only the compiler knows.
+// The required features of the CPU, by the kernel's names. Only the compiler knows the features of any other `mcpu`.
 inline std::set<std::string> required_features(const Attributes &cpu) {
   static const std::pair<const char *, const char *> levels[] = {
       {"x86-64-v2", "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"},
@@ -64,7 +64,7 @@ inline std::set<std::string> required_features(const Attributes &cpu) {
   }
   for (const std::string &feature : cpu.features) {
     auto known = x86_features().find(feature.substr(std::min<size_t>(1, feature.size())));
-    if (known == x86_features().end()) continue;  // a hint for the compiler, say
+    if (known == x86_features().end()) continue;  // for example a hint for the compiler
     if (feature[0] == '+') needed.insert(known->second);
     if (feature[0] == '-') needed.erase(known->second);
   }

@@ -12,7 +12,7 @@
 
 namespace tvmbuild::detail {
 
-// A value that TVM returned; lets go of it at its end.
+// A value that TVM returned. The destructor releases it.
 class Value {
  public:
   Value() {
@@ -31,12 +31,12 @@ class Value {
   ~Value() {
     if (any_.type_index >= kTVMFFIStaticObjectBegin) TVMFFIObjectDecRef(any_.v_obj);
   }
-  // One holder more.
+  // Add a reference.
   static Value retain(TVMFFIObjectHandle object, int32_t type) {
     TVMFFIObjectIncRef(object);
     return Value(object, type);
   }
-  // The caller lets go of it.
+  // Hand the reference to the caller, who releases it.
   TVMFFIObjectHandle release() {
     TVMFFIObjectHandle object = any_.v_obj;
     any_.type_index = kTVMFFINone;
@@ -90,7 +90,7 @@ inline TVMFFIAny argument_of(const char *text) {
   return any;
 }
 
-// The first line of the error that a function of TVM's has just set.
+// The first line of the error that a function of TVM has just set.
 inline std::string take_raised() {
   TVMFFIObjectHandle error = nullptr;
   TVMFFIErrorMoveFromRaised(&error);
@@ -111,7 +111,7 @@ inline Value invoke(const Value &function, std::vector<TVMFFIAny> arguments, con
   return result;
 }
 
-// None where there is none.
+// Find a function. None: it does not exist.
 inline Value look_up(const std::string &name) {
   TVMFFIByteArray bytes{name.data(), name.size()};
   TVMFFIObjectHandle found = nullptr;

@@ -1,5 +1,5 @@
-// What Vulkan needs besides TVM: a loader, a driver, a device. The twin of base/vulkan_driver.py, a part of
-// tvmbuild.cpp. Asked before TVM, and without Vulkan's headers, which few machines have.
+// Vulkan's loader, driver and device, asked before TVM and without Vulkan's headers, which few machines have. The twin
+// of base/vulkan_driver.py, a part of tvmbuild.cpp.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,12 +21,12 @@ struct VulkanInstanceInfo {
   const char *const *extension_names = nullptr;
 };
 
-// What is missing, with the remedy; empty: a device answers.
+// The missing part, with the remedy. Empty: a device answers.
 inline std::string explain_vulkan_driver() {
   using Create = int32_t (*)(const VulkanInstanceInfo *, const void *, void **);
   using List = int32_t (*)(void *, uint32_t *, void **);
   using Destroy = void (*)(void *, const void *);
-  void *loader = dlopen("libvulkan.so.1", RTLD_NOW);  // it stays: drivers do not like to be unloaded
+  void *loader = dlopen("libvulkan.so.1", RTLD_NOW);  // it stays open, because unloading drivers causes trouble
   if (loader == nullptr)
     return "Vulkan's loader libvulkan.so.1 is not installed; `apt install mesa-vulkan-drivers` brings it with the "
            "drivers of Intel and AMD, NVIDIA's driver has its own";

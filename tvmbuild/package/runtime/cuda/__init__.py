@@ -1,1 +1,1 @@
-"""What a package for NVIDIA's cards has beside TVM's runtime: the times of its kernels."""
+"""The times of kernels on NVIDIA's cards, which TVM's runtime lacks."""

@@ -1,4 +1,4 @@
-"""What the card told of its work as the events and the CUDA graph of a profile: values, free of CUPTI and of TVM."""
+"""The card's activities as the events and the CUDA graph of a profile: values, free of CUPTI and of TVM."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import NamedTuple
 from tvmbuild.package.profile import VM_PREFIX, Event, GraphTime
 
 COPY = f"{VM_PREFIX}copy"
-"""The name of what is no kernel: a copy, or memory that is filled; the virtual machine's, whoever asked for it."""
+"""The name of an activity that is not a kernel: a copy or a fill. It counts as the virtual machine's, whoever asked."""
 _KERNEL = re.compile(r"(.+)_kernel(?:_\d+)?")
-"""TVM calls the kernels of a function after it: `f_kernel`, `f_kernel_1`, and so on."""
+"""TVM names the kernels of a function after it: `f_kernel`, `f_kernel_1`, …"""
 
 
 class Activity(NamedTuple):
-    """One kernel or copy, as the card did it."""
+    """One kernel or copy, as the card ran it."""
 
     name: str
-    """A kernel's, in the library; ``COPY``."""
+    """A kernel's name in the library, or ``COPY``."""
     start: int
-    """Nanoseconds, by a clock of the card's."""
+    """Nanoseconds by the card's clock."""
     end: int
     graph: int
-    """The CUDA graph that it is a node of; 0: launched alone."""
+    """The CUDA graph that contains it as a node. 0: launched alone."""
 
 
 def name_function(kernel: str) -> str:
-    """Return the function whose kernel it is; the kernel's own name where TVM did not name it."""
+    """Return the function of a kernel, or the kernel's own name if TVM did not name it."""
     found = _KERNEL.fullmatch(kernel)
     return kernel if found is None else found[1]
 
 
 def take_turns(activities: Sequence[Activity]) -> list[Activity]:
-    """Return them as they began, each from the end of the one before on: what is launched early waits until then."""
+    """Return the activities in order of start, with each start moved behind the end of the activity before it."""
     turns: list[Activity] = []
     over = 0
     for each in sorted(activities, key=lambda activity: activity.start):
@@ -45,10 +45,10 @@ def take_turns(activities: Sequence[Activity]) -> list[Activity]:
 
 
 def list_events(activities: Sequence[Activity]) -> list[Event]:
-    """Return one event a call of a function, from what the card did in one run of the model.
+    """Return one event a call of a function, from the card's activities in one run of the model.
 
-    A call launches each kernel of its function once: the n-th of every kernel belong to the n-th call. Events stand in
-    the order in which calls began.
+    A call launches each kernel of its function once, so the n-th launches of all its kernels belong to the n-th call.
+    Events are in the order in which calls began.
     """
     seen: Counter[str] = Counter()
     calls: dict[tuple[str, int], int] = defaultdict(int)
@@ -59,7 +59,7 @@ def list_events(activities: Sequence[Activity]) -> list[Event]:
 
 
 def summarize_graph(runs: Sequence[Sequence[Activity]]) -> GraphTime | None:
-    """Return what the CUDA graphs of a run take together, medians over the runs; None where no run has one."""
+    """Return the total time of the CUDA graphs of a run, medians over the runs, or None if no run has one."""
     graphs = [_group_nodes(run) for run in runs]
     graphs = [nodes for nodes in graphs if nodes]
     if not graphs:

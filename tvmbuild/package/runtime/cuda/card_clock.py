@@ -1,4 +1,4 @@
-"""Times of kernels by the card's own clock, those inside a CUDA graph too, as CUPTI tells them."""
+"""Times of kernels by the card's own clock, also inside a CUDA graph, as CUPTI reports them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tvmbuild.package.runtime.host_clock import HostClock
 
 _BUFFER_BYTES = 8 << 20
 _FORCED = 1
-"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: what is not quite finished, too."""
+"""CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: also flush activities that are not quite finished."""
 INSTALL = "`pip install 'tvmbuild[cupti]'`"
 
 
 class CardClock:
-    """A hook for the virtual machine, and the runs that it sees: one thread at a time, one such clock in a process.
+    """A hook for the virtual machine, and the runs that it sees: one thread at a time, one CardClock in a process.
 
-    Kernels and copies have the card's times, and no wait between them. A function that is neither of the package's
-    ``kernels`` nor the virtual machine's computes on the host: it has the host's, and begins when the card is done.
-    TvmbuildError where CUPTI is missing or does not work here.
+    Kernels and copies have the card's times, without waits between them. A function that is neither in the package's
+    ``kernels`` nor the virtual machine's computes on the host: it has the host's time, and begins when the card is
+    done. Raises TvmbuildError if CUPTI is missing or does not work here.
     """
 
     def __init__(self, wait: Callable[[], None], kernels: Collection[str] | None) -> None:
@@ -49,11 +49,11 @@ class CardClock:
         return [*list_events(self._told), *host]
 
     def note(self, function: object, name: str, before: bool, result: object, *arguments: object) -> None:
-        """Be told that a call begins or has ended."""
+        """Note that a call begins or has ended."""
         self._host.note(function, name, before, result, *arguments)
 
     def finish(self, runs: int) -> GraphTime | None:
-        """Stop; return what the CUDA graph took in the last ``runs``, None where there is none."""
+        """Stop, and return the time of the CUDA graph in the last ``runs``, or None without a graph."""
         for kind in self._kinds:
             self._cupti.activity_disable(kind)
         return summarize_graph(self._runs[-runs:])
@@ -63,7 +63,7 @@ class CardClock:
         self._cupti.activity_flush_all(_FORCED)
 
     def _keep(self, records: list[Any]) -> None:
-        """Take what CUPTI has finished; the records are gone afterwards."""
+        """Store the activities that CUPTI has finished. The records are gone afterwards."""
         kernel = self._kinds[0]
         for each in records:
             name = str(each.name) if each.kind == kernel else COPY

@@ -1,1 +1,1 @@
-"""Our Vulkan runtime for TVM, whose wheel has none: C++ in native/, made ready and loaded by plugin.py."""
+"""Our Vulkan runtime for TVM, whose wheel has none: C++ in native/, built and loaded by plugin.py."""

@@ -1,4 +1,4 @@
-"""Compile the Vulkan runtime with the bundled zig, for this machine or another; the wheel's build does so too."""
+"""Compilation of the Vulkan runtime with the bundled zig, for this machine or another, also in the wheel's build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NATIVE = Path(__file__).with_name("native")
 _FLAGS = (
     *("-shared", "-fPIC", "-O2", "-std=c++17", "-fvisibility=hidden", "-fno-sanitize=undefined"),
     *("-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"),
-    # No C++ library: the process has one already, TVM's.
+    # The process has a C++ library already, TVM's.
     *("-nostdlib++", "-fno-exceptions", "-fno-rtti", "-funwind-tables", "-fno-threadsafe-statics"),
     "-s",
     "-Wl,--allow-shlib-undefined",  # TVM's libraries are in the process that loads it
@@ -21,17 +21,17 @@ _FLAGS = (
 
 
 def list_sources() -> list[Path]:
-    """Return the C++ files, headers too."""
+    """Return the C++ files, with the headers."""
     return sorted(path for path in _NATIVE.iterdir() if path.suffix in {".h", ".cpp"})
 
 
 def place_prebuilt(machine: str) -> Path:
-    """Return where a wheel or a bundle brings the library for a machine."""
+    """Return the path of a machine's library in a wheel or a bundle."""
     return Path(__file__).with_name("lib") / machine / NAME
 
 
 def compile_library(machine: str, folder: Path, *flags: str) -> Path:
-    """Compile the library for a machine into ``folder``, which is there; TvmbuildError when it fails."""
+    """Compile the library for a machine into the existing ``folder``. Raises TvmbuildError if the compiler fails."""
     library = folder / NAME
     sources = [str(path) for path in list_sources() if path.suffix == ".cpp"]
     target = ("-target", zig_target(machine, DEFAULT_GLIBC))

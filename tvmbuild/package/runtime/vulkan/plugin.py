@@ -1,4 +1,4 @@
-"""Our Vulkan runtime: found or compiled, checked, and made known to TVM."""
+"""Our Vulkan runtime: found or compiled, checked, and registered with TVM."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tvmbuild.package.runtime.vulkan.build import MACHINES, NAME, compile_librar
 from tvmbuild.package.tvm_files import has_vulkan_runtime
 
 CHOICE = "TVMBUILD_VULKAN"
-"""The environment variable: `tvm`, never ours; `own`, ours or an error; else ours where TVM has none."""
+"""The environment variable. `tvm`: never ours; `own`: ours or an error; otherwise ours if TVM has none."""
 PINNED = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
-"""Whose C++ classes native/tvm_classes.h repeats."""
+"""The versions whose C++ classes native/tvm_classes.h repeats."""
 _API = "device_api.vulkan"
 _OWN = "tvmbuild_vulkan.devices"
 _lock = Lock()
 
 
 def load_plugin() -> None:
-    """Make TVM's device kind `vulkan` be there, by our runtime unless TVM has one; TvmbuildError when it cannot be.
+    """Register TVM's device kind `vulkan` with our runtime, unless TVM has its own. Raises TvmbuildError if that fails.
 
-    No driver is needed for it, and none is loaded.
+    It needs no driver and loads none.
     """
     with _lock:
         load_runtime()
@@ -53,7 +53,7 @@ def load_plugin() -> None:
 
 
 def is_available() -> bool:
-    """Return whether our runtime is the one that is used here, and could be: it is there, or can be compiled."""
+    """Return whether our runtime is selected here and is available: it exists, or can be compiled."""
     choice = os.environ.get(CHOICE, "")
     if choice == "tvm":
         return False
@@ -65,7 +65,7 @@ def is_available() -> bool:
 
 
 def explain_left_out() -> str | None:
-    """Return that a setting keeps ours from being used, with the remedy; None: it does not."""
+    """Return the message, with the remedy, that a setting disables our runtime. None: no setting does."""
     if os.environ.get(CHOICE) != "tvm":
         return None
     return f"{CHOICE}=tvm leaves tvmbuild's Vulkan out, and this TVM has none; unset it"
@@ -73,9 +73,9 @@ def explain_left_out() -> str | None:
 
 @cache
 def check_device(index: int) -> None:
-    """Make sure that TVM and our runtime understand each other: memory, copies and errors; TvmbuildError otherwise.
+    """Check that TVM and our runtime agree on memory, copies and errors. Raises TvmbuildError otherwise.
 
-    It starts the device, so it is left to who is about to use it. A runtime that is TVM's own is not checked.
+    It starts the device, so only a caller that is about to use it should call this. TVM's own runtime is not checked.
     """
     if not has_function(_OWN):
         return
@@ -101,7 +101,7 @@ def check_device(index: int) -> None:
 
 
 def explain_refusal() -> str | None:
-    """Return why our runtime, loaded, takes none of the driver's devices; None: it does, or TVM's own is used."""
+    """Return why our loaded runtime accepts none of the driver's devices. None: it accepts one, or is not used."""
     if not has_function(_OWN):
         return None
     try:
@@ -112,7 +112,7 @@ def explain_refusal() -> str | None:
 
 
 def find_library(machine: str) -> Path:
-    """Return the library for a machine: what a wheel or a bundle brought, else compiled once into the cache."""
+    """Return the library for a machine: from a wheel or a bundle, else compiled once into the cache."""
     prebuilt = place_prebuilt(machine)
     if prebuilt.is_file():
         return prebuilt
@@ -130,9 +130,9 @@ def find_library(machine: str) -> Path:
 
 
 def _compile_into(machine: str, folder: Path) -> Path:
-    """Compile beside the place and rename: of two processes at once the last one wins, with the same file.
+    """Compile beside the destination and rename. If two processes do it at once, the last one wins, with the same file.
 
-    Where nothing can be kept the library lies in a folder of this process, until it ends.
+    If the cache cannot be written, the library is in a folder of this process until it ends.
     """
     report_progress(f"compiling the Vulkan runtime for {machine}, once")
     try:
@@ -149,7 +149,7 @@ def _compile_into(machine: str, folder: Path) -> Path:
 
 
 def _digest() -> str:
-    """Tell apart what comes out different: our sources, the compiler, the headers."""
+    """Return a digest of the inputs of the build: our sources, the compiler, the headers."""
     digest = hashlib.sha256()
     for source in list_sources():
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -160,9 +160,9 @@ def _digest() -> str:
 
 
 def _load(path: Path) -> None:
-    """Load the library and let it register itself, once it is sure that this TVM is the one that it is made for."""
+    """Load the library and let it register itself, after a check that it was made for this TVM."""
     for name, version in PINNED.items():
-        if (found := _version_of(name)) not in (version, None):  # none: a board's libraries alone
+        if (found := _version_of(name)) not in (version, None):  # None: a board has only the libraries
             raise TvmbuildError(
                 f"the Vulkan runtime is made for {name} {version}, and {found} is installed",
                 f"pip install {name}=={version}, or {CHOICE}=tvm with a TVM that has Vulkan",

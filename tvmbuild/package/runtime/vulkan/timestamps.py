@@ -1,4 +1,4 @@
-"""Times of kernels by the device's own clock, while a package runs as it always does."""
+"""Times of kernels by the device's own clock, during an ordinary run of a package."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvmbuild.package.runtime.library import call, has_function
 
 
 def has_timestamps(index: int) -> bool:
-    """Return whether our runtime is the one that is loaded, and the device has a clock that it may use."""
+    """Return whether our runtime is loaded and the device has a clock that it may use."""
     name = "tvmbuild_vulkan.devices"
     return has_function(name) and bool(json.loads(str(call(name)))[index]["timestamps"])
 
 
 @dataclass
 class _Call:
-    """A call of the virtual machine's, and which of the run's operations it gave the device."""
+    """A call of the virtual machine, and the run's operations that it gave to the device."""
 
     name: str
     on_host: bool
@@ -28,14 +28,15 @@ class _Call:
     inside: int = 0
     """Nanoseconds of calls inside it."""
     nanoseconds: int = 0
-    """The host's, without those inside."""
+    """The host's nanoseconds, without the calls inside."""
 
 
 class DeviceClock:
     """A hook for the virtual machine, and the runs that it sees: one thread at a time.
 
-    Kernels and copies have the device's times, and no wait between them. A function that is neither of the package's
-    ``kernels`` nor the virtual machine's computes on the host: it has the host's, and begins when the device is done.
+    Kernels and copies have the device's times, without waits between them. A function that is neither in the package's
+    ``kernels`` nor the virtual machine's computes on the host: it has the host's time, and begins when the device is
+    done.
     """
 
     def __init__(self, index: int, wait: Callable[[], None], kernels: Collection[str] | None) -> None:
@@ -45,7 +46,7 @@ class DeviceClock:
         self._given = 0
 
     def run(self, run_once: Callable[[], object]) -> list[Event]:
-        """Return the events of one run, in order; what the virtual machine does itself is one where it copies."""
+        """Return the events of one run, in order. The virtual machine's own work is an event only if it copies."""
         self._calls, self._open, self._given = [], [], 0
         call("tvmbuild_vulkan.profile_start", self._index)
         try:
@@ -60,7 +61,7 @@ class DeviceClock:
         ]
 
     def note(self, _function: object, name: str, before: bool, _result: object, *_arguments: object) -> None:
-        """Be told that a call begins or has ended."""
+        """Note that a call begins or has ended."""
         given = int(call("tvmbuild_vulkan.profile_count", self._index))
         if self._open:
             self._open[-1].operations += range(self._given, given)

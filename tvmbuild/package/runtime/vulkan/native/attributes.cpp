@@ -137,7 +137,7 @@ bool read_attribute(int device, int kind, TVMFFIAny &result) {
       result = make_int(limits.maxComputeWorkGroupInvocations);
       return true;
     case WARP_SIZE:
-      result = make_int(1);  // a subgroup is no warp
+      result = make_int(1);  // a subgroup is not a warp
       return true;
     case MAX_SHARED_MEMORY_PER_BLOCK:
       result = make_int(limits.maxComputeSharedMemorySize);
@@ -161,7 +161,7 @@ bool read_attribute(int device, int kind, TVMFFIAny &result) {
     case AVAILABLE_GLOBAL_MEMORY:
       return make_memory(*info, kind == TOTAL_GLOBAL_MEMORY, result);
     default:
-      return true;  // none, as other backends answer
+      return true;  // no value, as other backends answer
   }
 }
 

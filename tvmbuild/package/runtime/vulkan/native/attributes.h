@@ -1,4 +1,4 @@
-// What TVM asks of a device: DeviceAttrKind's numbers, and a target's attributes for `from_device`.
+// TVM's questions about a device: DeviceAttrKind's numbers, and a target's attributes for `from_device`.
 #pragma once
 #include <tvm/ffi/c_api.h>
 

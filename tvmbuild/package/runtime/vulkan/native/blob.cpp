@@ -7,14 +7,14 @@ namespace tvmbuild {
 namespace {
 
 constexpr uint8_t MAGIC[8] = {'t', 'v', 'm', 'b', 'S', 'P', 'V', 1};
-constexpr size_t HEADER = 16;  // what the CRC does not cover
+constexpr size_t HEADER = 16;  // bytes outside the CRC
 constexpr uint32_t MAX_KERNELS = 1 << 20, SPIRV_MAGIC = 0x07230203, SPIRV_HEADER_WORDS = 5;
 
 uint64_t kernel_ids;
 
 bool damaged(const char *what) { return fail("Vulkan: the module is damaged: %s", what); }
 
-// Reads what is there; once something reached beyond the end, all later reads give nothing.
+// A reader of the bytes. After a read beyond the end, all later reads return nothing.
 class Reader {
  public:
   Reader(const uint8_t *at, size_t left) : at_(at), left_(left) {}

@@ -1,5 +1,5 @@
-// A module's bytes: kernels, as the code generator wrote them. They may come from anywhere, and nothing in them is
-// believed; what only a device can tell is asked at the first launch.
+// A module's bytes: kernels, as the code generator wrote them. They may come from anywhere, so all of them are checked.
+// Properties that only a device can check are checked at the first launch.
 #pragma once
 #include "kernel.h"
 

@@ -19,8 +19,8 @@ bool find_range(Device &device, uint64_t address, size_t size, bool is_written, 
   return true;
 }
 
-// A place for `size` bytes, at most MAX_STAGING, in the queue's staging memory. The same sequence of copies finds the
-// same places, or its recording would not be found again.
+// Find a place for `size` bytes, at most MAX_STAGING, in the queue's staging memory. Equal sequences of copies must get
+// equal places, because a recording is found by its places.
 bool reserve_staging(Device &device, int queue, size_t size, Binding &place) {
   WorkQueue &mine = device.work_queues[queue];
   size = round_up(size);
@@ -75,7 +75,7 @@ bool download(Device &device, Binding from, char *to, size_t size) {
   return true;
 }
 
-// Copies that find room in staging memory together: one submission, one wait.
+// Copies that fit into staging memory together: one submission, one wait.
 bool download_together(Device &device, const List<HostCopy> &copies, const List<Binding> &sources, size_t all) {
   int queue = current_queue(device);
   Binding room;

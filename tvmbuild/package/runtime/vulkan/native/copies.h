@@ -1,4 +1,4 @@
-// Allocation and copies, as TVM asks for them. They take the device's lock themselves.
+// Allocation and copies for TVM. The functions take the device's lock themselves.
 #pragma once
 #include "device.h"
 
@@ -7,7 +7,7 @@ namespace tvmbuild {
 bool allocate(Device &device, size_t size, void **address);
 void release(Device &device, void *address);
 
-// Both are done with the host's bytes when they return.
+// Both have finished with the host's bytes when they return.
 bool copy_to_device(Device &device, const void *from, uint64_t to, size_t size);
 bool copy_to_host(Device &device, uint64_t from, void *to, size_t size);
 
@@ -17,12 +17,12 @@ struct HostCopy {
   size_t size;  // not 0
 };
 
-// The same for several places: one submission and one wait for all of them, where staging memory has room.
+// The same for several places: one submission and one wait for all of them, as far as staging memory has room.
 bool copy_all_to_host(Device &device, const List<HostCopy> &copies);
 bool copy_within(Device &device, uint64_t from, uint64_t to, size_t size);
 bool copy_between(Device &source, uint64_t from, Device &target, uint64_t to, size_t size);
 
-// Wait for what this thread, or its stream, launched.
+// Wait for the work that this thread, or its stream, launched.
 bool synchronize(Device &device, WorkQueue *stream);
 
 }  // namespace tvmbuild

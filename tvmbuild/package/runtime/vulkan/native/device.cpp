@@ -89,12 +89,12 @@ Device *start_device(int index) {
   return device;
 }
 
-// The process ends while the driver is still there: it was loaded before this was registered.
+// At process exit the driver is still loaded, because it was loaded before this function was registered.
 void finish() {
   for (Device *device : started) {
     if (device == nullptr) continue;
     TryLock lock(device->lock);
-    if (!lock.is_held()) continue;  // a thread that still computes
+    if (!lock.is_held()) continue;  // a thread still computes
     if (!device->is_lost) device->vk.DeviceWaitIdle(device->handle);
     save_pipeline_cache(*device);
   }

@@ -11,7 +11,7 @@
 
 namespace tvmbuild {
 
-// One lock guards all of it, but for pipelines, which take long to make and have a lock of their own.
+// One lock guards all fields except pipelines, which take long to make and have their own lock.
 struct Device : OnHeap {
   const VulkanLibrary *library;
   DeviceInfo info;
@@ -22,12 +22,12 @@ struct Device : OnHeap {
   VkCommandPool command_pool;
   pthread_mutex_t lock;
   bool is_lost;
-  char given_up[512];  // why, of what was given up last
+  char given_up[512];  // the reason of the last failure that discarded work
 
-  List<Memory *> memories;  // by address
+  List<Memory *> memories;  // sorted by address
   List<Block *> blocks;     // shared ones
   uint64_t memory_ids;
-  uint64_t allocated;  // bytes of its own memory
+  uint64_t allocated;  // bytes of the device's own memory
   WorkQueue work_queues[MAX_WORK_QUEUES];
   Submissions submissions;
   Recordings recordings;
@@ -38,22 +38,22 @@ struct Device : OnHeap {
   uint64_t saved_at;
 
   bool is_profiling;
-  List<OperationTime> times;  // of this profile
+  List<OperationTime> times;  // of the current profile
 };
 
-// How many devices there are; 0 with the failure set where there is no driver.
+// The number of devices. 0 with the failure set if there is no driver.
 int count_devices();
 
-// What a device is, without making use of it; null with the failure set where there is none.
+// The properties of a device, without starting it. Null with the failure set if there is none.
 const DeviceInfo *find_device_info(int index);
 
-// The device, started at its first use; null with the failure set.
+// The device, started at its first use. Null with the failure set.
 Device *use_device(int index);
 
-// Only those that are in use; null for others.
+// The device if it is started, else null.
 Device *started_device(int index);
 
-// Every later call fails with these words too, once a device is lost.
+// Once a device is lost, every later call fails with the same words.
 bool check_alive(Device &device);
 bool check(Device &device, VkResult result, const char *what);
 

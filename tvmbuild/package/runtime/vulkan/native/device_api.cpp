@@ -7,7 +7,7 @@
 #include "lock.h"
 #include "tvm_classes.h"
 
-// TVM's own, which end in the virtual functions below.
+// TVM's own functions, which end in the virtual functions below.
 extern "C" size_t tvm_data_size(tvmbuild::DeviceApi *, const DLTensor &, const void *) __asm__(
     "_ZN3tvm7runtime9DeviceAPI11GetDataSizeERK8DLTensorNS_3ffi8OptionalINS5_6StringEvEE");
 extern "C" void *tvm_allocate(tvmbuild::DeviceApi *, DLDevice, int, const int64_t *, DLDataType, const void *) __asm__(
@@ -20,7 +20,7 @@ namespace {
 
 thread_local int device_of_thread;
 
-// libstdc++'s std::string begins so.
+// The beginning of libstdc++'s std::string.
 struct StandardString {
   const char *data;
   size_t size;
@@ -45,7 +45,7 @@ bool sync_streams(Device &device, void *source) {
   Lock lock(device.lock);
   WorkQueue *stream = static_cast<WorkQueue *>(source);
   int queue = stream != nullptr ? static_cast<int>(stream - device.work_queues) : current_queue(device);
-  return flush_queue(device, queue);  // what is submitted later runs later
+  return flush_queue(device, queue);  // later submissions run later
 }
 
 class VulkanApi final : public DeviceApi {

@@ -2,10 +2,10 @@
 
 namespace tvmbuild {
 
-// What TVM calls for every device of the kind vulkan: a DeviceAPI.
+// The DeviceAPI that TVM calls for every device of the kind vulkan.
 void *device_api();
 
-// The device that this thread's kernels run on.
+// The device on which this thread's kernels run.
 int current_device();
 
 }  // namespace tvmbuild

@@ -53,7 +53,7 @@ bool contains(const char *name, const char *part) {
 int find_wish(const DeviceInfo *all, int count, const char *wish) {
   char *end = nullptr;
   long index = strtol(wish, &end, 10);
-  if (*end == 0 && index >= 0 && index < MAX_DEVICES)  // larger numbers are names: 4090
+  if (*end == 0 && index >= 0 && index < MAX_DEVICES)  // a larger number is part of a name: 4090
     return index < count ? static_cast<int>(index) : -1;
   for (int device = 0; device < count; device++)
     if (strcasecmp(all[device].name(), wish) == 0) return device;

@@ -97,7 +97,7 @@ void read_features(const VulkanLibrary &library, const Extensions &extensions, D
                   (dot.shaderIntegerDotProduct ? DOT_PRODUCT : 0u);
 }
 
-// A family that only computes runs beside what the desktop draws, and is faster (5 % on an H200).
+// A family that only computes runs beside the desktop's drawing, and is faster (5 % on an H200).
 bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   uint32_t count = 0;
   library.vk.GetPhysicalDeviceQueueFamilyProperties(info.physical, &count, nullptr);
@@ -118,7 +118,8 @@ bool choose_queue_family(const VulkanLibrary &library, DeviceInfo &info) {
   return true;
 }
 
-// TVMBUILD_VULKAN_WITHOUT, words with commas between: what not to use although it is there, to find a driver's fault.
+// TVMBUILD_VULKAN_WITHOUT: features, separated by commas, that are not used although they exist, to find a driver's
+// fault.
 void leave_out(DeviceInfo &info) {
   const char *text = getenv("TVMBUILD_VULKAN_WITHOUT");
   auto is_named = [text](const char *word) {
@@ -158,7 +159,7 @@ bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, Device
   info.memory = memory.memoryProperties;
   bool shares = info.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                 info.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-  // Uncached memory, which is what AMD's integrated ones map, is read at a hundredth of the speed: copies are faster.
+  // AMD's integrated devices map uncached memory, which is read at a hundredth of the speed: copies are faster.
   VkFlags mapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                    VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   info.is_unified = shares && find_memory_type(info, ~0u, mapped, 0) >= 0;

@@ -1,10 +1,10 @@
-// What a device is and can do, asked once.
+// The properties and abilities of a device, asked once.
 #pragma once
 #include "vulkan_library.h"
 
 namespace tvmbuild {
 
-// Bits as in a module's bytes: what a kernel may need.
+// Features that a kernel may need. The bits are those in a module's bytes.
 enum Feature : uint32_t {
   FLOAT16 = 1u << 0,
   INT8 = 1u << 1,
@@ -25,12 +25,12 @@ struct DeviceInfo {
   VkPhysicalDeviceDriverProperties driver;
   uint8_t uuid[16];
   uint32_t features;          // bits of Feature
-  uint32_t push_descriptors;  // how many buffers a kernel may have with them; 0: none
-  VkDeviceSize max_bytes;     // of one allocation
+  uint32_t push_descriptors;  // the largest number of buffers with them; 0: unsupported
+  VkDeviceSize max_bytes;     // the largest allocation
   uint32_t queue_family;
-  uint64_t timestamp_mask;  // of the bits that count, after which the clock begins anew; 0: there is none
+  uint64_t timestamp_mask;  // the valid bits, after which the clock wraps; 0: no timestamps
   bool has_memory_budget, is_unified;
-  bool has_fast_dot;  // an instruction of its own for products of four signed bytes
+  bool has_fast_dot;  // an instruction for products of four signed bytes
   bool has_extension_8bit, has_extension_float16, has_extension_dot;
 
   const char *name() const { return properties.deviceName; }
@@ -38,13 +38,13 @@ struct DeviceInfo {
   const VkPhysicalDeviceLimits &limits() const { return properties.limits; }
 };
 
-// False, with the failure set, for a device that cannot compute.
+// Read the properties. False, with the failure set, for a device that cannot compute.
 bool read_device(const VulkanLibrary &library, VkPhysicalDevice physical, DeviceInfo &info);
 
-// Bytes of the heaps in the device's own memory: all, and what is free as far as the driver says.
+// Bytes of the heaps in the device's own memory: all, and the free ones according to the driver.
 void read_memory(const VulkanLibrary &library, const DeviceInfo &info, VkDeviceSize &total, VkDeviceSize &available);
 
-// The type of memory among `allowed` bits with all these properties, with as many of the wished ones as there are; -1.
+// The type of memory among the `allowed` bits that has all these properties, and the most of the wished ones; or -1.
 int find_memory_type(const DeviceInfo &info, uint32_t allowed, VkFlags needed, VkFlags wished);
 
 }  // namespace tvmbuild

@@ -8,7 +8,7 @@ namespace tvmbuild {
 static thread_local char reason[2048];
 
 bool fail(const char *format, ...) {
-  char text[sizeof(reason)];  // an argument may be the last reason
+  char text[sizeof(reason)];  // an argument may be the previous reason
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof(text), format, arguments);

@@ -5,7 +5,7 @@
 
 #include "failure.h"
 
-// ffi::Module::VisitContextSymbols(TypedFunction const&), which calls the function and throws where that fails.
+// ffi::Module::VisitContextSymbols(TypedFunction const&), which calls the function and throws if that fails.
 extern "C" void tvm_visit_context_symbols(const TVMFFIObjectHandle *function) __asm__(
     "_ZN3tvm3ffi6Module19VisitContextSymbolsERKNS0_13TypedFunctionIFvNS0_6StringEPvEEE");
 
@@ -19,12 +19,12 @@ int raise_failure() {
 static int fail_again(void *, const TVMFFIAny *, int32_t, TVMFFIAny *) { return raise_failure(); }
 
 void throw_failure() {
-  static TVMFFIObjectHandle thrower;  // kept for good
+  static TVMFFIObjectHandle thrower;  // never released
   TVMFFIObjectHandle function = __atomic_load_n(&thrower, __ATOMIC_ACQUIRE);
   if (function == nullptr && TVMFFIFunctionCreate(nullptr, fail_again, nullptr, &function) == 0)
     __atomic_store_n(&thrower, function, __ATOMIC_RELEASE);
   if (function != nullptr) tvm_visit_context_symbols(&function);
-  abort();  // it did not throw: this is another TVM than register.cpp takes it for
+  abort();  // it did not throw: this TVM differs from the one that register.cpp expects
 }
 
 TVMFFIAny none() { return TVMFFIAny(); }

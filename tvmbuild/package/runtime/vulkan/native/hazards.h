@@ -1,5 +1,5 @@
-// Where a barrier is needed: before an operation that touches what one since the last barrier wrote, or writes what one
-// read. Kernels that do not depend on each other then run side by side.
+// The need of a barrier: before an operation that touches memory that was written since the last barrier, or writes
+// memory that was read since. Kernels that do not depend on each other then run side by side.
 #pragma once
 #include "memory.h"
 
@@ -7,7 +7,7 @@ namespace tvmbuild {
 
 class Hazards {
  public:
-  // From `offset` to `end` of an allocation.
+  // The range from `offset` to `end` of an allocation.
   bool conflicts(const Memory *memory, uint64_t offset, uint64_t end, bool is_written) const {
     if (ranges_.size() > MAX_RANGES) return true;
     for (const Range &each : ranges_)
@@ -21,7 +21,7 @@ class Hazards {
   void clear() { ranges_.clear(); }
 
  private:
-  static constexpr size_t MAX_RANGES = 512;  // looking through more costs more than a barrier
+  static constexpr size_t MAX_RANGES = 512;  // a longer search costs more than a barrier
   struct Range {
     const Memory *memory;
     uint64_t offset, end;

@@ -141,7 +141,7 @@ static bool bind_buffer(Device &device, const Kernel &kernel, uint32_t index, ui
   return true;
 }
 
-// How many groups there are in each direction; the kernel itself leaves out those that fill a last row.
+// The number of groups in each direction. The kernel itself skips the surplus groups of a last row.
 static bool count_groups(const Device &device, const Kernel &kernel, const int64_t *extents, uint32_t *groups) {
   const VkPhysicalDeviceLimits &limits = device.info.limits();
   int64_t counts[3] = {1, 1, 1};

@@ -1,4 +1,4 @@
-// A kernel of a module, and what a device makes of it.
+// A kernel of a module, and its pipeline on each device.
 #pragma once
 #include "device_choice.h"
 #include "list.h"
@@ -9,7 +9,7 @@ namespace tvmbuild {
 constexpr uint32_t MAX_BUFFERS = 64, MAX_SCALARS = 16, MAX_EXTENTS = 12;
 
 constexpr int8_t FOLDED = -2;           // the axis continues x
-constexpr uint32_t MAX_GROUPS = 65535;  // in each direction: what every device has
+constexpr uint32_t MAX_GROUPS = 65535;  // in each direction: the limit that every device supports
 
 enum ScalarKind : uint8_t {
   SCALAR_INT32 = 0,
@@ -27,13 +27,13 @@ struct KernelOnDevice : OnHeap {
   bool pushes;  // descriptors
 };
 
-// The texts and arrays lie in the module's bytes.
+// The texts and arrays point into the module's bytes.
 struct Kernel {
   uint64_t id;  // never used again
   char name[256];
   uint32_t buffers, scalars, extents;
   const uint8_t *flags, *kinds;
-  int8_t axes[3];  // which of the extents is the number of groups in x, y, z; -1: it is 1; or FOLDED
+  int8_t axes[3];  // the extent that is the number of groups in x, y, z; -1: it is 1; or FOLDED
   uint32_t local[3], shared_bytes, features, words;
   const uint8_t *spirv;
   KernelOnDevice *on[MAX_DEVICES];
@@ -41,12 +41,12 @@ struct Kernel {
   bool is_written(uint32_t buffer) const { return !(flags[buffer] & 1); }
 };
 
-// Make the kernel's pipeline unless it is there. The device's lock is NOT held: a driver may take seconds.
+// Make the kernel's pipeline unless it exists. The device's lock is NOT held: a driver may take seconds.
 KernelOnDevice *prepare_kernel(Device &device, Kernel &kernel);
-// The device has done all that uses it, and its lock is held.
+// Release it. The device has done all work that uses it, and its lock is held.
 void release_kernel(Device &device, Kernel &kernel);
 
-// How many bytes from there a descriptor may show: the rest, as far as the device can.
+// The number of bytes from `offset` on that a descriptor may cover: the rest, up to the device's limit.
 uint64_t descriptor_range(const Device &device, const Memory &memory, uint64_t offset);
 
 // Give the launch to the thread's queue.

@@ -1,4 +1,4 @@
-// A growing array of plain values: the C++ library's would tie us to one of the two in the process.
+// A growing array of plain values. The C++ library's would tie us to one of the two in the process.
 #pragma once
 #include <stddef.h>
 #include <stdlib.h>
@@ -27,12 +27,12 @@ class List {
   const T &operator[](size_t index) const { return items_[index]; }
   T &back() { return items_[size_ - 1]; }
 
-  // The room for `count` more values, which the caller fills.
+  // Make room for `count` more values, which the caller fills.
   T *grow(size_t count) {
     if (size_ + count > room_) {
       room_ = (size_ + count) * 2;
       items_ = static_cast<T *>(realloc(items_, room_ * sizeof(T)));
-      if (items_ == nullptr) abort();  // nothing that could be said would fit
+      if (items_ == nullptr) abort();  // no memory is left for a message
     }
     size_ += count;
     return items_ + size_ - count;
@@ -63,7 +63,7 @@ class List {
   size_t size_ = 0, room_ = 0;
 };
 
-// `new` and `delete` without the C++ library's.
+// `new` and `delete` without the C++ library.
 struct OnHeap {
   static void *operator new(size_t size) {
     void *place = calloc(1, size);

@@ -3,7 +3,7 @@
 
 namespace tvmbuild {
 
-// Holds a mutex as long as it lives.
+// Holds a mutex for its lifetime.
 class Lock {
  public:
   explicit Lock(pthread_mutex_t &mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
@@ -15,7 +15,7 @@ class Lock {
   pthread_mutex_t &mutex_;
 };
 
-// Holds a mutex as long as it lives, unless another thread does.
+// Holds a mutex for its lifetime, unless another thread holds it.
 class TryLock {
  public:
   explicit TryLock(pthread_mutex_t &mutex) : mutex_(mutex), is_held_(pthread_mutex_trylock(&mutex) == 0) {}
@@ -32,7 +32,7 @@ class TryLock {
   const bool is_held_;
 };
 
-// Lets go of a mutex that the caller holds, as long as it lives.
+// Releases a mutex that the caller holds, for its lifetime.
 class Unlock {
  public:
   explicit Unlock(pthread_mutex_t &mutex) : mutex_(mutex) { pthread_mutex_unlock(&mutex_); }

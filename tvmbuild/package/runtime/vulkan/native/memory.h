@@ -1,5 +1,5 @@
-// A device's allocations. What TVM takes for a pointer is always an address of this process: the mapped memory where
-// device and CPU share it, else a range that is reserved and never touched, so that arithmetic and look-ups are alike.
+// A device's allocations. TVM's pointer is always an address of this process: the mapped memory if device and CPU share
+// it, else a reserved range that is never touched, so that arithmetic and look-ups are alike.
 #pragma once
 #include "memory_block.h"
 
@@ -11,19 +11,19 @@ struct Memory : OnHeap {
   size_t size;
   Block *block;
   VkBuffer buffer;            // the block's
-  uint64_t base;              // where in it
-  char *mapped;               // null: only the device reaches it
+  uint64_t base;              // its offset in the buffer
+  char *mapped;               // null: only the device can access it
   uint64_t readers, writers;  // queues with unsubmitted work on it, a bit each
   uint64_t last_use;          // the latest submission that touches it
-  uint64_t mark;              // of the recording that listed it last
-  bool is_stale;              // what should have been written was given up
+  uint64_t mark;              // of the last recording that listed it
+  bool is_stale;              // work that should have written it was discarded
 };
 
 // Null with the failure set. The device's lock is held in all of these.
 Memory *allocate_memory(Device &device, size_t size, MemoryUse use);
 void release_memory(Device &device, Memory *memory);
 
-// The allocation that an address lies in, or null.
+// The allocation that contains an address, or null.
 Memory *find_memory(Device &device, uint64_t address);
 void add_memory(Device &device, Memory *memory);
 void remove_memory(Device &device, const Memory *memory);

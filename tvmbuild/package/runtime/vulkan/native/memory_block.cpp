@@ -117,7 +117,7 @@ void give_place_back(Block &block, size_t size, size_t offset) {
   while (index < block.free.size() && block.free[index].offset < offset) index++;
   block.free.insert(index, {offset, size});
   const size_t borders[] = {index + 1, index};
-  for (size_t at : borders) {  // with what is free on both sides
+  for (size_t at : borders) {  // together with the free places on both sides
     if (at == 0 || at >= block.free.size()) continue;
     Range &before = block.free[at - 1], &after = block.free[at];
     if (before.offset + before.size != after.offset) continue;

@@ -51,7 +51,7 @@ class Module final : public ModuleObject, public OnHeap {
   bool fill(const void *bytes, size_t size) {
     memcpy(bytes_.grow(size), bytes, size);
     if (!parse_blob(bytes_.data(), size, kernels_)) return false;
-    header.combined_ref_count = 1ull << 32 | 1;  // the weak ones in the upper half
+    header.combined_ref_count = 1ull << 32 | 1;  // the upper half counts the weak ones
     header.type_index = kTVMFFIModule;
     header.deleter = [](void *self, int flags) { of(self)->remove(flags); };
     imports = make_empty(make_array);
@@ -61,7 +61,7 @@ class Module final : public ModuleObject, public OnHeap {
 
  private:
   static Module *of(void *handle) {
-    Module *none_of_them = reinterpret_cast<Module *>(64);  // offsetof, of a class with virtual functions
+    Module *none_of_them = reinterpret_cast<Module *>(64);  // offsetof, for a class with virtual functions
     size_t offset = reinterpret_cast<size_t>(&none_of_them->header) - 64;
     return reinterpret_cast<Module *>(static_cast<char *>(handle) - offset);
   }
@@ -74,7 +74,7 @@ class Module final : public ModuleObject, public OnHeap {
     return nullptr;
   }
 
-  // A function holds its module.
+  // A function keeps its module alive.
   struct Bound : OnHeap {
     Module *module;
     Kernel *kernel;

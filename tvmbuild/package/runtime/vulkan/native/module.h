@@ -3,10 +3,10 @@
 
 namespace tvmbuild {
 
-// A module of kind "vulkan" from its bytes, as TVM's value; false with the failure set.
+// Make a module of kind "vulkan" from its bytes, as TVM's value. False with the failure set.
 bool make_module(const void *bytes, size_t size, TVMFFIAny &result);
 
-// What its members need of TVM; once, before the first module.
+// Find the functions of TVM that its members need. Call it once, before the first module.
 bool prepare_modules();
 
 }  // namespace tvmbuild

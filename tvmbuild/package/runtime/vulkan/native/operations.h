@@ -1,5 +1,5 @@
-// Launches and copies in order. They lie behind each other in one list of words without gaps, so two lists are told
-// apart by their words alone. Memory and kernels are told by numbers that are never used again, unlike their addresses.
+// Launches and copies in order. They are stored one after the other in one list of words without gaps, so two lists are
+// compared by their words alone. Ids identify memory and kernels: ids are never used again, unlike addresses.
 #pragma once
 #include <stdint.h>
 
@@ -18,7 +18,7 @@ struct Place {
   uint64_t memory_id, offset;
 };
 
-// As many places and scalars follow it in the list.
+// `places` places and `scalars` scalars follow it in the list.
 struct Launch {
   OperationKind kind;
   const Kernel *kernel;
@@ -41,7 +41,7 @@ constexpr size_t words_of() {
   return sizeof(T) / sizeof(uint64_t);
 }
 
-// One of a list, until that changes.
+// One operation of a list, valid until the list changes.
 class Operation {
  public:
   explicit Operation(const uint64_t *words) : words_(words) {}

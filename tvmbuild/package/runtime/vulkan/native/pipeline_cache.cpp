@@ -37,7 +37,7 @@ bool path_of(const Device &device, char (&path)[2304]) {
   return true;
 }
 
-// Drivers are meant to check what they are given; not all of them survive a damaged file.
+// Drivers should check the data, but not all of them survive a damaged file.
 bool read_file(const Device &device, List<char> &data) {
   char path[2304];
   FILE *file = path_of(device, path) ? fopen(path, "rbe") : nullptr;
@@ -59,7 +59,7 @@ bool read_file(const Device &device, List<char> &data) {
          memcmp(data.data() + 16, properties.pipelineCacheUUID, 16) == 0;
 }
 
-// With the folders that it lies in.
+// Make the folder and its parents.
 void make_folder() {
   char path[sizeof(folder)];
   memcpy(path, folder, sizeof(path));
@@ -98,7 +98,7 @@ void open_pipeline_cache(Device &device) {
   info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
   if (read_file(device, data)) info.initialDataSize = data.size(), info.pInitialData = data.data();
   if (device.vk.CreatePipelineCache(device.handle, &info, nullptr, &device.pipeline_cache) == VK_SUCCESS) return;
-  device.pipeline_cache = 0;  // pipelines can be made without
+  device.pipeline_cache = 0;  // pipelines can be made without a cache
 }
 
 void save_pipeline_cache(Device &device) {

@@ -1,4 +1,4 @@
-// How long each launch and copy takes, told by the device's own clock.
+// The time of each launch and copy by the device's own clock.
 #pragma once
 #include <stdint.h>
 
@@ -16,9 +16,9 @@ struct OperationTime {
 };
 
 bool start_profile(Device &device);
-// How many operations the device was given since then.
+// The number of operations that the device was given since then.
 int64_t count_profiled(Device &device);
-// Ends it and writes a JSON array of {"name", "us"}: every operation, those of one thread in its order.
+// End the profile and write a JSON array of {"name", "us"}: every operation, those of one thread in its order.
 bool stop_profile(Device &device, Text &json);
 
 // Run operations with timestamps around each, and wait. The device's lock is held.

@@ -27,7 +27,7 @@ class Recorder {
     begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     if (!make_descriptor_pool() || !check(device_, vk_.BeginCommandBuffer(recording_.commands, &begin), "record"))
       return false;
-    barrier(STAGES, WRITES, STAGES, READS | WRITES);  // what was submitted before comes first
+    barrier(STAGES, WRITES, STAGES, READS | WRITES);  // earlier submissions come first
     uint32_t query = 0;
     if (queries != 0) vk_.CmdResetQueryPool(recording_.commands, queries, 0, 2 * recording_.operations.count());
     for (Operation operation : recording_.operations) {
@@ -139,8 +139,8 @@ class Recorder {
     return true;
   }
 
-  // One operation at a time, so that each has a time of its own. All that came before is done at the first of its two
-  // times as well: at the top of the pipe a time is written while the operation before still runs.
+  // One operation at a time, so that each has its own time. All earlier work is done at both of its timestamps: at the
+  // top of the pipe a timestamp is written while the operation before still runs.
   void write_time(VkQueryPool queries, uint32_t query) {
     if (query % 2 == 0) barrier(STAGES, WRITES, STAGES, READS | WRITES);
     vk_.CmdWriteTimestamp(recording_.commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, query);

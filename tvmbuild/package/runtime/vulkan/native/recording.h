@@ -1,5 +1,5 @@
-// Lists of operations as command buffers. A list that equals an earlier one submits the command buffer of then: that is
-// the replay of an inference.
+// Lists of operations as command buffers. A list that equals an earlier one submits the earlier command buffer: this
+// replays an inference.
 #pragma once
 #include "memory.h"
 #include "operations.h"
@@ -14,9 +14,9 @@ struct Recording : OnHeap {
   uint64_t hash;
   List<Memory *> memories;
   VkCommandBuffer commands;
-  VkDescriptorPool descriptors;  // 0 where they are pushed
+  VkDescriptorPool descriptors;  // 0: they are pushed
   uint64_t last;                 // its latest submission
-  uint64_t used;                 // when, for the one to forget
+  uint64_t used;                 // time of the last use: the oldest is forgotten
 };
 
 struct Recordings {
@@ -24,13 +24,13 @@ struct Recordings {
   uint64_t clock, marks;
 };
 
-// The command buffer for these operations, recorded unless it is there. The device's lock is held in all of these.
+// The command buffer for these operations, recorded unless it exists. The device's lock is held in all of these.
 Recording *find_recording(Device &device, const Operations &operations);
-// One that is not kept; with `queries` it writes a timestamp before and after each operation.
+// A recording that is not kept. With `queries` it writes a timestamp before and after each operation.
 Recording *record(Device &device, const Operations &operations, VkQueryPool queries);
 void destroy_recording(Device &device, Recording *recording);
 
-// What mentions them is forgotten, after its work is done.
+// Forget the recordings that mention it, after their work is done.
 void forget_memory(Device &device, const Memory *memory);
 void forget_kernel(Device &device, const Kernel *kernel);
 

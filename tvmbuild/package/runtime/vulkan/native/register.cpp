@@ -1,4 +1,4 @@
-// What this library gives: functions for plugin.py and, through them, TVM's.
+// The exported functions of this library: for plugin.py and, registered through them, for TVM.
 #include "attributes.h"
 #include "copies.h"
 #include "device_api.h"
@@ -31,7 +31,7 @@ int give_devices(void *, const TVMFFIAny *, int32_t, TVMFFIAny *result) {
   return describe_devices(json) && make_string(json.data(), json.size(), *result) ? 0 : raise_failure();
 }
 
-// A tensor and the address of as many bytes of the host's, again and again.
+// Arguments: pairs of a tensor and the host address that gets its bytes.
 int copy_tensors(void *, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result) {
   *result = none();
   List<HostCopy> copies;
@@ -93,7 +93,7 @@ bool check_version() {
 }  // namespace
 }  // namespace tvmbuild
 
-// Make the kind "vulkan" known to TVM; -1 when this TVM is another than the library is made for, or has the kind.
+// Register the kind "vulkan" with TVM. -1 if the library was made for another TVM, or if this TVM has the kind already.
 TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   using namespace tvmbuild;
   bool is_done = check_version() && check_vtables() && prepare_modules() &&
@@ -107,8 +107,8 @@ TVMBUILD_EXPORT int tvmbuild_vulkan_register() {
   return is_done ? 0 : -1;
 }
 
-// Why the last call in this thread failed.
+// The reason why the last call in this thread failed.
 TVMBUILD_EXPORT const char *tvmbuild_vulkan_failure() { return tvmbuild::failure(); }
 
-// Where compiled kernels are kept between processes.
+// Set the folder that keeps compiled kernels between processes.
 TVMBUILD_EXPORT void tvmbuild_vulkan_set_folder(const char *folder) { tvmbuild::set_pipeline_folder(folder); }

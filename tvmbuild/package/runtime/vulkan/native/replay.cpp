@@ -1,4 +1,4 @@
-// Which recordings are kept, and how one is found again.
+// The choice of recordings to keep, and the search for one.
 #include "device.h"
 
 namespace tvmbuild {

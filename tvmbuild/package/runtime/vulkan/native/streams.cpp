@@ -1,4 +1,4 @@
-// Which queue is whose: a thread's own, or that of the stream that it has set.
+// The assignment of queues: a thread's own, or that of the stream that it has set.
 #include <stdlib.h>
 
 #include "device.h"
@@ -19,12 +19,12 @@ thread_local OfThread *mine;
 int take_queue(Device &device) {
   int queue = 0;
   while (queue < MAX_WORK_QUEUES - 1 && device.work_queues[queue].users > 0)
-    queue++;  // the last one is shared where all are taken
+    queue++;  // the last queue is shared if all are taken
   device.work_queues[queue].users++;
   return queue;
 }
 
-// A thread ends: what it launched runs all the same.
+// A thread ends. Its launches run all the same.
 void leave(void *place) {
   OfThread *thread = static_cast<OfThread *>(place);
   for (int index = 0; index < MAX_DEVICES; index++) {

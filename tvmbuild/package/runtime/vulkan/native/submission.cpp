@@ -9,7 +9,7 @@
 namespace tvmbuild {
 namespace {
 
-constexpr uint64_t LOOKS_NS = 200000;  // to be woken takes longer than most of what is waited for
+constexpr uint64_t LOOKS_NS = 200000;  // spinning first: most waits are shorter than a wake-up
 constexpr int MAX_FAILURES = 1000;     // of a driver that has no memory to wait with, a millisecond each
 
 uint64_t now_ns() {
@@ -20,7 +20,7 @@ uint64_t now_ns() {
 
 bool is_told(VkResult result) { return result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST; }
 
-// What a fence guards is in use until it is told: a wait that is given up frees memory that is computed with.
+// The objects of a fence are in use until it is signalled: a wait that ends too early frees memory that is in use.
 VkResult wait_for_fence(const Device &device, VkFence fence) {
   uint64_t end = now_ns() + LOOKS_NS;
   do {
@@ -33,7 +33,7 @@ VkResult wait_for_fence(const Device &device, VkFence fence) {
   for (int failures = 0; failures < MAX_FAILURES;) {
     VkResult result = device.vk.WaitForFences(device.handle, 1, &fence, 1, ~0ull);
     if (is_told(result)) return result;
-    if (result != VK_TIMEOUT) failures++, usleep(1000);  // some drivers know no time as long as what they are given
+    if (result != VK_TIMEOUT) failures++, usleep(1000);  // VK_TIMEOUT: some drivers cannot wait as long as asked
   }
   return VK_ERROR_DEVICE_LOST;
 }

@@ -1,4 +1,4 @@
-// Work that was given to the device: numbered in order, with a fence each.
+// Submissions to the device: numbered in order, with a fence each.
 #pragma once
 #include "list.h"
 #include "vulkan_functions.h"
@@ -16,12 +16,12 @@ struct Submission {
 struct Submissions {
   List<Submission> pending;  // by number
   List<VkFence> free_fences;
-  uint64_t last, completed;  // numbers; what is completed has everything before it completed too
+  uint64_t last, completed;  // numbers; all before a completed one are completed too
 };
 
 enum class WhileWaiting { UNLOCKED, LOCKED };
 
-// The device's lock is held. The number of what was submitted comes out.
+// Submit, with the device's lock held. `number` is set to the submission's number.
 bool submit(Device &device, VkCommandBuffer commands, uint64_t &number);
 
 // Wait until a submission and all before it are done. Others may use the device meanwhile, unless it stays locked.

@@ -1,7 +1,7 @@
-// Two C++ classes of TVM's, declared so that their vtables and objects have the same layout (the Itanium C++ ABI: a
-// slot for each virtual function in the order of their declarations, two for a destructor). TVM's own headers would
-// bring exceptions and a C++ library. Arguments of classes with a destructor are passed as their addresses; results of
-// such classes are written where the caller says, which a destructor here brings about. register.cpp compares the
+// Two C++ classes of TVM, declared so that their vtables and objects have the same layout (the Itanium C++ ABI: a slot
+// for each virtual function in the order of their declarations, two for a destructor). TVM's own headers would bring
+// exceptions and a C++ library. Arguments of classes with a destructor are passed as their addresses. Results of such
+// classes are written to an address that the caller gives, which the destructor here causes. register.cpp compares the
 // vtables with the ones in TVM's libraries.
 #pragma once
 #include <tvm/ffi/c_api.h>
@@ -10,11 +10,11 @@
 
 namespace tvmbuild {
 
-// ffi::Optional<Function>, ffi::Array: an owned object or null. Who returns one gives its reference away.
+// ffi::Optional<Function>, ffi::Array: an owned object or null. A function that returns one gives its reference away.
 struct ObjectResult {
   TVMFFIObjectHandle object;
   explicit ObjectResult(TVMFFIObjectHandle owned) : object(owned) {}
-  ~ObjectResult();  // nowhere: a result is always constructed in place
+  ~ObjectResult();  // never defined: a result is always constructed in place
 };
 
 // ffi::String, ffi::Bytes, ffi::Optional<String>.
@@ -74,7 +74,7 @@ class ModuleObject {
 
 constexpr int RUNNABLE = 2, SERIALIZABLE = 1;
 
-// The vtables' slots that a library of TVM's fills with functions that it exports; false with the failure set.
+// The vtables' slots that TVM's libraries fill with functions that they export. False with the failure set.
 bool check_vtables();
 
 }  // namespace tvmbuild

@@ -1,4 +1,4 @@
-// Whether TVM's classes are what tvm_classes.h takes them for. Without one of these symbols this library does not load.
+// The check that TVM's classes match tvm_classes.h. Without one of these symbols this library does not load.
 #include <stdint.h>
 
 #include "failure.h"

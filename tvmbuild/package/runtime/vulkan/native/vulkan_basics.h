@@ -80,7 +80,7 @@ enum VkPhysicalDeviceType : uint32_t {
   VK_PHYSICAL_DEVICE_TYPE_CPU = 4,
 };
 
-// Flags, of several enumerations.
+// Flags of several enumerations.
 enum : VkFlags {
   VK_QUEUE_GRAPHICS_BIT = 1,
   VK_QUEUE_COMPUTE_BIT = 2,

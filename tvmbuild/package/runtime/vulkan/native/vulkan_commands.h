@@ -1,4 +1,4 @@
-// The structures by which work is described to Vulkan.
+// The structures that describe work to Vulkan.
 #pragma once
 #include "vulkan_basics.h"
 

@@ -1,4 +1,4 @@
-// The structures by which Vulkan describes devices. What is not used of a structure is a gap of the right size.
+// The structures by which Vulkan describes devices. Unused parts of a structure are gaps of the right size.
 #pragma once
 #include "vulkan_basics.h"
 

@@ -1,4 +1,4 @@
-// Vulkan's functions, found at run time: a machine without a driver must be able to load this library.
+// Vulkan's functions, found at run time, because a machine without a driver must be able to load this library.
 #pragma once
 #include "vulkan_commands.h"
 #include "vulkan_devices.h"

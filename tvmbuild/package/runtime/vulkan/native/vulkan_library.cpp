@@ -20,7 +20,7 @@ static bool create_instance(GetInstanceProcAddr find, VkInstance &instance) {
   VkApplicationInfo application = {};
   application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
   application.pApplicationName = application.pEngineName = "tvmbuild";
-  application.apiVersion = make_version(1, 3);  // the most that is used
+  application.apiVersion = make_version(1, 3);  // the highest version that is used
   VkInstanceCreateInfo info = {};
   info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
   info.pApplicationInfo = &application;

@@ -10,7 +10,8 @@
 namespace tvmbuild {
 namespace {
 
-// The device begins while the host goes on. Always at the same places, or a list would not be found again.
+// Work is submitted in chunks, so that the device begins while the host goes on. The splits are always at the same
+// places, or no recording would match.
 constexpr uint32_t FIRST_CHUNK = 16, MAX_CHUNK = 512;
 
 uint64_t bit(int queue) { return 1ull << queue; }
@@ -22,7 +23,7 @@ void mark(int queue, const Binding &binding) {
   if (binding.is_written) binding.memory->is_stale = false;
 }
 
-// What other queues hold and this must come after.
+// Submit the work of other queues that must come first.
 bool flush_others(Device &device, int queue, const Binding &binding) {
   uint64_t others = binding.memory->writers | (binding.is_written ? binding.memory->readers : 0);
   others &= ~bit(queue);
@@ -44,13 +45,13 @@ void forget_memory_uses(Memory *memory, int queue) {
   memory->writers &= ~bit(queue);
 }
 
-// What they should have written must not be read: the one who reads may not have heard of the failure.
+// Mark the memory that discarded work should have written: its reader may not have heard of the failure.
 void give_up_operations(Device &device, int queue) {
   snprintf(device.given_up, sizeof(device.given_up), "%s", failure());
   for (Memory *memory : device.memories) memory->is_stale |= (memory->writers & bit(queue)) != 0;
 }
 
-// What waits in a queue may mention what is gone by now where the device is lost: nothing of it is looked at then.
+// If the device is lost, operations in a queue may mention freed objects, so none of them is looked at.
 bool submit_operations(Device &device, int queue) {
   WorkQueue &mine = device.work_queues[queue];
   if (!check_alive(device)) return false;
@@ -126,7 +127,7 @@ bool wait_for_queue(Device &device, int queue) {
 
 bool wait_for_memory(Device &device, Memory *memory, bool is_written) {
   uint64_t queues = memory->writers | (is_written ? memory->readers : 0);
-  bool is_done = true;  // every queue, whatever becomes of the first: the memory may be about to go
+  bool is_done = true;  // every queue, even after a failure: the memory may be freed next
   for (int queue = 0; queues != 0; queue++, queues >>= 1)
     if (queues & 1) is_done &= flush_queue(device, queue);
   return wait_for(device, memory->last_use) && is_done;

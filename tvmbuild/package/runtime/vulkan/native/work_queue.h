@@ -1,7 +1,7 @@
 // Launches and copies that are not submitted yet, in order: a queue for each thread, and for each stream of TVM's.
 //
-// Queues never hold work that depends on another queue's: before such a thing is added, the other queue is submitted.
-// So they may be submitted in any order, and a thread's list is the same at each of its inferences, whatever others do.
+// Queues never hold work that depends on another queue's: before a dependent operation is added, the other queue is
+// submitted. Queues can therefore be submitted in any order, and a thread's list is the same at each of its inferences.
 #pragma once
 #include "memory.h"
 #include "operations.h"
@@ -12,11 +12,11 @@ constexpr int MAX_WORK_QUEUES = 64;  // a bit each in Memory
 
 struct WorkQueue {
   Operations operations;
-  uint32_t chunk;  // how many operations are submitted at once; grows until the next wait
+  uint32_t chunk;  // the number of operations in one submission; grows until the next wait
   uint64_t last;   // its latest submission
   int users;       // threads and streams
   bool is_stream;
-  Memory *staging;  // what goes between the CPU's memory and the card's
+  Memory *staging;  // memory for copies between the CPU's memory and the card's
   size_t staging_used;
 };
 
@@ -37,12 +37,12 @@ bool add_launch(Device &device, int queue, Kernel *kernel, const uint32_t *group
                 const Binding *bindings);
 bool add_copy(Device &device, int queue, Binding from, Binding to, size_t size);
 
-// False where what is to be read was given up.
+// False if the work that should have written the memory was discarded.
 bool check_fresh(const Device &device, const Binding &binding);
 
-// Submit what a queue holds. Where that fails, it is given up.
+// Submit a queue's operations. If that fails, they are discarded.
 bool flush_queue(Device &device, int queue);
-// Submit, and wait for all that the queue ever submitted.
+// Submit, and wait for all submissions of the queue.
 bool wait_for_queue(Device &device, int queue);
 // Submit every queue's work on this memory, and wait for it.
 bool wait_for_memory(Device &device, Memory *memory, bool is_written);
