@@ -1,4 +1,4 @@
-"""`tvmbuild target lock NAME`: resolve `native` and `from_device` once, into the target's lock."""
+"""The command `tvmbuild target lock NAME`: resolve `native` and `from_device` once, into the target's lock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it in the project around the current folder; return the exit code."""
+    """Lock the target in the project around the current folder; return the exit code."""
     root = find_root(Path.cwd())
     path = lock_target(root, args.name)
     sys.stdout.write(f"wrote {path.relative_to(root)}\n{path.read_text(encoding='utf-8')}")
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lock_target(root: Path, name: str) -> Path:
-    """Write the lock of that target and return its path; raise TvmbuildError when there is nothing to resolve."""
+    """Write the lock of that target and return its path; TvmbuildError if there is nothing to resolve."""
     questions = load_questions(root)
     if name not in questions:
         near = find_nearest(name, questions)
