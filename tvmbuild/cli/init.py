@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the template into an empty folder, or write the project of a model where there is none yet."""
+    """Copy the template into an empty folder, or write the project of a model into a folder without one."""
     folder: Path = args.folder
     if args.model is None:
         if any((args.target, args.precision, args.shapes, args.values, args.labels, args.preprocess)):

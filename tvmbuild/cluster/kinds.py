@@ -76,7 +76,7 @@ class DeviceResources(Generic[Spec]):
         return {f"device:{spec.kind}": 1}
 
     def list_offers(self, _machine: Capabilities, /) -> Amounts:
-        """Return what a worker on the machine offers by itself."""
+        """Return the resources that a worker on the machine offers by itself."""
         return {}
 
 

@@ -83,7 +83,7 @@ def _attend(worker: Worker, parcel: Parcel) -> Attendant:
 
 
 def _check_tools(step: AnyStep, address: str) -> None:
-    """Raise TvmbuildError unless the tools here are those that the step's result is kept under."""
+    """Raise TvmbuildError unless the tools here are the tools that the step's result is kept under."""
     commands = [name for name in step.tools if name not in {*TOOLS, *COMPILERS}]
     found = list_tools(detect_capabilities(commands))
     for name, version in step.tools.items():

@@ -31,7 +31,7 @@ def list_places(step: AnyStep) -> tuple[Path, ...]:
 
 
 def read_sent(step: AnyStep) -> dict[str, bytes]:
-    """Return the side files that travel with the step; the history stays, because it only grows by what comes back."""
+    """Return the side files that travel with the step; the history stays, because a step only adds to it."""
     return read_files(step.root, (place for place in list_places(step) if place != Layout(step.root).history))
 
 

@@ -18,7 +18,7 @@ from tvmbuild.config.mistakes import KeyPath, Mistake, Position, show_value
 from tvmbuild.config.syntax import MAX_DEPTH, SyntaxMistake, compose
 
 MAX_VALUES = 200_000
-"""The most values that aliases may expand to."""
+"""The most values after the expansion of aliases."""
 
 MAX_DIGITS = 300
 """The most digits of an integer; longer ones become floats, since Python refuses to convert thousands of digits."""

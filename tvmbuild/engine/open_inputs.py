@@ -1,4 +1,4 @@
-"""The notes on a model's open inputs: the batch that simplify took, or would take, and the sizes it would ask for."""
+"""The notes on a model's open inputs: the batch that simplify took, or would take, and the sizes still missing."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _read_outputs(step: Step[TuneStep]) -> _Outputs | None:
 
 
 def _compare(step: Step[TuneStep], outputs: _Outputs, files: Mapping[str, TaskFile], choices: Choices) -> str | None:
-    """Return the difference from now, or what is still to be searched or measured."""
+    """Return the first difference from the present, or the measurements still needed; None if there is none."""
     options = step.options
     algorithms = choices.algorithms(outputs.graph, options.tune.algorithms)
     if algorithms != _read_algorithms(outputs.schedule):

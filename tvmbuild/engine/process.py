@@ -33,7 +33,7 @@ KEPT_TVM_VARIABLES = frozenset({"TVM_LIBRARY_PATH"})
 
 @dataclass(frozen=True)
 class Attendant:
-    """The callbacks of a step that another process waits for."""
+    """The callbacks of a step for the process that waits."""
 
     show: Callable[[str], None]
     """Receives the step's progress."""

@@ -1,4 +1,4 @@
-"""The status of each step of a plan: what a run would do with it, and why. Nothing is run."""
+"""The status of each step of a plan: the action of a run and its reasons. Nothing is run."""
 
 from __future__ import annotations
 

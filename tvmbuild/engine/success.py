@@ -23,7 +23,7 @@ class Success:
 
 
 def read_success(value: object) -> Success | None:
-    """Return the value that `to_json` gave; None if this is none."""
+    """Return the value that `to_json` gave; None for any other value."""
     if not isinstance(value, dict) or not {"fingerprint", "inputs", "outputs"} <= value.keys():
         return None
     return Success(value["fingerprint"], value["inputs"], value["outputs"])

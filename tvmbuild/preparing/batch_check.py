@@ -1,4 +1,4 @@
-"""The check that a graph computes of a batch what the original computes of each sample, naming the first wrong node."""
+"""The check that a graph gives the same for a batch as the original for each sample; it names the first wrong node."""
 
 from __future__ import annotations
 

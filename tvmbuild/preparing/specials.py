@@ -1,4 +1,4 @@
-"""Infinities, NaN, zeros of both signs, denormals and extremes as inputs, for models whose operators can tell them."""
+"""Special inputs, for models that tell them apart: infinities, NaN, zeros of both signs, denormals and extremes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The course of a Task's best time during its search, for people to look at; kept when the search is over.
 
-`build/courses/<target>/<task key>.json` is what remains of a journal. It stays on this machine, never in git. This
-module imports no tvm.
+`build/courses/<target>/<task key>.json` remains of a journal. It stays on this machine, never in git. This module
+imports no tvm.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
 
 
 def absorb(file: TaskFile, entries: Iterable[Entry]) -> TaskFile:
-    """Return the file with the entries for its target taken in; what it holds already counts once."""
+    """Return the file with the entries for its target taken in; entries that it already holds count once."""
     for entry in (each for each in entries if each.target == digest_target(file)):
         more = max(0, entry.measured - file.searched_on(entry.device_class))
         records = () if entry.record is None else (entry.record,)

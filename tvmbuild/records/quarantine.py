@@ -35,7 +35,7 @@ class Fault:
     tvm: str
     """The TVM version that was installed when it was found."""
     target: str
-    """The canonical JSON text of the resolved target that it was found with."""
+    """The canonical JSON text of the resolved target at that time."""
 
 
 @functools.cache

@@ -60,7 +60,7 @@ def _draw_cell(cell: CellReport | None) -> Html:
 
 
 def draw_legend(matrix: Matrix, baseline: str) -> Html:
-    """Return the meanings of the signs in this matrix; ``baseline`` is the one that cells are compared with."""
+    """Return the meanings of the signs in this matrix; ``baseline`` is the name of the cells' baseline."""
     faces = [describe_face(cell) for cell in matrix.cells.values()]
     found: set[Kind] = {face.kind for face in faces}
     items = [

@@ -50,7 +50,7 @@ def format_ratio(estimate: Estimate) -> str:
 
 
 def shorten_ratio(estimate: Estimate) -> str:
-    """Return the ratio alone: ``0.81x``, or ``~1.02x`` where there is no difference."""
+    """Return the ratio alone: ``0.81x``, or ``~1.02x`` if there is no difference."""
     return f"{'~' if judge(estimate) == 'no difference' else ''}{estimate.value:.2f}x"
 
 

@@ -1,4 +1,4 @@
-"""Download a Python distribution without building or running it: its wheel by pip, else its sdist."""
+"""Download a Python distribution without building or running it: its wheel by pip, otherwise its sdist."""
 
 from __future__ import annotations
 

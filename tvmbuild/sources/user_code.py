@@ -1,4 +1,4 @@
-"""The errors of the user's own code, told by its files and lines."""
+"""The errors of the user's own code, described by its files and lines."""
 
 from __future__ import annotations
 

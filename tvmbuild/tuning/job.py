@@ -26,7 +26,7 @@ class Job:
     device: DeviceSpec
     options: TuneOptions
     layout: Layout
-    """The layout of the project whose records are used and added to."""
+    """The layout of the project that holds the records."""
     measured_on: str | None = None
     """The device class whose records are to win; None: the first class that has any."""
     precision: Precision = "fp32"

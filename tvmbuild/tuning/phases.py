@@ -23,7 +23,7 @@ from tvmbuild.tuning.verify import verify, verify_winners
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a job: the compiled model, what was measured for it, and the schedules of its Tasks."""
+    """The result of a job: the compiled model, its measurements, and the schedules of its Tasks."""
 
     extracted: Extracted
     searched: Searched

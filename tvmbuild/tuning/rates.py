@@ -124,7 +124,7 @@ class TimedTarget(Protocol):
 
     @property
     def device(self) -> DeviceSpec:
-        """The device that candidates run on."""
+        """The device of the candidates."""
 
 
 def read_rates(layout: Layout, options: TimedTarget, cores: int) -> Rates:

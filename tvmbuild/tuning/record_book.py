@@ -1,4 +1,4 @@
-"""A run's record files: which records may be used, what a search has found, and when it is written to them."""
+"""A run's record files: the usable records, the results of searches, and the times when these are written."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FIRST = 16
 as possible they come from the rules for Tasks without a record, so that a tuned Task is no slower than an untuned one.
 """
 CARD_FIRST = BATCH + 1
-"""The same for a GPU, where the first turn includes the search's candidates: they fill what those schedules leave."""
+"""The same for a GPU, where the first turn includes the search's own candidates, after those of the rules."""
 TINY = 2
 """A batch this small means a space without choices: another draw would take seconds and find nothing."""
 POPULATION, CARD_POPULATION = 128, 64
@@ -108,7 +108,7 @@ class TaskSearch:
 
     @property
     def target(self) -> tvm.target.Target:
-        """The target that candidates are compiled for."""
+        """The target of the candidates."""
         return self._setup.target
 
     @property
@@ -125,7 +125,7 @@ class TaskSearch:
 
     @property
     def settled(self) -> bool:
-        """Return whether the last candidates gained too little to go on."""
+        """Return whether the last candidates gained too little to continue."""
         patience = self._setup.options.patience
         return patience is not None and self.curve.stale >= patience
 

@@ -1,4 +1,4 @@
-"""The second phase of tuning: quarantine what does not replay here before anything is searched or elected."""
+"""The second phase of tuning: quarantine records that do not replay here before anything is searched or elected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvmbuild.tuning.record_book import RecordBook
 
 
 def verify(job: Job, book: RecordBook, agenda: Agenda) -> Agenda:
-    """Return the agenda with the Tasks to search, after replaying all records that the search may start from."""
+    """Return the agenda with the Tasks to search, after replaying all records with which a search may start."""
     with device_lock("local", exclusive=False):
         verify_winners(job, book, agenda.tasks)
         chosen = list_wanted(job, book, agenda)

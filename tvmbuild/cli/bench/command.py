@@ -73,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bench_cell(step: Step[BenchmarkStep], args: argparse.Namespace) -> bool:
-    """Time the cell, print and store the result; return False after printing an error, so that other cells go on.
-
-    A run with other threads than the step's is not stored: nothing in the history could be compared with it.
-    """
+    """Time the cell, print and store the result; return False after printing an error, because other cells continue."""
     from tvmbuild.stages.benchmark import keep_result, make_trial  # noqa: PLC0415 - imports ONNX Runtime
 
     try:

@@ -54,5 +54,5 @@ def _median(estimate: Estimate) -> tuple[str, str]:
 
 
 def print_error(subject: str, error: TvmbuildError) -> None:
-    """Print why a cell could not be measured; other cells go on."""
+    """Print why a cell could not be measured; other cells continue."""
     print(f"error: {subject}: {error}", file=sys.stderr)

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_versions(required: str | None, installed: str | None) -> None:
-    """Raise TvmbuildError if the TVM here is not the version that packages are built with."""
+    """Raise TvmbuildError if the TVM here is not the version used to build packages."""
     if installed is None:
         raise TvmbuildError("there is no TVM on this board", f"`pip install {_TVM}=={required or 'VERSION'}`")
     if required is not None and installed != required:

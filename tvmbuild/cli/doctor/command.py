@@ -1,4 +1,4 @@
-"""The command `tvmbuild doctor`: what this machine can build, link and run, and how to get the rest."""
+"""The command `tvmbuild doctor`: the things that this machine can build, link and run, and how to get the rest."""
 
 from __future__ import annotations
 

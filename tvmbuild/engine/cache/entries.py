@@ -1,8 +1,8 @@
-"""A folder of steps' outputs, shared by clones and machines: one file an entry, checked when read, bounded in size.
+"""A folder of steps' outputs, shared by clones and machines: one file per entry, checked on reading, bounded in size.
 
 An entry is named by its key and by the digest of its first line, the manifest; the outputs' bytes follow it. Every byte
 is therefore checked against the name, a reader sees a whole entry or none, and no lock is needed, not even on shared
-folders. Whoever can write to the folder decides what is restored from it: packages are code.
+folders. Whoever can write to the folder decides which files are restored: packages are code.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _unwritable: set[Path] = set()
 
 
 class _Unwanted(Exception):  # noqa: N818 - no error
-    """The error that an entry is sound, but not what this step would write now."""
+    """The error that an entry is sound, but differs from the step's output of now."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The versions of tools that steps depend on."""
+"""The versions of the tools that a step uses."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class CountedSamples:
         self._samples, self._method = samples, method
 
     def __iter__(self) -> Iterator[Arrays]:
-        """Return the samples from the first on."""
+        """Return the samples, from the first one."""
         last = len(self._samples) - 1
         pace = Pace(f"{self._method} finds ranges", len(self._samples), "samples")
         for number, each in enumerate(self._samples):
