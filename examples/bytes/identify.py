@@ -22,7 +22,7 @@ STRICTER = {
     **dict.fromkeys(("ignorefile", "latex", "pascal"), 0.95),
     "markdown": 0.75,
 }
-"""The least probability of types that others are easily mistaken for."""
+"""The least probability of easily confused types."""
 
 
 def read_features(path: Path) -> np.ndarray | None:
