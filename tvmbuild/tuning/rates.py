@@ -32,7 +32,7 @@ USUAL = {
     "min": 0.3,
     "winograd": 0.2,
 }
-"""The core seconds of one wanted trial of a CPU's Task, by the word of its name that takes most.
+"""The core seconds of one wanted trial of a CPU's Task, by the most expensive word of its name.
 
 `docs/how-to/plan.md` gives the source. A Task that runs out of candidates early takes less for each.
 """
@@ -46,7 +46,7 @@ MEASURED_SPREAD, USUAL_SPREAD = 1.5, 2.0
 """The factors by which a time may be shorter or longer than estimated."""
 _MOST = 10**9
 MAX_TRIALS = 5000
-"""When this many trials are known they are halved before more are added, so that older searches count less."""
+"""If more trials than this are known, they are halved before a search is added, so that older searches count less."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Rates:
-    """The cost of this machine's searches for one kind of target, by the word of a Task's name that takes most."""
+    """The cost of this machine's searches for one kind of target, by the most expensive word of a Task's name."""
 
     usual: Mapping[str, float] = field(default_factory=dict)
     """The wall seconds of a trial before anything was measured; empty if unknown."""
@@ -155,7 +155,7 @@ def add_rates(layout: Layout, options: TimedTarget, spent: Mapping[str, Spent]) 
 
 
 def find_word(name: str) -> str:
-    """Return the word of a Task's name that takes most: `conv2d` of `pad_conv2d_add_relu`; empty if not in USUAL."""
+    """Return the most expensive word of a Task's name: `conv2d` of `pad_conv2d_add_relu`; empty if none is in USUAL."""
     return max((word for word in name.split("_") if word in USUAL), key=USUAL.__getitem__, default="")
 
 
