@@ -1,9 +1,9 @@
-"""LSTM and GRU layers: as one kernel, step by step, and ONNX Runtime, by rule, on one thread.
+"""Time LSTM and GRU layers: as one kernel, step by step, and ONNX Runtime, by rule, on one thread.
 
 python benchmarks/recurrences.py [--cpu x86-64-v3] [--rounds 20]
 
-One process times all three in turns, without a record; "step by step" is what networks with more sequences, other
-activations or larger weights still get. Prints microseconds a step and direction, and ratios to ONNX Runtime's.
+One process times all three in turns, without a record; "step by step" is the way of networks with more sequences, other
+activations or larger weights. Prints microseconds a step and direction, and ratios to ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tvmbuild.compiler.machine.target import host_target
 from tvmbuild.compiler.pipeline import lower
 
 LAYERS = (("GRU", 60, 32), ("GRU", 60, 64), ("GRU", 60, 128), ("LSTM", 60, 32), ("LSTM", 60, 128), ("LSTM", 60, 256))
-"""Operator, steps, hidden units."""
+"""(operator, steps, hidden units)."""
 GATES = {"GRU": 3, "LSTM": 4}
 INPUTS = 64
 
@@ -76,7 +76,7 @@ def make_layer(kind: str, steps: int, hidden: int) -> onnx.ModelProto:
 
 
 def time_layer(model: onnx.ModelProto, cpu: str | None, rounds: int) -> Mapping[str, float]:
-    """Return the median of each one's times in ms; their numbers are compared first."""
+    """Return the median time of each way in ms, after a comparison of their numbers."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""What the pages about the code name is there: files, folders, functions."""
+"""The names in the pages about the code exist: files, folders, functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGES = (
     "how-to/plan",
 )
 EXAMPLES = {"devices/shelf/__init__.py", "devices/shelf/kind.py", "devices/shelf/device.py", "targets/metal.py"}
-"""What a reader is to add."""
+"""The files that a reader adds in the pages' examples."""
 
 
 def _list_names(text: str) -> Iterator[str]:
