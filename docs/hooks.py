@@ -1,4 +1,4 @@
-"""What mkdocs does to a page: commands' help from their parsers, and names for files that are not on the site."""
+"""Hooks of mkdocs that change a page: commands' help from their parsers, and names for files that are not on the site."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tvmbuild.records.task_file import TaskFile
 
 
 def list_places(step: AnyStep) -> tuple[Path, ...]:
-    """Return those files and folders. Other targets' records are included because a search may start from them."""
+    """Return the files and folders. Other targets' records are included because a search may start from them."""
     layout = Layout(step.root)
     if isinstance(step.options, SimplifyStep | QuantizeStep | CompileStep):
         return ()

@@ -125,7 +125,7 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
 
 
 def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
-    """Return those of a cell's ``tasks`` that mode `missing` searches; ``files`` come from `read_applicable_files`."""
+    """Return the Tasks of a cell's ``tasks`` that mode `missing` searches; ``files`` come from `read_applicable_files`."""
     return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
 
 
@@ -139,7 +139,7 @@ def lags(task: TaskFile | None, name: str, options: TuneOptions, rules: Rules) -
 def list_lagging(
     files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions, rules: Rules
 ) -> tuple[TaskId, ...]:
-    """Return those of a cell's ``tasks`` that lag; ``files`` come from `read_applicable_files`."""
+    """Return the Tasks of a cell's ``tasks`` that lag; ``files`` come from `read_applicable_files`."""
     return tuple(task for task in tasks if lags(files.get(task.key), task.name, options, rules))
 
 
