@@ -1,4 +1,4 @@
-"""Hooks of mkdocs that change a page: commands' help from their parsers, and names for files that are not on the site."""
+"""Hooks of mkdocs: help of commands from their parsers, and names for files that are not on the site."""
 
 from __future__ import annotations
 

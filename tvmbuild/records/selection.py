@@ -125,7 +125,7 @@ def needs_search(task: TaskFile | None, name: str, options: TuneOptions, tasks: 
 
 
 def list_missing(files: Mapping[str, TaskFile], tasks: Sequence[TaskId], options: TuneOptions) -> tuple[TaskId, ...]:
-    """Return the Tasks of a cell's ``tasks`` that mode `missing` searches; ``files`` come from `read_applicable_files`."""
+    """Return the Tasks of a cell that mode `missing` searches; ``files`` come from `read_applicable_files`."""
     return tuple(task for task in tasks if needs_search(files.get(task.key), task.name, options, len(tasks)))
 
 
