@@ -9,7 +9,6 @@ here too: it reads the picture as it comes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
+from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 
 MAX_COLOURS = 4
 """Channels of a picture. They are read one by one, so that their order in memory matters little."""
@@ -30,24 +30,7 @@ MAX_IN_TILE, MIN_IN_TILE = 28, 5
 MIN_PIXELS = 64
 """Fewer become too many more."""
 _NAME = "conv2d"
-CHOICES = "tvmbuild_convolutions"
-"""The module's attribute of the convolutions that have a choice of algorithm."""
-Choice = Sequence[Any]
-"""Of one of them: shape, channels, padding, weights."""
 Weights = np.ndarray[Any, np.dtype[np.float32]]
-
-
-def keep_choices(mod: tvm.ir.IRModule, choices: Sequence[Choice]) -> tvm.ir.IRModule:
-    """Return the module with an attribute of the convolutions that have a choice of algorithm; without any, as it is.
-
-    Functions have no attribute that fusing keeps: that a function computes one of them is seen by its weights.
-    """
-    return mod.with_attr(CHOICES, choices) if choices else mod
-
-
-def read_choices(mod: tvm.ir.IRModule) -> Sequence[Choice]:
-    """Return (shape, channels, padding, weights) of each of them."""
-    return (mod.attrs or {}).get(CHOICES) or ()
 
 
 def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRModule:

@@ -20,7 +20,8 @@ from tvmbuild.compiler.kernels.winograd.transforms import (
     transform_weights,
 )
 from tvmbuild.compiler.machine.machine import describe_machine, power_of_two_divisor
-from tvmbuild.compiler.passes.pad_conv_channels import keep_choices, padded_channels, read_choices
+from tvmbuild.compiler.passes.pad_conv_channels import padded_channels
+from tvmbuild.compiler.passes.winograd.choices import keep_choices, read_choices
 
 TILES: Mapping[str, int] = {"winograd2": 2, "winograd4": 4}
 """Algorithm → rows and columns of outputs in a tile."""
