@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import tvm
@@ -37,44 +36,3 @@ class _CallRewriter(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         result = self._rule(self.builder_, call)
         return call if result is None else result
-
-
-def find_origin(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:
-    """Return the first of the variables that are one another; the expression itself where it is none."""
-    while isinstance(expr, relax.Var) and isinstance(found := rewriter.lookup_binding(expr), relax.Var):
-        expr = found
-    return expr
-
-
-def list_variables(expr: relax.Expr) -> list[relax.Var]:
-    """Return the variables that an expression uses, each once."""
-    found: list[relax.Var] = []
-    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
-    return found
-
-
-def count_uses(function: relax.Function) -> Counter[relax.Expr]:
-    """Return in how many of the function's bindings each variable is used, its result counted as one more."""
-    uses: Counter[relax.Expr] = Counter()
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            uses.update(list_variables(binding.value))
-    uses.update(list_variables(function.body.body))
-    return uses
-
-
-Lookup = Callable[[relax.Var], relax.Expr | None]
-"""From a variable to what it is bound to."""
-
-
-def resolve(lookup: Lookup, expr: relax.Expr) -> relax.Expr:
-    """Return what a variable is bound to, through variables that are one another; a parameter is itself."""
-    while isinstance(expr, relax.Var) and (found := lookup(expr)) is not None:
-        expr = found
-    return expr
-
-
-def bound_value(rewriter: PyExprMutator, expr: relax.Expr) -> relax.Expr:
-    """Return what a variable was bound to just now; the expression itself where it is none."""
-    found = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-    return expr if found is None else found

@@ -12,7 +12,8 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.def_use import resolve
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 
 
 def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -31,7 +32,7 @@ class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         if not is_call(call, "relax.concat"):
             return call
-        parts = bound_value(self, call.args[0])
+        parts = resolve(self.lookup_binding, call.args[0])
         if not isinstance(parts, relax.Tuple):
             return call
         kept = [field for field in parts.fields if not _is_empty(field.ty)]
@@ -41,7 +42,7 @@ class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
         item = super().visit_tuple_getitem_(item)
-        split = bound_value(self, item.tuple_value)
+        split = resolve(self.lookup_binding, item.tuple_value)
         if not is_call(split, "relax.split"):
             return item
         fields = list(split.ty.fields)

@@ -7,8 +7,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 
 
 def find_softmax(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -24,11 +25,11 @@ class _FindSoftmax(PyExprMutator):  # type: ignore[misc]
         call = super().visit_call_(call)
         if not is_call(call, "relax.divide"):
             return call
-        powers, total = (bound_value(self, argument) for argument in call.args)
+        powers, total = (resolve(self.lookup_binding, argument) for argument in call.args)
         if not (is_call(powers, "relax.exp") and is_call(total, "relax.sum") and total.args[0].same_as(call.args[0])):
             return call
-        moved = bound_value(self, powers.args[0])
-        largest = bound_value(self, moved.args[1]) if is_call(moved, "relax.subtract") else None
+        moved = resolve(self.lookup_binding, powers.args[0])
+        largest = resolve(self.lookup_binding, moved.args[1]) if is_call(moved, "relax.subtract") else None
         if largest is None or not is_call(largest, "relax.max") or not largest.args[0].same_as(moved.args[0]):
             return call
         axes = {_one_axis(each) for each in (largest, total)}

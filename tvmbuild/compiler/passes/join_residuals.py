@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import Lookup, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import Lookup, resolve, rewrite_calls
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
 
 _BEFORE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 """What may be done to a product with a constant before it is reshaped: a bias, a scale."""

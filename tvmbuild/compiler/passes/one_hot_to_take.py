@@ -8,9 +8,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ROW_COMPUTABLE
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.passes.fold_constants import fold_constants
 
 
@@ -35,10 +36,10 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
         return call if taken is None else taken
 
     def _take(self, product: relax.Call) -> relax.Expr | None:
-        one_hot, weights = bound_value(self, product.args[0]), product.args[1]
+        one_hot, weights = resolve(self.lookup_binding, product.args[0]), product.args[1]
         if not is_call(one_hot, "relax.astype") or not _is_finite_matrix(weights):
             return None
-        comparison = bound_value(self, one_hot.args[0])
+        comparison = resolve(self.lookup_binding, one_hot.args[0])
         if not is_call(comparison, "relax.equal"):
             return None
         values = weights.value.numpy()
@@ -54,7 +55,7 @@ class _OneHotToTake(PyExprMutator):  # type: ignore[misc]
 
     def _take_computed(self, call: relax.Call) -> relax.Expr | None:
         """Return rows of the computed table where all arguments are the same rows of tables, and constants."""
-        values = [bound_value(self, argument) for argument in call.args]
+        values = [resolve(self.lookup_binding, argument) for argument in call.args]
         takes = [value for value in values if is_call(value, "relax.take") and value.attrs.mode == "clip"]
         if not takes or not all(take.args[1].same_as(takes[0].args[1]) for take in takes):
             return None

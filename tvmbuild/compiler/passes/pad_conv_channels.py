@@ -17,6 +17,7 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, constant
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import Machine, describe_machine, divisors, power_of_two_divisor
@@ -78,7 +79,7 @@ class _PadConvChannels(PyExprMutator):  # type: ignore[misc]
 
     def _find_picture(self, data: relax.Expr) -> relax.Expr | None:
         """Return what has few channels and was only brought from NCHW to NHWC for this."""
-        source = self.lookup_binding(data) if isinstance(data, relax.Var) else None
+        source = resolve(self.lookup_binding, data)
         if not is_call(source, "relax.permute_dims"):
             return None
         axes = [int(axis) for axis in source.attrs.axes or ()]

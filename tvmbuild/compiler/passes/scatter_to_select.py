@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import resolve, rewrite_calls
+from tvmbuild.compiler.ir.rewrite import rewrite_calls
 
 
 def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:

@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
 from tvmbuild.compiler.ir.rewrite import rewrite_main
@@ -56,17 +57,12 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
         item = super().visit_tuple_getitem_(item)
-        made = self._value(item.tuple_value)
+        made = resolve(self.lookup_binding, item.tuple_value)
         return made.fields[item.index] if isinstance(made, relax.Tuple) else item
-
-    def _value(self, expr: relax.Expr) -> relax.Expr:
-        while isinstance(expr, relax.Var) and (found := self.lookup_binding(expr)) is not None:
-            expr = found
-        return expr
 
     def _transposed(self, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
         """Return (source, axes) of what is a transpose of known rank."""
-        value = self._value(expr)
+        value = resolve(self.lookup_binding, expr)
         if not is_call(value, "relax.permute_dims"):
             return None
         axes = tuple(int(axis) for axis in value.attrs.axes or range(int(value.ty.ndim))[::-1])
@@ -97,7 +93,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         """Return of what ``expr`` is the transpose: a constant, or what is computed of such; a number is its own."""
         if static_shape(expr) == ():
             return expr
-        value = self._value(expr)
+        value = resolve(self.lookup_binding, expr)
         if isinstance(value, tvm.ir.GenericConst):
             return _turn_constant(value, axes)
         if not any(is_call(value, name) for name in ELEMENTWISE):
@@ -107,7 +103,7 @@ class _SinkTransposes(PyExprMutator):  # type: ignore[misc]
         return self.builder_.emit(relax.Call(value.op, known, value.attrs)) if len(known) == len(made) else None
 
     def _concat(self, call: relax.Call) -> relax.Expr:
-        parts = self._value(call.args[0])
+        parts = resolve(self.lookup_binding, call.args[0])
         if not isinstance(parts, relax.Tuple) or call.attrs.axis is None:
             return call
         axis = int(call.attrs.axis) % int(call.ty.ndim)

@@ -14,9 +14,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
-from tvmbuild.compiler.ir.rewrite import bound_value, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 
 _RANK = 3
 _PASSED = ELEMENTWISE | {"relax.clip", "relax.nn.leakyrelu"}
@@ -52,7 +53,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
 
     def _picture(self, expr: relax.Expr) -> relax.Expr | None:
         """Return what ``_drop_row`` made this of."""
-        value, shape = bound_value(self, expr), static_shape(expr)
+        value, shape = resolve(self.lookup_binding, expr), static_shape(expr)
         if not is_call(value, "relax.reshape") or shape is None or len(shape) != _RANK:
             return None
         return value.args[0] if static_shape(value.args[0]) == (*shape[:2], 1, shape[2]) else None
@@ -64,7 +65,7 @@ class _WidenConv1d(PyExprMutator):  # type: ignore[misc]
         if len(shape) < 2:  # numbers, and what is along the last axis
             return expr
         widened = (*shape[:-1], 1, shape[-1])
-        value = bound_value(self, expr)
+        value = resolve(self.lookup_binding, expr)
         if isinstance(value, tvm.ir.GenericConst):
             return constant(value.value.numpy().reshape(widened))
         if is_call(value, "relax.dequantize") and int(value.attrs.axis) in {0, 1}:

@@ -13,11 +13,12 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
+from tvmbuild.compiler.ir.def_use import DefUse
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.passes.attention.describe import Describer, rows_last
-from tvmbuild.compiler.passes.attention.pattern import Graph, Pattern, match
+from tvmbuild.compiler.passes.attention.pattern import Pattern, match
 from tvmbuild.compiler.passes.attention.projections import combine_projections
 from tvmbuild.compiler.passes.attention.sources import find_source
 
@@ -40,8 +41,8 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
 
 
-def _find(mod: tvm.ir.IRModule) -> tuple[Graph, list[Pattern]]:
-    graph = Graph(mod["main"])
+def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern]]:
+    graph = DefUse(mod["main"])
     products = [value for value in graph.values.values() if is_call(value, "relax.matmul")]
     matched = [match(graph, product) for product in products]
     return graph, [each for each in matched if each is not None]
@@ -51,7 +52,7 @@ def _find(mod: tvm.ir.IRModule) -> tuple[Graph, list[Pattern]]:
 class _FuseAttention(PyExprMutator):  # type: ignore[misc]
     changed = False
 
-    def __init__(self, mod: tvm.ir.IRModule, graph: Graph, found: dict[int, Pattern], write: Write) -> None:
+    def __init__(self, mod: tvm.ir.IRModule, graph: DefUse, found: dict[int, Pattern], write: Write) -> None:
         super().__init__(mod)
         self._found, self._write = found, write
         self._describer = Describer(self, graph)

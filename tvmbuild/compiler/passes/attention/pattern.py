@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +9,8 @@ import tvm
 from tvm import relax
 
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import list_variables, resolve
 from tvmbuild.compiler.passes.attention.sources import scalar
 
 _FLOATS = frozenset({"float32", "float16"})
@@ -69,51 +68,7 @@ class Pattern:
     nan_is_zero: bool
 
 
-class Graph:
-    """The bindings of ``main``, and how often each variable is used."""
-
-    def __init__(self, function: relax.Function) -> None:
-        self.values: dict[relax.Var, relax.Expr] = {}
-        self.users: dict[relax.Var, list[relax.Var]] = {}
-        self.uses: Counter[relax.Var] = Counter()
-        body = function.body
-        for block in getattr(body, "blocks", ()):
-            for binding in block.bindings:
-                value = getattr(binding, "value", None)
-                if value is not None:
-                    self.values[binding.var] = value
-                    self._count(value, binding.var)
-        self._count(getattr(body, "body", body), None)
-
-    def lookup(self, variable: relax.Var) -> relax.Expr | None:
-        """Return what the variable is bound to; None for parameters."""
-        return self.values.get(variable)
-
-    def find(self, expr: relax.Expr, name: str, uses: int = 1) -> relax.Call | None:
-        """Return the call of that operator that the variable is bound to and that is used no more often."""
-        value = self.used(expr, uses)
-        return value if is_call(value, f"relax.{name}") else None
-
-    def used(self, expr: relax.Expr, uses: int = 1) -> relax.Expr | None:
-        """Return what a variable is bound to where it is used no more often."""
-        while isinstance(expr, relax.Var):
-            if self.uses[expr] > uses:
-                return None
-            found = self.values.get(expr)
-            if found is None:
-                return None
-            expr = found
-        return expr
-
-    def _count(self, value: relax.Expr, user: relax.Var | None) -> None:
-        found = list_variables(value)
-        self.uses.update(found)
-        for each in found:
-            if user is not None:
-                self.users.setdefault(each, []).append(user)
-
-
-def match(graph: Graph, product: relax.Call) -> Pattern | None:
+def match(graph: DefUse, product: relax.Call) -> Pattern | None:
     """Return the attention that ends with this product; None where something between is used elsewhere."""
     if str(product.ty.dtype) not in _FLOATS or len(static_shape(product) or ()) < 2:
         return None
@@ -126,7 +81,7 @@ def match(graph: Graph, product: relax.Call) -> Pattern | None:
     return Pattern(product, scores, product.args[1], nan_is_zero)
 
 
-def _match_weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, bool]:
+def _match_weights(graph: DefUse, expr: relax.Expr) -> tuple[relax.Call | None, bool]:
     """Return the softmax, and whether NaN is made zero after it."""
     nan_is_zero, uses = False, 1
     while True:
@@ -148,7 +103,7 @@ def _match_weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, b
         expr, uses = value.args[0], 1
 
 
-def _without_nan(graph: Graph, where: relax.Call) -> relax.Expr | None:
+def _without_nan(graph: DefUse, where: relax.Call) -> relax.Expr | None:
     """Return the tensor whose NaN the call makes zero."""
     test = graph.find(where.args[0], "isnan")
     if test is None or scalar(where.args[1]) != 0:
@@ -157,7 +112,7 @@ def _without_nan(graph: Graph, where: relax.Call) -> relax.Expr | None:
     return kept if tested.same_as(kept) else None
 
 
-def _uncast(graph: Graph, expr: relax.Expr) -> relax.Expr:
+def _uncast(graph: DefUse, expr: relax.Expr) -> relax.Expr:
     while (cast := graph.find(expr, "astype")) is not None:
         expr = cast.args[0]
     return expr
@@ -173,7 +128,7 @@ def _passes(name: str, call: relax.Call) -> bool:
     return before is not None and after is not None and before[-1:] == after[-1:]
 
 
-def _match_scores(graph: Graph, expr: relax.Expr) -> Scores | None:
+def _match_scores(graph: DefUse, expr: relax.Expr) -> Scores | None:
     call = graph.used(expr)
     shape = static_shape(expr)
     if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op) or shape is None:
@@ -198,7 +153,7 @@ def _match_product(call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
     return Scores(call.args[0], call.args[1], shape)
 
 
-def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+def _match_elementwise(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
     sides = (call.args, call.args[::-1]) if call.op.name != "relax.divide" else (call.args,)
     for scores, other in sides:
         found = _match_scores(graph, scores) if static_shape(scores) == shape else None
@@ -215,7 +170,7 @@ def _match_elementwise(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -
     return None
 
 
-def _match_where(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
+def _match_where(graph: DefUse, call: relax.Call, shape: tuple[int, ...]) -> Scores | None:
     for keeps, scores, other in ((True, *call.args[1:]), (False, *call.args[:0:-1])):
         fill = _same_everywhere(graph, other)
         found = None if fill is None or static_shape(scores) != shape else _match_scores(graph, scores)
@@ -224,7 +179,7 @@ def _match_where(graph: Graph, call: relax.Call, shape: tuple[int, ...]) -> Scor
     return None
 
 
-def _same_everywhere(graph: Graph, expr: relax.Expr) -> float | None:
+def _same_everywhere(graph: DefUse, expr: relax.Expr) -> float | None:
     """Return the number of which a tensor is made; None where it is not constant."""
     value = resolve(graph.lookup, expr)
     while is_call(value, "relax.broadcast_to"):

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import tvm
 from tvm import relax
 
+from tvmbuild.compiler.ir.def_use import Lookup, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import Lookup, resolve
 from tvmbuild.compiler.kernels.attention.views import View, dense
 
 

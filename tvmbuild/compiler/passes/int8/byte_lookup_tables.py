@@ -16,8 +16,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.int8.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.machine.machine import Machine, describe_machine
 
@@ -90,7 +91,7 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         return _OfByte(origins.pop(), values, has_been_float)
 
     def _find(self, expr: relax.Expr) -> _OfByte | None:
-        origin = find_origin(self, expr)
+        origin = find_origin(self.lookup_binding, expr)
         if not isinstance(origin, relax.Var):
             return None
         if origin not in self._tracked and self._is_worth_a_table(origin):

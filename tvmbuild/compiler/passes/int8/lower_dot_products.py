@@ -17,8 +17,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
-from tvmbuild.compiler.ir.rewrite import bound_value, count_uses, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_window, write_windows
 from tvmbuild.compiler.kernels.int8.dot_kernels import (
     CONVOLUTION,
@@ -52,7 +53,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: tvm.ir.IRModule, instruction: DotInstruction) -> None:
         super().__init__(mod)
         self._instruction = instruction
-        self._uses = count_uses(mod["main"])
+        self._uses = DefUse(mod["main"]).uses
         self._sums: dict[relax.GlobalVar, DotCall] = {}
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
@@ -118,7 +119,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
 
     def _take_over(self, call: relax.Call) -> relax.Expr | None:
         """Return the sums that begin with what is added to them, or that stay the floats which they are made."""
-        before = bound_value(self, call.args[0])
+        before = resolve(self.lookup_binding, call.args[0])
         sums = self._sums.get(before.args[0]) if is_call(before, "relax.call_tir") else None
         shape = static_shape(call)
         if sums is None or not shape or shape != static_shape(call.args[0]):
@@ -135,9 +136,9 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
         own = Padded(call.args[0], 0, (top, left), (bottom, right))
         if any((top, left, bottom, right)):
             return own
-        before = bound_value(self, call.args[0])
+        before = resolve(self.lookup_binding, call.args[0])
         turned = is_call(before, "relax.permute_dims") and [int(axis) for axis in before.attrs.axes or ()] == TO_NHWC
-        pad = bound_value(self, before.args[0]) if turned else before
+        pad = resolve(self.lookup_binding, before.args[0]) if turned else before
         if not is_call(pad, "relax.nn.pad") or pad.attrs.pad_mode != "constant":
             return own
         width = [int(each) for each in pad.attrs.pad_width]

@@ -16,6 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.codegen.byte_products import BYTES, multiply_bytes
 from tvmbuild.compiler.ir.calls import is_call
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import (
     FUSABLE_WITH_ELEMENTWISE,
     INJECTIVE,
@@ -25,7 +26,7 @@ from tvmbuild.compiler.ir.expressions import (
     static_shape,
     wide,
 )
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.kernels.int8.dot_kernels import CONVOLUTION, PRODUCT
 from tvmbuild.compiler.machine.target import multiplies_bytes
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
@@ -92,7 +93,7 @@ class _LowerToDp4a(PyExprMutator):  # type: ignore[misc]
     def _pack(self, data: relax.Expr, axis: int) -> tuple[relax.Expr, int]:
         """Return the words, and how much less than the data their bytes are."""
         by = 0 if str(data.ty.dtype) == "int8" else UNSIGNED
-        key = find_origin(self, data), axis
+        key = find_origin(self.lookup_binding, data), axis
         if key not in self._words:
             signed = shift(self.builder_.emit, data, -by, "int8") if by else data
             function, shape = _write_packing(signed, axis)

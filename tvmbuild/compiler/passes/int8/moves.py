@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tvm import relax
 
+from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.passes.int8.ledger import Ledger, Rule
 from tvmbuild.compiler.passes.int8.quant_params import Joined, Quantised, QuantizedConstant
@@ -39,7 +40,7 @@ def _move_known(ledger: Ledger, call: relax.Call, found: QuantizedConstant) -> r
 
 
 def _concat(ledger: Ledger, call: relax.Call) -> relax.Expr | None:
-    parts = ledger.rewriter.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else call.args[0]
+    parts = resolve(ledger.rewriter.lookup_binding, call.args[0])
     if not isinstance(parts, relax.Tuple):
         return None
     found = [each for part in parts.fields if isinstance(each := ledger.find(part), Quantised)]

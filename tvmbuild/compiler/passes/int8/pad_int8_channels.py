@@ -13,9 +13,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import operator_calls
+from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import CHANNEL_FILLING
-from tvmbuild.compiler.ir.rewrite import find_origin, rewrite_main
+from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution, padded_channels
 
@@ -66,7 +67,7 @@ class _PadInt8Channels(PyExprMutator):  # type: ignore[misc]
         return None
 
     def _find(self, expr: relax.Expr) -> relax.Var | None:
-        origin = find_origin(self, expr)
+        origin = find_origin(self.lookup_binding, expr)
         return self._filled.get(origin) if isinstance(origin, relax.Var) else None
 
     def _replace_data(self, call: relax.Call) -> relax.Expr | None:
