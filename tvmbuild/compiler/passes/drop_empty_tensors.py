@@ -13,7 +13,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import resolve
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 
 
 def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -23,7 +23,7 @@ def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     parts += [field.ty for call in joins if isinstance(call.args[0], relax.Tuple) for field in call.args[0].fields]
     if not any(_is_empty(part) for part in parts):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _DropEmptyTensors(mod)))
+    return rewrite_main(mod, _DropEmptyTensors(mod), DROP_UNUSED)
 
 
 @mutator

@@ -9,14 +9,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 
 
 def find_softmax(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with a softmax for each exp(x - max(x)) / sum(exp(x - max(x))) along one axis."""
     if not operator_calls(mod, "relax.exp"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _FindSoftmax(mod)))
+    return rewrite_main(mod, _FindSoftmax(mod), DROP_UNUSED)
 
 
 @mutator

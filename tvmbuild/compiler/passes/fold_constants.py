@@ -12,7 +12,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.codegen.prepare import prepare_compiler
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.modules import keep_if_same
+from tvmbuild.compiler.ir.rewrite import DROP_ALIASES, rewrite_main
 
 _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
@@ -20,7 +21,7 @@ _RESHAPES = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "sq
 def decompose_and_fold(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Decompose and fold what is known when the package is built."""
     decomposed = relax.transform.CanonicalizeBindings()(relax.transform.DecomposeOpsForInference()(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(decomposed))
+    return keep_if_same(mod, relax.transform.DeadCodeElimination()(fold_constants(decomposed)))
 
 
 def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -31,8 +32,8 @@ def fold_constants(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """
     prepare_compiler()  # TVM's pass runs the code that it makes
     mover = _Mover(mod)
-    moved = relax.transform.CanonicalizeBindings()(rewrite_main(mod, mover))
-    return relax.transform.FoldConstant()(moved) if mover.is_left else moved
+    moved = rewrite_main(mod, mover, DROP_ALIASES)
+    return keep_if_same(mod, relax.transform.FoldConstant()(moved)) if mover.is_left else moved
 
 
 @mutator

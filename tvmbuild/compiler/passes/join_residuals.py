@@ -12,7 +12,7 @@ from tvm import relax
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import Lookup, resolve
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 
 _BEFORE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 """What may be done to a product with a constant before it is reshaped: a bias, a scale."""
@@ -22,7 +22,7 @@ def join_residuals(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with such sums before the reshape; one without products stays as it is."""
     if not operator_calls(mod, "relax.matmul"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _join))
+    return rewrite_calls(mod, _join, DROP_UNUSED)
 
 
 def _join(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

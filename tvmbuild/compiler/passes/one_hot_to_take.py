@@ -21,7 +21,7 @@ def one_hot_to_take(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     What is computed of each row alone, with constants, is computed of the weights, when the package is built.
     """
     rewritten = rewrite_main(mod, _OneHotToTake(mod))
-    return relax.transform.DeadCodeElimination()(fold_constants(rewritten))
+    return mod if rewritten is mod else relax.transform.DeadCodeElimination()(fold_constants(rewritten))
 
 
 @mutator

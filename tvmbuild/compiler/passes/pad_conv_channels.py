@@ -41,6 +41,8 @@ def pad_conv_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
     """
     rewriter = _PadConvChannels(mod, describe_machine(target))
     padded = rewrite_main(mod, rewriter)
+    if padded is mod:
+        return mod
 
     def replace(weights: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
         return next((after for before, after in rewriter.padded if before.same_as(weights)), weights)

@@ -29,15 +29,11 @@ def make_scalar_constants(mod: tvm.ir.IRModule, *, quantised: bool) -> tvm.ir.IR
     A division of floats by one becomes a multiplication by its reciprocal; the last bit of the result may differ, and
     so it does not where that decides about another number. Which that is, depends on whether the model is quantised.
     """
-    rewriter = _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised))
-    rewritten = rewrite_main(mod, rewriter)
-    return rewritten if rewriter.changed else mod
+    return rewrite_main(mod, _ScalarConstants(mod, find_rounded(mod["main"], quantised=quantised)))
 
 
 @mutator
 class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def __init__(self, mod: tvm.ir.IRModule, rounded: set[relax.Var]) -> None:
         super().__init__(mod)
         self._rounded, self._is_exact = rounded, False
@@ -57,7 +53,6 @@ class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
             right = constant(right.value.numpy().reshape(()))
         elif self._is_exact or not _is_division_by_scalar(call):
             return call
-        self.changed = True
         scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
         return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
 

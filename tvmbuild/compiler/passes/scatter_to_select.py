@@ -12,14 +12,14 @@ from tvm import relax
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_calls
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_calls
 
 
 def scatter_to_select(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
     """Return the module with a selection for each such write, where the cache lay before it was transposed."""
     if not operator_calls(mod, "relax.scatter_nd"):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_calls(mod, _rewrite))
+    return rewrite_calls(mod, _rewrite, DROP_UNUSED)
 
 
 def _rewrite(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

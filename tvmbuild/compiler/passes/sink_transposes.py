@@ -18,7 +18,7 @@ from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import ELEMENTWISE
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.passes.convert_each_layout import POOLS, TO_NCHW
 
 
@@ -27,9 +27,7 @@ def sink_transposes(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
 
     Roundings to integers are elementwise where one step is that of all; the extremes of all elements need no transpose.
     """
-    sunk = rewrite_main(mod, _SinkTransposes(mod))
-    # FuseOps does not see through one variable that is another.
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(sunk))
+    return rewrite_main(mod, _SinkTransposes(mod), TIDY)
 
 
 @mutator

@@ -16,7 +16,7 @@ from tvm.relax.analysis import all_vars
 from tvmbuild.compiler.ir.calls import display_name, is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import INJECTIVE
-from tvmbuild.compiler.ir.modules import replace_main
+from tvmbuild.compiler.ir.modules import keep_if_same, replace_main
 from tvmbuild.compiler.ir.rewrite import rewrite_calls
 from tvmbuild.compiler.machine.limits import MAX_TENSORS
 from tvmbuild.compiler.passes.fuse_normalization import find_pattern
@@ -94,7 +94,7 @@ class _Split:
         body = relax.SeqExpr(blocks, main.body.body)
         function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
         made = relax.transform.Normalize()(replace_main(self._builder.get(), function))
-        return relax.transform.DeadCodeElimination()(made)
+        return keep_if_same(self._mod, relax.transform.DeadCodeElimination()(made))
 
     def _write_out(self, bindings: Sequence[relax.Binding]) -> list[relax.Binding]:
         """Return the bindings with those of wide functions, and of injective ones that were fused, in their places."""

@@ -15,7 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import DefUse
 from tvmbuild.compiler.ir.expressions import static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.passes.attention.describe import Describer, rows_last
 from tvmbuild.compiler.passes.attention.pattern import Pattern, match
@@ -34,11 +34,11 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     combined = combine_projections(mod, graph, found)
     if combined is not mod:
         graph, found = _find(combined)
-    rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
-    rewritten = rewrite_main(combined, rewriter) if found else mod
-    if not rewriter.changed:
+    if not found:
         return mod
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
+    fused = rewrite_main(combined, rewriter, TIDY)
+    return mod if fused is combined else fused  # products are combined for attention alone
 
 
 def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern]]:
@@ -50,8 +50,6 @@ def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern]]:
 
 @mutator
 class _FuseAttention(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def __init__(self, mod: tvm.ir.IRModule, graph: DefUse, found: dict[int, Pattern], write: Write) -> None:
         super().__init__(mod)
         self._found, self._write = found, write
@@ -62,7 +60,6 @@ class _FuseAttention(PyExprMutator):  # type: ignore[misc]
         pattern = self._found.get(hash(call))
         result = None if pattern is None else self._replace(pattern)
         if result is not None:
-            self.changed = True
             return result
         call = super().visit_call_(call)
         if self._outputs and (is_call(call, "relax.permute_dims") or is_call(call, "relax.reshape")):

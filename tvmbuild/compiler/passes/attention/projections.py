@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.passes.attention.pattern import Pattern
 from tvmbuild.compiler.passes.attention.sources import find_source
 
@@ -40,8 +40,7 @@ def combine_projections(mod: tvm.ir.IRModule, graph: DefUse, patterns: Sequence[
     groups = [group for pattern in patterns for group in _group(graph, pattern)]
     if not groups:
         return mod
-    rewritten = rewrite_main(mod, _Projections(mod, groups))
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    return rewrite_main(mod, _Projections(mod, groups), TIDY)
 
 
 @mutator

@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.int8.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.machine.machine import Machine, describe_machine
 
@@ -31,11 +31,7 @@ def use_byte_lookup_tables(mod: tvm.ir.IRModule, target: tvm.target.Target) -> t
     lookup = find_lookup(target)
     if lookup is None:
         return mod
-    rewriter = _ByteLookupTables(mod, lookup, describe_machine(target))
-    rewritten = rewrite_main(mod, rewriter)
-    if not rewriter.changed:
-        return mod
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(rewritten))
+    return rewrite_main(mod, _ByteLookupTables(mod, lookup, describe_machine(target)), TIDY)
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,6 @@ class _OfByte:
 
 @mutator
 class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
-    changed = False
-
     def __init__(self, mod: tvm.ir.IRModule, lookup: Lookup, machine: Machine) -> None:
         super().__init__(mod)
         self._lookup, self._machine = lookup, machine
@@ -66,7 +60,6 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         is_table = (
             found.has_been_float and str(call.ty.dtype) in _BYTES and static_shape(call) == static_shape(found.byte)
         )
-        self.changed = True  # also the module that it was made for: its bindings are to be canonical again
         made = self.builder_.emit(self._look_up(call, found) if is_table else call)
         self._tracked[made] = found
         return made

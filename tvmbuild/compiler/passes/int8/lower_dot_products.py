@@ -19,7 +19,7 @@ from tvmbuild.compiler.byte_matrices import add_up, are_paired
 from tvmbuild.compiler.ir.calls import is_call
 from tvmbuild.compiler.ir.def_use import DefUse, resolve
 from tvmbuild.compiler.ir.expressions import constant, shift, static_shape
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.depthwise_dot import choose_window, pack_window, write_windows
 from tvmbuild.compiler.kernels.int8.dot_kernels import (
     CONVOLUTION,
@@ -45,7 +45,7 @@ def lower_dot_products(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.i
     instruction = find_instruction(target)
     if instruction is None:
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerDotProducts(mod, instruction)))
+    return rewrite_main(mod, _LowerDotProducts(mod, instruction), DROP_UNUSED)
 
 
 @mutator

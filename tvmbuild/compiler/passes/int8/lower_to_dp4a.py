@@ -26,7 +26,7 @@ from tvmbuild.compiler.ir.expressions import (
     static_shape,
     wide,
 )
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
 from tvmbuild.compiler.kernels.int8.dot_kernels import CONVOLUTION, PRODUCT
 from tvmbuild.compiler.machine.target import multiplies_bytes
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
@@ -44,7 +44,7 @@ def lower_to_dp4a(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir.IRM
     """
     if not multiplies_bytes(target):
         return mod
-    return relax.transform.DeadCodeElimination()(rewrite_main(mod, _LowerToDp4a(mod)))
+    return rewrite_main(mod, _LowerToDp4a(mod), DROP_UNUSED)
 
 
 @mutator

@@ -16,7 +16,7 @@ from tvmbuild.compiler.ir.calls import operator_calls
 from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.op_sets import CHANNEL_FILLING
-from tvmbuild.compiler.ir.rewrite import rewrite_main
+from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.machine.machine import describe_machine
 from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution, padded_channels
 
@@ -26,8 +26,7 @@ def pad_int8_channels(mod: tvm.ir.IRModule, target: tvm.target.Target) -> tvm.ir
     if not any(str(call.ty.dtype) == "int32" for call in operator_calls(mod, "relax.nn.conv2d")):
         return mod
     lanes = describe_machine(target).lanes(32)
-    rewritten = relax.transform.CanonicalizeBindings()(rewrite_main(mod, _PadInt8Channels(mod, lanes)))
-    return relax.transform.DeadCodeElimination()(rewritten)
+    return rewrite_main(mod, _PadInt8Channels(mod, lanes), TIDY)
 
 
 @mutator

@@ -107,9 +107,8 @@ def apply_winograd(mod: tvm.ir.IRModule, algorithms: Mapping[str, str], target: 
     rewriter = _ApplyWinograd(mod, algorithms, target)
     rewritten = rewrite_main(mod, rewriter)
     found = [(each.convolution, each.weights) for each in rewriter.found]
-    changed = any(algorithms.get(convolution.signature) in TILES for convolution, _ in found)
     choices = [[each.shape, each.channels, each.padding, weights] for each, weights in found]
-    return keep_choices(rewritten if changed else mod, choices)
+    return keep_choices(rewritten, choices)
 
 
 @mutator
