@@ -18,6 +18,7 @@ from tvmbuild.compiler.kernels.attention.form import Attention, Buffer, Found, M
 from tvmbuild.compiler.kernels.attention.views import Axis, View, dense, refine
 from tvmbuild.compiler.passes.attention.pattern import MaskOf, Pattern
 from tvmbuild.compiler.passes.attention.sources import Source, find_source
+from tvmbuild.compiler.remarks import missed
 
 
 class Describer:
@@ -31,13 +32,14 @@ class Describer:
         """Return the form, with its inputs as they are in the module that is being made; None where it has none."""
         scores, shape = pattern.scores, static_shape(pattern.product)
         if shape is None or 0 in (*shape, *scores.shape):
-            return None
+            return missed("its shape is not known, or of no elements")
         masks = [prepare_mask(self._rewriter, each, self._masks) for each in scores.masks]
         prepared = [each for each in masks if each is not None]
         if len(prepared) < len(masks):
-            return None
+            return missed("the shape of its mask is not known")
         # Moved first where no factor divides the other: where keys and values are repeated in two ways, say.
-        return self._arrange(pattern, prepared, moves=False) or self._arrange(pattern, prepared, moves=True)
+        found = self._arrange(pattern, prepared, moves=False) or self._arrange(pattern, prepared, moves=True)
+        return found or missed("the heads of its operands have no factors in common")
 
     def _arrange(self, pattern: Pattern, masks: list[Prepared], *, moves: bool) -> Found | None:
         sources = self._find_sources(pattern, moves=moves)

@@ -18,9 +18,10 @@ from tvmbuild.compiler.ir.expressions import static_shape
 from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.attention.form import Attention
 from tvmbuild.compiler.passes.attention.describe import Describer, rows_last
-from tvmbuild.compiler.passes.attention.pattern import Pattern, match
+from tvmbuild.compiler.passes.attention.pattern import NotAttentionError, Pattern, match
 from tvmbuild.compiler.passes.attention.projections import combine_projections
 from tvmbuild.compiler.passes.attention.sources import find_source
+from tvmbuild.compiler.remarks import missed
 
 Write = Callable[[Attention], tirx.PrimFunc | None]
 """Makes the function of an attention; None where separate operators are as quick."""
@@ -30,10 +31,12 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     """Put a call of what ``write`` makes in the place of each attention; a module without any stays as it is."""
     if not operator_calls(mod, "relax.nn.softmax"):
         return mod
-    graph, found = _find(mod)
+    graph, found, left = _find(mod)
     combined = combine_projections(mod, graph, found)
     if combined is not mod:
-        graph, found = _find(combined)
+        graph, found, left = _find(combined)
+    for why in left:
+        missed(str(why))
     if not found:
         return mod
     rewriter = _FuseAttention(combined, graph, {hash(each.product): each for each in found}, write)
@@ -41,11 +44,19 @@ def fuse_attention(mod: tvm.ir.IRModule, write: Write) -> tvm.ir.IRModule:
     return mod if fused is combined else fused  # products are combined for attention alone
 
 
-def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern]]:
+def _find(mod: tvm.ir.IRModule) -> tuple[DefUse, list[Pattern], list[NotAttentionError]]:
+    """Return the attentions, and why others that look like one are none."""
     graph = DefUse(mod["main"])
-    products = [value for value in graph.values.values() if is_call(value, "relax.matmul")]
-    matched = [match(graph, product) for product in products]
-    return graph, [each for each in matched if each is not None]
+    matched = [_try(graph, value) for value in graph.values.values() if is_call(value, "relax.matmul")]
+    found = [each for each in matched if isinstance(each, Pattern)]
+    return graph, found, [each for each in matched if isinstance(each, NotAttentionError)]
+
+
+def _try(graph: DefUse, product: relax.Call) -> Pattern | NotAttentionError | None:
+    try:
+        return match(graph, product)
+    except NotAttentionError as why:
+        return why
 
 
 @mutator
