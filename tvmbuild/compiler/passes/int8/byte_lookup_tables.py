@@ -16,11 +16,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvmbuild.compiler.ir.calls import operator_name
 from tvmbuild.compiler.ir.def_use import find_origin
 from tvmbuild.compiler.ir.expressions import constant, static_shape
 from tvmbuild.compiler.ir.rewrite import TIDY, rewrite_main
 from tvmbuild.compiler.kernels.int8.lookup import ENTRIES, Lookup, find_lookup, write_lookup
 from tvmbuild.compiler.machine.machine import Machine, describe_machine
+from tvmbuild.compiler.remarks import missed
 
 Values = np.ndarray[Any, Any]
 _BYTES = frozenset({"uint8", "int8"})
@@ -68,18 +70,20 @@ class _ByteLookupTables(PyExprMutator):  # type: ignore[misc]
         """Return what the call computes of each byte; None where it is not of one tensor of bytes alone."""
         found = [self._find(argument) for argument in call.args]
         origins = {each.byte for each in found if each is not None}
-        if len(origins) != 1:
+        if len(origins) > 1:
+            return missed(f"{operator_name(call)} is of several tensors of bytes")
+        if not origins:
             return None
         arguments = [
             _read_scalar(argument) if each is None else each.values
             for argument, each in zip(call.args, found, strict=True)
         ]
         if any(each is None for each in arguments):
-            return None
+            return missed(f"{operator_name(call)} is of bytes and of what is not one constant number")
         with np.errstate(all="ignore"):  # of numbers that no tensor may have
             values = compute(*arguments, **_read_type(call))
         if str(values.dtype) != str(call.ty.dtype):  # NumPy divides integers otherwise
-            return None
+            return missed(f"{operator_name(call)} gives {call.ty.dtype}, in NumPy {values.dtype}")
         has_been_float = values.dtype.kind == "f" or any(each is not None and each.has_been_float for each in found)
         return _OfByte(origins.pop(), values, has_been_float)
 

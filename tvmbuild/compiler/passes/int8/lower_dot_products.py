@@ -35,7 +35,8 @@ from tvmbuild.compiler.machine.dot_instructions import DotInstruction, find_inst
 from tvmbuild.compiler.passes.convert_each_layout import TO_NHWC
 from tvmbuild.compiler.passes.int8.accumulators import is_depthwise
 from tvmbuild.compiler.passes.int8.quant_params import UNSIGNED
-from tvmbuild.compiler.passes.pad_conv_channels import is_constant_convolution
+from tvmbuild.compiler.passes.pad_conv_channels import list_obstacles
+from tvmbuild.compiler.remarks import is_missed, missed
 
 _BYTES = frozenset({"uint8", "int8"})
 
@@ -63,7 +64,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             return taken
         if _is_product_of_integers(call) and str(call.args[0].ty.dtype) in _BYTES:
             return self._pack_product(call) if _is_constant(call.args[1]) else self._pack_matrices(call)
-        if not is_constant_convolution(call) or not _is_of_integers(call):
+        if not is_call(call, "relax.nn.conv2d") or not _is_of_integers(call) or is_missed(list_obstacles(call)):
             return call
         padded, groups = self._find_padding(call), int(call.attrs.groups)
         is_of_bytes = str(padded.source.ty.dtype) in _BYTES
@@ -71,6 +72,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             return self._pack_depthwise(call, padded)
         if is_of_bytes:
             return self._pack_groups(call, padded) if groups > 1 else self._pack_dense(call, padded)
+        missed(f"its data are {padded.source.ty.dtype}, not bytes")
         return call
 
     def _pack_dense(self, call: relax.Call, padded: Padded) -> relax.Expr:
@@ -91,6 +93,7 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
             write: Write = partial(write_windows, call, padded, packed, window)
             return self._call(DotCall(CONVOLUTION, write, (padded.source, packed), weights.shape[3]), call.ty)
         if add_up_most(weights) >= EXACT:
+            missed(f"its sums may be {add_up_most(weights)}, more than float32 has exactly")
             return call
         packed = constant(weights[:, :, 0, :].astype(self._instruction.depthwise))
         write = partial(write_depthwise, call, padded, packed)
@@ -200,7 +203,9 @@ class _LowerDotProducts(PyExprMutator):  # type: ignore[misc]
 
 
 def _is_product_of_integers(call: relax.Call) -> bool:
-    return is_call(call, "relax.matmul") and _is_of_integers(call) and are_paired(*call.args)
+    if not is_call(call, "relax.matmul") or not _is_of_integers(call):
+        return False
+    return are_paired(*call.args) or bool(missed("it is of vectors, or spreads one operand's matrices"))
 
 
 def _is_constant(expr: relax.Expr) -> bool:
