@@ -14,6 +14,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.calls import is_call, operator_calls
 from tvmbuild.compiler.ir.def_use import resolve
 from tvmbuild.compiler.ir.rewrite import DROP_UNUSED, rewrite_main
+from tvmbuild.compiler.remarks import missed
 
 
 def drop_empty_tensors(mod: tvm.ir.IRModule) -> tvm.ir.IRModule:
@@ -36,7 +37,9 @@ class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
         if not isinstance(parts, relax.Tuple):
             return call
         kept = [field for field in parts.fields if not _is_empty(field.ty)]
-        if not kept or len(kept) == len(parts.fields):
+        if not kept:
+            missed("all parts of the concatenation are empty")
+        if len(kept) in {0, len(parts.fields)}:
             return call
         return kept[0] if len(kept) == 1 else relax.op.concat(kept, call.attrs.axis)
 
@@ -47,6 +50,8 @@ class _DropEmptyTensors(PyExprMutator):  # type: ignore[misc]
             return item
         fields = list(split.ty.fields)
         kept = [index for index, field in enumerate(fields) if not _is_empty(field)]
+        if not kept:
+            missed("all parts of the split are empty")
         if len(kept) in {0, len(fields)}:
             return item
         if item.index not in kept:

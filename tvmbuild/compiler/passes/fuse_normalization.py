@@ -18,6 +18,7 @@ from tvmbuild.compiler.ir.def_use import DefUse
 from tvmbuild.compiler.ir.expressions import FUSABLE_WITH_ELEMENTWISE, OPAQUE, static_shape
 from tvmbuild.compiler.ir.modules import replace_main
 from tvmbuild.compiler.ir.prim_funcs import list_nodes
+from tvmbuild.compiler.remarks import missed
 from tvmbuild.compiler.schedules.access import Access, collect
 
 _MOST = 32
@@ -132,7 +133,15 @@ class _Grouping:
                 return group
         alone = members[:start]
         whole = len(alone) > 1 and seed.kind == "whole" and self._is_closed(alone)
-        return alone if whole else None
+        return alone if whole else missed(self._explain(members, start))
+
+    def _explain(self, members: list[Operator], start: int) -> str:
+        """Say why no group was made around a seed with what it reaches, ``start`` of which come before."""
+        if len(members) == start:
+            return "nothing over the same rows follows it"
+        if any(self._is_closed(members[:count]) for count in range(start + 1, len(members) + 1)):
+            return "FuseOps fuses what follows it"
+        return "several of the values over its rows are used elsewhere"
 
     def _is_closed(self, group: Sequence[Operator]) -> bool:
         inside = {each.var for each in group}

@@ -17,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmbuild.compiler.ir.expressions import constant
 from tvmbuild.compiler.ir.rewrite import rewrite_main
 from tvmbuild.compiler.passes.discontinuities import find_rounded
+from tvmbuild.compiler.remarks import missed
 
 _OPERATORS = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -51,7 +52,10 @@ class _ScalarConstants(PyExprMutator):  # type: ignore[misc]
             left = constant(left.value.numpy().reshape(()))
         elif _is_one_element(right) and _rank(left) >= _rank(right):
             right = constant(right.value.numpy().reshape(()))
-        elif self._is_exact or not _is_division_by_scalar(call):
+        elif self._is_exact and _is_division_by_scalar(call):
+            missed("what it divides is rounded further on, where a last bit decides")
+            return call
+        elif not _is_division_by_scalar(call):
             return call
         scaled = relax.Call(call.op, [left, right], call.attrs, call.ty_args)
         return _multiply(scaled) if not self._is_exact and _is_division_by_scalar(scaled) else scaled
