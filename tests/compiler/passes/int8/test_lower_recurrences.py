@@ -18,7 +18,7 @@ from tvmbuild.compiler.codegen.executable import build_executable
 from tvmbuild.compiler.evaluate import build_here
 from tvmbuild.compiler.importing.importer import import_model
 from tvmbuild.compiler.ir.prim_funcs import names_instructions
-from tvmbuild.compiler.kernels.recurrence.dot_products import WholeBytes, choose_products
+from tvmbuild.compiler.kernels.recurrence.dot_products import TOGETHER, WholeBytes, choose_products
 from tvmbuild.compiler.kernels.recurrence.form import FORM, Recurrence
 from tvmbuild.compiler.kernels.recurrence.kernel import write_recurrence
 from tvmbuild.compiler.machine.dot_instructions import INSTRUCTIONS, DotInstruction, find_instruction
@@ -153,7 +153,7 @@ def test_packed_weights_and_constants_are_the_weights(weights: str, instruction:
         apart = panels.reshape(2, form.panels, -1, columns // lanes, instruction.steps, lanes, instruction.group)
         whole = apart.transpose(0, 1, 2, 4, 6, 3, 5)
     else:
-        apart = panels.reshape(2, form.panels, -1, products.inputs // 4, products.vectors, lanes, 4)  # type: ignore[attr-defined]
+        apart = panels.reshape(2, form.panels, -1, products.inputs // 4, TOGETHER, lanes, 4)
         whole = apart.transpose(0, 1, 3, 6, 2, 4, 5)
     whole = whole.reshape(2, form.panels, products.inputs, columns)
     assert not whole[:, :, form.hidden :].any()
